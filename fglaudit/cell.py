@@ -1,0 +1,81 @@
+"""A cell: one point of a suite's grid, fully resolved, with a content hash that names its record."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from fglaudit import __version__
+from fglaudit.datasets import DatasetSpec
+from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.partition import PartitionSpec
+
+
+def describe(plugin: Any) -> dict[str, Any]:
+    """Return a plugin or spec as plain JSON: its ``name`` (or ``scheme``) and fields."""
+    values = dataclasses.asdict(plugin)
+    name = getattr(type(plugin), "name", None)
+    return {"name": name, **values} if isinstance(name, str) else values
+
+
+def arguments(plugin: Any) -> str:
+    """Return the fields that differ from their defaults as ``a=1;b=2``, for ``protocol_args`` and ``defense_args``."""
+    parts = []
+    for f in dataclasses.fields(plugin):
+        value = getattr(plugin, f.name)
+        if f.default is dataclasses.MISSING or value != f.default:
+            parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
+    return ";".join(parts)
+
+
+@dataclass(frozen=True)
+class ObserverSpec:
+    """An observer as a suite writes it, before "client:each" is expanded. See :class:`fglaudit.view.Observer`."""
+
+    parties: tuple[str, ...] = ()  # "server", "client:3", "client:each", or "wire" alone
+    topology: bool = False
+    degrees: bool | None = None
+    initial_weights: bool = False
+    auxiliary: float = 0.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Data set x partition x protocol x server behaviour x defense x seed, with the observers and attacks to run on it."""
+
+    dataset: DatasetSpec
+    partition: PartitionSpec
+    protocol: FederatedProtocol
+    server: str
+    defense: Defense
+    seed: int
+    observers: tuple[ObserverSpec, ...]
+    attacks: tuple[Attack, ...]
+    record: str = "needed"  # needed | all
+
+    def description(self) -> dict[str, Any]:
+        """Return the cell as plain JSON."""
+        return {
+            "dataset": describe(self.dataset),
+            "partition": describe(self.partition),
+            "protocol": describe(self.protocol),
+            "server": self.server,
+            "defense": describe(self.defense),
+            "seed": self.seed,
+            "observers": [dataclasses.asdict(o) for o in self.observers],
+            "attacks": [describe(a) for a in self.attacks],
+            "record": self.record,
+        }
+
+    def hash(self) -> str:
+        """Return 16 hex digits over the description and the package version: equal cells are computed once.
+
+        The data root is not part of it: where the files lie does not change what is in them.
+        """
+        data = self.description()
+        data["dataset"] = {k: v for k, v in data["dataset"].items() if k != "root"}
+        text = json.dumps([__version__, data], sort_keys=True, default=str)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

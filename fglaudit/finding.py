@@ -1,0 +1,113 @@
+"""One row of ``findings.csv``, and the record of one cell that holds its rows.
+
+Column names and their order are a contract that other people's scripts rely on: add columns at the end, rename none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    OK = "ok"
+    NOT_APPLICABLE = "not-applicable"
+    FAILED = "failed"
+    BROKEN_ATTACK = "broken-attack"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Leakage of one attack by one observer on one cell. None is an empty field. Rates and accuracies are in [0, 1]."""
+
+    suite: str
+    cell: str
+    dataset: str
+    partition: str
+    clients: int
+    protocol: str
+    protocol_args: str
+    server: str
+    defense: str
+    defense_args: str
+    seed: int
+    observer: str
+    observer_knowledge: str
+    attack: str
+    status: Status
+    reason: str = ""
+    accuracy: float | None = None
+    accuracy_global: float | None = None
+    targets: int | None = None
+    metric: str = ""
+    value: float | None = None
+    control: float | None = None
+    advantage: float | None = None
+    advantage_low: float | None = None
+    advantage_high: float | None = None
+    exact_rate: float | None = None
+    matched_rate: float | None = None
+    cosine: float | None = None
+    f1: float | None = None
+    auc: float | None = None
+    relative_error: float | None = None
+    tpr_at_fpr_1: float | None = None
+    tv_error: float | None = None
+    control_exact_rate: float | None = None
+    control_cosine: float | None = None
+    control_f1: float | None = None
+    control_auc: float | None = None
+    identifiable_rate: float | None = None
+    epsilon_claimed: float | None = None
+    epsilon_accounted: float | None = None
+    epsilon_empirical: float | None = None
+    delta: float | None = None
+    privacy_unit: str = ""
+    mechanism: str = ""
+    releases: int | None = None
+    bytes_up: int | None = None
+    bytes_down: int | None = None
+    ciphertext_bytes: int | None = None
+    seconds_train: float | None = None
+    seconds_attack: float | None = None
+    device: str = ""
+    interval: str = ""  # "bootstrap" | "range" (fewer than 5 clusters) | ""
+    worst_decile: float | None = None  # mean of the primary metric's per-target score over the best-rebuilt tenth of targets
+
+
+COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))
+
+
+@dataclass(frozen=True)
+class CellRecord:
+    """Everything kept of one finished cell; stored as JSON.
+
+    Attributes:
+        cell: content hash, the file's name.
+        description: the cell as a suite would name it: dataset, partition, protocol, server, defense, seed (plain JSON).
+        findings: one per observer x attack, at least one whatever happened.
+        clusters: by "observer|attack": per cluster (client, in order) [targets, sum of values, sum of control values] of the
+            primary metric, so that intervals over several seeds can be formed later.
+        breakdowns: by "observer|attack": exact rate by degree bucket, class and client, for the report.
+        partition_facts: missing links, label heterogeneity, client sizes.
+        history: client-mean and whole-test accuracy per round.
+        notes: warnings a reader must see.
+    """
+
+    cell: str
+    description: dict[str, Any]
+    findings: tuple[Finding, ...]
+    clusters: dict[str, list[list[float]]] = field(default_factory=dict)
+    breakdowns: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    partition_facts: dict[str, Any] = field(default_factory=dict)
+    history: dict[str, list[float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> CellRecord:
+        findings = tuple(Finding(**{**row, "status": Status(row["status"])}) for row in data["findings"])
+        return CellRecord(**{**data, "findings": findings, "notes": tuple(data["notes"])})

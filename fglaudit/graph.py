@@ -1,0 +1,217 @@
+"""Graphs as the rest of the package sees them: whole, federated, and as one client holds them.
+
+``edge_index`` is always undirected (both directions present), without self-loops or duplicates and sorted by (row, column);
+:func:`canonical_edges` makes it so. Protocols add self-loops themselves, as their papers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.shapes import BoundaryEdges, Degrees, EdgeIndex, NodeIds, NodeLabels, NodeMask, RemoteIds
+
+
+class FeatureKind(StrEnum):
+    """What is publicly known about the levels of a feature; exactness is judged by it."""
+
+    BINARY = "binary"  # every entry is 0 or 1
+    SCALED_BINARY = "scaled-binary"  # within a row all non-zero entries are equal, e.g. row-normalised binary features
+    REAL = "real"
+
+    @classmethod
+    def of(cls, x: Tensor) -> FeatureKind:
+        """Classify ``x`` [..., F]."""
+        if bool(((x == 0) | (x == 1)).all()):
+            return cls.BINARY
+        top = x.amax(-1, keepdim=True)
+        if bool(((x == 0) | ((x - top).abs() <= 1e-6 * top.abs())).all()):
+            return cls.SCALED_BINARY
+        return cls.REAL
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A whole attributed graph before it is split over clients.
+
+    Attributes:
+        x: features [N, F], or [N, S, F] where every node has S samples.
+        y: labels [N] (or [N, S]); -1 means unlabelled.
+        edge_index: [2, E], canonical (see module docstring).
+        train, val, test: public split masks [N], or None where the data set has none.
+        name: for reports.
+    """
+
+    x: Tensor
+    y: Tensor
+    edge_index: EdgeIndex
+    name: str
+    train: NodeMask | None = None
+    val: NodeMask | None = None
+    test: NodeMask | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def num_features(self) -> int:
+        return self.x.shape[-1]
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.y.max().item()) + 1
+
+    def degrees(self) -> Degrees:
+        """Number of neighbours [N], self-loops not counted."""
+        return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
+
+
+@dataclass(frozen=True)
+class ClientGraph:
+    """What client ``client`` holds before any message: own nodes, own edges, ids and degrees of cross-client neighbours.
+
+    Attributes:
+        nodes: global ids [n], ascending. Positions in this list are the local indices used below.
+        x, y: features [n, F] (or [n, S, F]) and labels [n].
+        edge_index: own edges [2, e] in local indices.
+        degrees: neighbours of the own nodes in the whole graph [n].
+        remote_nodes: global ids [r] of the neighbours at other clients, ascending.
+        remote_degrees: their degrees in the whole graph [r]; None for an observer that does not know them.
+        boundary: [2, b]: local index of an own node, position of its neighbour in ``remote_nodes``.
+        train, val, test: split masks [n].
+    """
+
+    client: int
+    nodes: NodeIds
+    x: Tensor
+    y: NodeLabels
+    edge_index: EdgeIndex
+    degrees: Degrees
+    remote_nodes: RemoteIds
+    remote_degrees: RemoteIds | None
+    boundary: BoundaryEdges
+    train: NodeMask
+    val: NodeMask
+    test: NodeMask
+
+
+@dataclass(frozen=True)
+class FederatedGraph:
+    """A graph split over clients. Clients may overlap; split masks belong to (client, node).
+
+    Attributes:
+        x, y, edge_index, name: as in :class:`Graph`.
+        clients: ascending global node ids per client. Nodes may belong to no client (unbalanced partitions drop some); edges
+            to such nodes are not in ``edge_index``.
+        train, val, test: per client, masks [n_k] aligned with ``clients[k]``.
+        num_classes: number of label values, a public fact.
+    """
+
+    x: Tensor
+    y: Tensor
+    edge_index: EdgeIndex
+    clients: tuple[Tensor, ...]
+    train: tuple[Tensor, ...]
+    val: tuple[Tensor, ...]
+    test: tuple[Tensor, ...]
+    name: str
+    num_classes: int
+    features: FeatureKind
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def num_features(self) -> int:
+        return self.x.shape[-1]
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.clients)
+
+    def degrees(self) -> Degrees:
+        """Number of neighbours in the whole graph [N], self-loops not counted."""
+        return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
+
+    def owner(self) -> Tensor:
+        """Client of every node [N], -1 for nodes of no client.
+
+        Raises:
+            FglauditError: if clients overlap; names the first node and how many clients hold it.
+        """
+        holders = torch.zeros(self.num_nodes, dtype=torch.long)
+        owner = torch.full((self.num_nodes,), -1)
+        for k, nodes in enumerate(self.clients):
+            holders[nodes] += 1
+            owner[nodes] = k
+        if bool((holders > 1).any()):
+            node = int((holders > 1).nonzero()[0].item())
+            raise FglauditError(
+                f"this protocol needs disjoint clients; the partition gives node {node} to {int(holders[node].item())} of them; "
+                "use scheme: dirichlet, metis, louvain or per-node"
+            )
+        return owner
+
+    def client(self, k: int) -> ClientGraph:
+        """Return what client ``k`` legitimately holds."""
+        nodes = self.clients[k]
+        position = torch.full((self.num_nodes,), -1)
+        position[nodes] = torch.arange(len(nodes))
+        row, col = self.edge_index
+        mine = position[row] >= 0
+        inner = mine & (position[col] >= 0)
+        cross = mine & (position[col] < 0)
+        remote, remote_position = torch.unique(col[cross], return_inverse=True)
+        degrees = self.degrees()
+        return ClientGraph(
+            client=k,
+            nodes=nodes,
+            x=self.x[nodes],
+            y=self.y[nodes],
+            edge_index=position[self.edge_index[:, inner]],
+            degrees=degrees[nodes],
+            remote_nodes=remote,
+            remote_degrees=degrees[remote],
+            boundary=torch.stack([position[row[cross]], remote_position]),
+            train=self.train[k],
+            val=self.val[k],
+            test=self.test[k],
+        )
+
+
+def canonical_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Return ``edge_index`` [2, E] with both directions of every edge, no self-loops, no duplicates, sorted."""
+    row, col = edge_index
+    keep = row != col
+    row, col = row[keep], col[keep]
+    codes = torch.unique(torch.cat([row * num_nodes + col, col * num_nodes + row]))
+    return torch.stack([torch.div(codes, num_nodes, rounding_mode="floor"), codes % num_nodes])
+
+
+def whole(graph: Graph, train: Tensor, val: Tensor, test: Tensor) -> FederatedGraph:
+    """Return ``graph`` as one client that owns everything; masks [N]."""
+    return federate(graph, [torch.arange(graph.num_nodes)], train, val, test)
+
+
+def federate(graph: Graph, clients: Sequence[Tensor], train: Tensor, val: Tensor, test: Tensor) -> FederatedGraph:
+    """Split ``graph`` over ``clients`` (lists of node ids); masks [N] are cut out per client."""
+    nodes = tuple(torch.sort(ids).values for ids in clients)
+    return FederatedGraph(
+        x=graph.x,
+        y=graph.y,
+        edge_index=graph.edge_index,
+        clients=nodes,
+        train=tuple(train[ids] for ids in nodes),
+        val=tuple(val[ids] for ids in nodes),
+        test=tuple(test[ids] for ids in nodes),
+        name=graph.name,
+        num_classes=graph.num_classes,
+        features=FeatureKind.of(graph.x),
+    )

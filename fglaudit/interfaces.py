@@ -1,0 +1,244 @@
+"""The three kinds of plugin - protocol, defense, attack - and what they hand over.
+
+Every plugin is a frozen dataclass whose fields are its hyperparameters, so a suite can name them, ``fglaudit show`` can print
+them and a cell's hash can cover them. Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.view import Noise, View
+
+
+class Channel(Protocol):
+    """What a protocol sends through; ``fglaudit.channel.RecordingChannel`` is the real one."""
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        """Return the client's graph after the defense had its say (dropped edges, clipped rows). Call once per client."""
+        ...
+
+    def send(self, batch: MessageBatch) -> Payload:
+        """Send; returns what the receivers get, which is what they must train on (rule 2)."""
+        ...
+
+    def wants(self, payload: type[Payload]) -> bool:
+        """Whether this payload must really be produced: a recorder keeps it or the defense changes it (rule 2)."""
+        ...
+
+    def round_done(self, round: int, rounds: int) -> None:
+        """Report progress."""
+        ...
+
+
+@dataclass(frozen=True)
+class Release:
+    """A kind of payload through which private features leave a client, as far as a defense must know it to calibrate noise.
+
+    Attributes:
+        payload: the type.
+        times: how often training releases it.
+        gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm 1;
+            None where no bound is known, and then no epsilon can be stated.
+        unit: what one record is, e.g. "node-features".
+        covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers the
+            whole training (as to features; labels are never covered).
+        why: where ``gain`` comes from, in words.
+    """
+
+    payload: type[Payload]
+    times: int
+    gain: float | None
+    unit: str
+    covers_training: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """Facts a defense is bound to before training starts."""
+
+    protocol: str
+    rounds: int
+    num_clients: int
+    num_features: int
+    releases: tuple[Release, ...]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a defense promises, in data: accountants judge it. Empty fields mean that nothing is promised."""
+
+    mechanism: str = ""
+    epsilon_claimed: float | None = None
+    epsilon_accounted: float | None = None
+    delta: float | None = None
+    unit: str = ""
+    adjacency: str = ""
+    releases: int | None = None
+    key_custody: str = ""
+
+
+class DefenseSession:
+    """A defense bound to one training run. Every hook does nothing by default."""
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        """Change what a client starts from. Must not mutate ``client``."""
+        return client
+
+    def changes(self, payload: type[Payload]) -> bool:
+        """Whether :meth:`release` may alter this payload."""
+        return False
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        """Return what leaves the senders: clip and noise at the sender."""
+        return batch.payload
+
+    def noise(self) -> Mapping[str, Noise]:
+        """By payload name, what :meth:`release` adds; public (rule 4)."""
+        return {}
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Calibrated values (sigma, clip ...) beyond the defense's own fields; public (rule 4)."""
+        return {}
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee()
+
+
+class Defense(ABC):
+    """Changes what is sent or how training is done, and states its guarantee. Subclasses are frozen dataclasses."""
+
+    name: ClassVar[str]
+
+    def unsupported(self, context: Context) -> str | None:
+        """Return why this defense cannot serve the protocol, or None. The cell is then `not-applicable` with that reason."""
+        return None
+
+    @abstractmethod
+    def bind(self, context: Context) -> DefenseSession:
+        """Calibrate for one training run."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of a training run.
+
+    Attributes:
+        accuracy: test accuracy of every client after every round [rounds, K]; NaN for clients without test nodes.
+        accuracy_global: accuracy over the whole test set after every round [rounds].
+        round: the round whose accuracy counts (an index into the above; -1 is the last).
+        weights: final weights by name, leading axis K where clients differ.
+        layout: shape of each weight in the order of ``ModelUpdate.vector``.
+    """
+
+    accuracy: Tensor
+    accuracy_global: Tensor
+    weights: Mapping[str, Tensor]
+    layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    round: int = -1
+
+    @property
+    def client_mean(self) -> float:
+        """Mean over the clients that have test nodes, the number most papers print."""
+        return float(self.accuracy[self.round].nanmean().item())
+
+    @property
+    def whole_test_set(self) -> float:
+        return float(self.accuracy_global[self.round].item())
+
+
+class FederatedProtocol(ABC):
+    """A federated training method. Subclasses are frozen dataclasses; their fields are the hyperparameters."""
+
+    name: ClassVar[str]
+    emits: ClassVar[tuple[type[Payload], ...]]
+
+    @property
+    @abstractmethod
+    def num_rounds(self) -> int:
+        """Federated rounds (or epochs) of one training."""
+
+    def check(self, graph: FederatedGraph) -> None:
+        """Raise :class:`fglaudit.errors.FglauditError` if ``graph`` does not fit the protocol."""
+        return None
+
+    @abstractmethod
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        """Train from scratch; everything that crosses between parties goes through ``channel``."""
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """Return the payloads through which features leave a client; a defense calibrates on them."""
+        return ()
+
+    def exposed(self, graph: FederatedGraph, clients: tuple[int, ...]) -> Tensor:
+        """Return ids of the nodes whose features reach ``clients`` by messages about features: the targets. Default: all
+        nodes that the clients do not own."""
+        mine = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        for k in clients:
+            mine[graph.clients[k]] = True
+        return (~mine).nonzero().squeeze(1)
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Rebuilt feature rows.
+
+    Attributes:
+        rows: [R, F].
+        nodes: the attack's own assignment to global node ids [R]; -1 where it does not know whose row it is.
+        confidence: [R] in [0, 1], the attack's own estimate that the row is exact.
+        proven: [R]; True where linear or integer algebra determines the row without a prior (rule 10).
+    """
+
+    rows: Tensor
+    nodes: Tensor
+    confidence: Tensor
+    proven: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Any other result. ``kind``: node score | pair score | party vector | node scalar | second moment | centroids."""
+
+    kind: str
+    subjects: Tensor
+    estimate: Tensor
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A self-test problem: a view of the cell's shapes with the answer in plain sight, and that answer (rule 6)."""
+
+    view: View
+    rows: Tensor
+    nodes: Tensor
+
+
+class Attack(ABC):
+    """Turns a view into a reconstruction or an inference. Subclasses are frozen dataclasses."""
+
+    name: ClassVar[str]
+    consumes: ClassVar[tuple[type[Payload], ...]]
+    metric: ClassVar[str]
+    """Primary metric; the advantage is computed on it."""
+
+    def unsupported(self, view: View) -> str | None:
+        """Return why this attack cannot work on ``view``, or None."""
+        return None
+
+    @abstractmethod
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction | Inference:
+        """Attack. ``view`` is not mutated; all randomness comes from ``rng``."""
+
+    @abstractmethod
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Return a view of the same shapes where what this attack looks for lies in plain sight."""

@@ -1,0 +1,150 @@
+"""The adversary's side of the table: who observes, with what side knowledge, and the view an attack gets.
+
+An attack's only input is a :class:`View`. Nothing in it refers to the truth: messages are read back from wire bytes, and own
+data, auxiliary rows and public facts are copies of what the observer legitimately has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fglaudit.graph import ClientGraph, FeatureKind
+from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.shapes import Degrees, EdgeIndex
+
+
+def party_name(party: int) -> str:
+    """``server`` or ``client:3``."""
+    return "server" if party == SERVER else f"client:{party}"
+
+
+@dataclass(frozen=True)
+class Observer:
+    """A threat model: a set of parties that pool what they see (or the wire), plus stated side knowledge.
+
+    Attributes:
+        parties: party numbers; empty for the wire.
+        wire: sees every message as sent, owns nothing.
+        topology: knows every edge of the graph.
+        degrees: True: knows the degree of every node; False: not even those of its own cross-client neighbours; None: what
+            the parties have anyway (clients know the degrees of their neighbours).
+        initial_weights: knows the first model.
+        auxiliary: fraction of all nodes whose features and labels it knows beforehand.
+    """
+
+    parties: tuple[int, ...] = ()
+    wire: bool = False
+    topology: bool = False
+    degrees: bool | None = None
+    initial_weights: bool = False
+    auxiliary: float = 0.0
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The observing clients, without the server."""
+        return tuple(p for p in self.parties if p != SERVER)
+
+    @property
+    def name(self) -> str:
+        return "wire" if self.wire else "+".join(party_name(p) for p in self.parties)
+
+    @property
+    def knowledge(self) -> str:
+        """Side knowledge in a few words, as ``findings.csv`` prints it."""
+        words = [name for name in ("topology", "initial_weights") if getattr(self, name)]
+        if self.degrees is not None:
+            words.append("degrees" if self.degrees else "no-degrees")
+        if self.auxiliary:
+            words.append(f"auxiliary={self.auxiliary:g}")
+        return ";".join(words)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What a defense adds to every coordinate of a payload before it is sent; public."""
+
+    distribution: str  # "gaussian" | "laplace"
+    scale: float  # standard deviation of a Gaussian, scale of a Laplace
+
+    @property
+    def std(self) -> float:
+        return self.scale * (2**0.5 if self.distribution == "laplace" else 1.0)
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What everybody knows: architecture, hyperparameters, the defense with its parameters, the schema of the data.
+
+    Attributes:
+        layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
+        noise: by payload name, what the defense adds.
+        fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
+    """
+
+    protocol: str
+    hyperparameters: Mapping[str, Any]
+    defense: str
+    defense_parameters: Mapping[str, Any]
+    features: FeatureKind
+    num_nodes: int
+    num_features: int
+    num_classes: int
+    num_clients: int
+    layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    noise: Mapping[str, Noise] = field(default_factory=dict)
+    fit: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """Rows the observer knows beforehand: global ids [A], features [A, F], labels [A]. Never among the targets."""
+
+    nodes: Tensor
+    x: Tensor
+    y: Tensor
+
+    @staticmethod
+    def empty(num_features: int) -> Auxiliary:
+        none = torch.empty(0, dtype=torch.long)
+        return Auxiliary(none, torch.empty(0, num_features), none)
+
+
+class Messages(Protocol):
+    """Recorded messages of an observer, read lazily, a batch at a time."""
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        """Yield the batches with this payload in the order sent, cut down to the messages the observer saw."""
+        ...
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything an observer has, and all an attack gets.
+
+    Attributes:
+        own: what the observing clients hold. ``remote_degrees`` is None where the observer does not know degrees.
+        topology: all edges [2, E] if the observer knows them.
+        degrees: degrees of all nodes [N] if the observer knows them.
+    """
+
+    observer: Observer
+    messages: Messages
+    own: tuple[ClientGraph, ...]
+    auxiliary: Auxiliary
+    public: PublicFacts
+    topology: EdgeIndex | None = None
+    degrees: Degrees | None = None
+
+    def known_rows(self) -> Auxiliary:
+        """Own and auxiliary rows together, without repeats: the basis of any prior."""
+        nodes = torch.cat([*(c.nodes for c in self.own), self.auxiliary.nodes])
+        x = torch.cat([*(c.x for c in self.own), self.auxiliary.x])
+        y = torch.cat([*(c.y for c in self.own), self.auxiliary.y])
+        unique, inverse = torch.unique(nodes, return_inverse=True)
+        first = torch.full((len(unique),), len(nodes)).scatter_reduce(0, inverse, torch.arange(len(nodes)), "amin")
+        return Auxiliary(unique, x[first], y[first])
