@@ -1,1 +1,7 @@
-"""defenses."""
+"""Defenses: one per file. The table is the only list of built-in ones; other distributions register entry points."""
+
+DEFENSES: dict[str, str] = {
+    "none": "fglaudit.defenses.none:NoDefense",
+    "drop-singletons": "fglaudit.defenses.drop_singletons:DropSingletons",
+    "gaussian": "fglaudit.defenses.gaussian:Gaussian",
+}

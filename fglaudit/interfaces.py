@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import MessageBatch, Payload
-from fglaudit.view import Noise, View
+from fglaudit.view import Noise, Observer, View
 
 
 class Channel(Protocol):
@@ -48,7 +48,7 @@ class Release:
         times: how often training releases it.
         gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm 1;
             None where no bound is known, and then no epsilon can be stated.
-        unit: what one record is, e.g. "node-features".
+        unit: what one record is: feature | node | edge | client. "node" is the whole feature row of one node.
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers the
             whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.
@@ -169,7 +169,7 @@ class FederatedProtocol(ABC):
 
     def check(self, graph: FederatedGraph) -> None:
         """Raise :class:`fglaudit.errors.FglauditError` if ``graph`` does not fit the protocol."""
-        return None
+        return
 
     @abstractmethod
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
@@ -179,11 +179,11 @@ class FederatedProtocol(ABC):
         """Return the payloads through which features leave a client; a defense calibrates on them."""
         return ()
 
-    def exposed(self, graph: FederatedGraph, clients: tuple[int, ...]) -> Tensor:
-        """Return ids of the nodes whose features reach ``clients`` by messages about features: the targets. Default: all
-        nodes that the clients do not own."""
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all
+        nodes that the observing clients do not own."""
         mine = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        for k in clients:
+        for k in observer.clients:
             mine[graph.clients[k]] = True
         return (~mine).nonzero().squeeze(1)
 

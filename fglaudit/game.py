@@ -1,0 +1,162 @@
+"""The scorer's side: holds the truth, hands none of it out, and turns reconstructions into figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.interfaces import FederatedProtocol, Reconstruction
+from fglaudit.metrics import RowScores, auc_of_entries, matched_exact, score_rows
+from fglaudit.view import Auxiliary, Observer
+
+
+@dataclass(frozen=True)
+class Game:
+    """One observer's targets with the truth about them.
+
+    Attributes:
+        targets: global node ids [T] whose rows the observer is to learn: exposed nodes without its own and auxiliary ones.
+        truth: their features [T, F].
+        labels, degrees, owners: of the targets, for breakdowns.
+        clusters: [T], the cluster each target belongs to for intervals.
+    """
+
+    targets: Tensor
+    truth: Tensor
+    kind: FeatureKind
+    labels: Tensor
+    degrees: Tensor
+    owners: Tensor
+    clusters: Tensor
+
+    @staticmethod
+    def of(graph: FederatedGraph, protocol: FederatedProtocol, observer: Observer, auxiliary: Auxiliary, pooled: bool) -> Game:
+        """Set up the game of ``observer``.
+
+        Args:
+            pooled: whether this is one client of "each client in turn"; a cluster is then the observing client, otherwise
+                the client that owns the target.
+        """
+        exposed = protocol.exposed(graph, observer)
+        targets = exposed[~torch.isin(exposed, auxiliary.nodes)]
+        owner = torch.full((graph.num_nodes,), -1)
+        owner[torch.cat(graph.clients)] = torch.cat([torch.full_like(ids, k) for k, ids in enumerate(graph.clients)])
+        owners = owner[targets]  # where clients overlap, the last one that holds the node
+        clusters = torch.full_like(targets, observer.clients[0]) if pooled else owners
+        return Game(targets, graph.x[targets], graph.features, graph.y[targets], graph.degrees()[targets], owners, clusters)
+
+    def answer(self, result: Reconstruction) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the attack's rows in the order of the targets [T, F], which of them it gave [T], and which it proved [T].
+
+        Where the attack gives several rows for a node, its most confident one counts.
+        """
+        position = torch.full((int(max(self.targets.max().item(), result.nodes.max().item())) + 2,), -1)
+        position[self.targets] = torch.arange(len(self.targets))
+        place = position[result.nodes]  # an unassigned row (-1) indexes the spare last entry, which is -1
+        order = torch.argsort(result.confidence, stable=True)
+        order = order[place[order] >= 0]
+        rank = torch.full((len(self.targets),), -1).scatter_reduce(0, place[order], torch.arange(len(order)), "amax")
+        present = rank >= 0
+        source = torch.where(present, order[rank], -1) if len(order) else rank
+        rows = torch.zeros_like(self.truth)
+        rows[present] = result.rows[source[present]].to(rows.dtype)
+        proven = torch.zeros_like(present)
+        if result.proven is not None:
+            proven[present] = result.proven[source[present]]
+        return rows, present, proven
+
+    def save(self, path: Path) -> None:
+        """Write the truth for a later scorer; attacks never open it."""
+        fields = {name: getattr(self, name).contiguous() for name in self.__dataclass_fields__ if name != "kind"}
+        save_file(fields, path, metadata={"kind": self.kind.value})
+
+    @staticmethod
+    def load(path: Path, kind: FeatureKind) -> Game:
+        """Read back :meth:`save`."""
+        return Game(kind=kind, **load_file(path))
+
+
+class Score(NamedTuple):
+    """Figures over all targets of one or several games."""
+
+    rows: RowScores
+    auc: float | None
+    matched_rate: float
+    identifiable_rate: float | None
+    false_proofs: int  # rows the attack called proven that are wrong: a broken attack
+
+
+def score(games: Sequence[Game], results: Sequence[Reconstruction], *, matching: bool = True) -> Score:
+    """Score one attack over the pooled targets of ``games``, e.g. of every client in turn."""
+    parts, answers, proofs, hits, wrong = [], [], [], 0, 0
+    for game, result in zip(games, results, strict=True):
+        if len(game.targets) == 0:
+            continue
+        if len(result.nodes) == 0:
+            empty = torch.zeros_like(game.truth)
+            rows, present, proven = empty, torch.zeros(len(empty), dtype=torch.bool), torch.zeros(len(empty), dtype=torch.bool)
+        else:
+            rows, present, proven = game.answer(result)
+        scored = score_rows(rows, present, game.truth, game.kind)
+        parts.append(scored)
+        answers.append(rows)
+        proofs.append(proven)
+        wrong += int((proven & (scored.exact_rate == 0)).sum().item())
+        if matching:
+            mine = torch.isin(result.nodes, game.targets) | (result.nodes < 0)
+            best = torch.argsort(result.confidence[mine], descending=True, stable=True)[: len(game.targets)]
+            hits += matched_exact(result.rows[mine][best].to(game.truth.dtype), game.truth, game.kind)
+    pooled = RowScores.pool(parts)
+    total = len(pooled.exact_rate)
+    proven_all = torch.cat(proofs)
+    gave_proofs = any(r.proven is not None for r in results)
+    return Score(
+        rows=pooled,
+        auc=auc_of_entries(answers, [g.truth for g in games if len(g.targets)], games[0].kind),
+        matched_rate=hits / total,
+        identifiable_rate=float(proven_all.float().mean().item()) if gave_proofs else None,
+        false_proofs=wrong,
+    )
+
+
+def cluster_sums(games: Sequence[Game], values: Tensor, controls: Tensor) -> list[list[float]]:
+    """Return [targets, sum of values, sum of control values] per cluster, in cluster order."""
+    labels = torch.cat([g.clusters for g in games])
+    _, index = torch.unique(labels, return_inverse=True)
+    sums = torch.zeros(int(index.max().item()) + 1, 3, dtype=torch.double)
+    sums.index_add_(0, index, torch.stack([torch.ones_like(values), values, controls], 1).double())
+    return [[float(v) for v in row] for row in sums.tolist()]
+
+
+DEGREE_BUCKETS = (1, 2, 4, 8)
+"""Upper ends of the degree buckets in reports; the last one is open."""
+
+
+def breakdown(games: Sequence[Game], values: Tensor) -> dict[str, dict[str, float]]:
+    """Return the mean of ``values`` by degree bucket, class and owning client."""
+    degrees = torch.cat([g.degrees for g in games])
+    bucket = torch.bucketize(degrees, torch.tensor(DEGREE_BUCKETS))
+    low = (0, *(end + 1 for end in DEGREE_BUCKETS[:-1]))
+    names = [str(b) if a >= b else f"{a}-{b}" for a, b in zip(low, DEGREE_BUCKETS, strict=True)]
+    names.append(f"{DEGREE_BUCKETS[-1] + 1}+")
+    labels = torch.cat([g.labels for g in games])
+    owners = torch.cat([g.owners for g in games])
+    return {
+        "degree": _means(bucket, values, lambda b: names[b]),
+        "class": _means(labels, values, str),
+        "client": _means(owners, values, str),
+    }
+
+
+def _means(groups: Tensor, values: Tensor, name: Callable[[int], str]) -> dict[str, float]:
+    keys, index = torch.unique(groups, return_inverse=True)
+    count = torch.bincount(index).double()
+    total = torch.zeros(len(keys), dtype=torch.double).index_add_(0, index, values.double())
+    return {name(int(k)): float(v) for k, v in zip(keys.tolist(), (total / count).tolist(), strict=True)}

@@ -1,0 +1,114 @@
+"""Scores of reconstructed rows against the truth, one value per target so that intervals can be formed by cluster.
+
+A missing row is a miss: it counts as a row of zeros and is never exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from fglaudit.graph import FeatureKind
+
+RELATIVE_TOLERANCE = 1e-3
+"""Largest error of an exact real-valued row, relative to the row's largest entry (design, section 5)."""
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """Scores of T targets, each [T]."""
+
+    exact_rate: Tensor
+    cosine: Tensor
+    f1: Tensor
+    relative_error: Tensor
+
+    @staticmethod
+    def pool(parts: Sequence[RowScores]) -> RowScores:
+        """Concatenate the targets of several views."""
+        return RowScores(*(torch.cat([getattr(p, name) for p in parts]) for name in RowScores.__dataclass_fields__))
+
+
+def support(rows: Tensor, kind: FeatureKind) -> Tensor:
+    """Return which entries of ``rows`` [T, F] count as non-zero: binary rows are rounded at one half, scaled-binary rows at
+    half their largest entry, real-valued rows at the relative tolerance."""
+    if kind is FeatureKind.BINARY:
+        return rows >= 0.5
+    top = rows.abs().amax(1, keepdim=True)
+    level = 0.5 if kind is FeatureKind.SCALED_BINARY else RELATIVE_TOLERANCE
+    return (rows.abs() > level * top) & (top > 0)
+
+
+def exact(rows: Tensor, truth: Tensor, kind: FeatureKind) -> Tensor:
+    """Return [T]: binary rows equal after rounding; others within the relative tolerance everywhere."""
+    if kind is FeatureKind.BINARY:
+        return ((rows >= 0.5) == (truth >= 0.5)).all(1)
+    return (rows - truth).abs().amax(1) <= RELATIVE_TOLERANCE * truth.abs().amax(1)
+
+
+def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) -> RowScores:
+    """Score ``rows`` [T, F] against ``truth`` [T, F]; ``present`` [T] is False where the attack has no row.
+
+    F1 is per target over non-zero entries (1 where both rows are empty), so its mean weighs every node alike.
+    """
+    guess, real = support(rows, kind), support(truth, kind)
+    hits = (guess & real).sum(1).float()
+    size = (guess.sum(1) + real.sum(1)).float()
+    norm = truth.norm(dim=1)
+    product = rows.norm(dim=1) * norm
+    error = (rows - truth).norm(dim=1)
+    return RowScores(
+        exact_rate=(exact(rows, truth, kind) & present).float(),
+        cosine=torch.where(product > 0, (rows * truth).sum(1) / product.clamp(min=1e-30), 0.0),
+        f1=torch.where(size > 0, 2 * hits / size.clamp(min=1), present.float()),
+        relative_error=torch.where(norm > 0, error / norm.clamp(min=1e-30), error),
+    )
+
+
+def auc_of_entries(rows: Sequence[Tensor], truths: Sequence[Tensor], kind: FeatureKind) -> float | None:
+    """Return the area under the ROC curve of ``rows`` as scores for "this entry is non-zero", over all entries of all views.
+
+    Scores are rounded to half precision, whose 65536 values make the ranks a histogram: exact for the rounded scores.
+    """
+    positive = torch.zeros(65536, dtype=torch.float64)
+    negative = torch.zeros(65536, dtype=torch.float64)
+    for scores, truth in zip(rows, truths, strict=True):
+        bits = scores.half().contiguous().view(torch.int16).int()
+        # Negative numbers of IEEE 754 count downwards: flip them so that the integer order is the numeric order.
+        rank = torch.where(bits >= 0, bits + 32768, -bits - 1).long().flatten()
+        real = support(truth, kind).flatten()
+        positive += torch.bincount(rank[real], minlength=65536)
+        negative += torch.bincount(rank[~real], minlength=65536)
+    pairs = positive.sum() * negative.sum()
+    if pairs == 0:
+        return None
+    below = negative.cumsum(0) - negative
+    return float(((positive * (below + negative / 2)).sum() / pairs).item())
+
+
+def matched_exact(rows: Tensor, truth: Tensor, kind: FeatureKind) -> int:
+    """Return how many targets are exact under the best assignment of ``rows`` [R, F] to ``truth`` [T, F] (an upper figure).
+
+    For discrete features equality is an equivalence, so the best assignment takes, for each distinct row, the smaller of
+    its two counts; real-valued rows are matched by the Hungarian method on "within tolerance".
+    """
+    if len(rows) == 0 or len(truth) == 0:
+        return 0
+    if kind is FeatureKind.REAL:
+        close = torch.cdist(rows, truth, p=float("inf")) <= RELATIVE_TOLERANCE * truth.abs().amax(1)
+        row, column = linear_sum_assignment(close.double().numpy(), maximize=True)
+        return int(close[row, column].sum().item())
+    guess, real = Counter(_row_keys(rows, kind)), Counter(_row_keys(truth, kind))
+    return sum(min(count, real[key]) for key, count in guess.items())
+
+
+def _row_keys(rows: Tensor, kind: FeatureKind) -> list[bytes]:
+    """Return one hashable key per discrete row: its support (the scale of a scaled-binary row follows from the support
+    where rows are normalised, and exactness by assignment checks it where they are not)."""
+    packed = support(rows, kind).to(torch.uint8).numpy()
+    return [row.tobytes() for row in packed]

@@ -1,0 +1,152 @@
+"""Recorded messages, kept as the bytes that were sent.
+
+Every batch is stored as one safetensors blob, in memory or in a folder, beside a JSON index. Reading deserialises it again, so
+an attack can never reach a tensor that was not sent (rule 1). A saved transcript loads without the data set.
+
+Folder: ``transcript.json`` (format, entries: round, payload type, file) and ``messages-00000.safetensors`` ...
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.view import Observer
+
+FORMAT = 1
+_ENVELOPE = ("senders", "receivers", "splits")  # stored beside the payload's own fields, with this prefix:
+_PREFIX = "batch."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Index of one stored batch."""
+
+    round: int
+    payload: str
+    file: str
+
+
+def serialise(batch: MessageBatch) -> bytes:
+    """Return the bytes of a batch: its payload as sent plus senders, receivers and splits."""
+    tensors = dict(batch.payload.tensors())
+    envelope = {name: getattr(batch, name) for name in _ENVELOPE if getattr(batch, name) is not None}
+    tensors |= {_PREFIX + name: value for name, value in envelope.items()}
+    return save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+
+
+def deserialise(blob: bytes, round: int, payload: str) -> MessageBatch:
+    """Rebuild a batch from :func:`serialise`; every tensor is new memory."""
+    tensors = load(blob)
+    envelope = {name: tensors.pop(_PREFIX + name) for name in _ENVELOPE if _PREFIX + name in tensors}
+    body = payload_type(payload).from_tensors(tensors)
+    return MessageBatch(round, envelope["senders"], envelope["receivers"], body, envelope.get("splits"))
+
+
+class Transcript:
+    """The recorded messages of one training run, in the order sent.
+
+    Args:
+        folder: where blobs are spooled as they come; None keeps them in memory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.entries: list[Entry] = []
+        self._blobs: list[bytes] = []
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, batch: MessageBatch) -> None:
+        """Store ``batch``."""
+        blob = serialise(batch)
+        entry = Entry(batch.round, type(batch.payload).__name__, f"messages-{len(self.entries):05d}.safetensors")
+        if self.folder is None:
+            self._blobs.append(blob)
+        else:
+            (self.folder / entry.file).write_bytes(blob)
+        self.entries.append(entry)
+
+    def read(self, index: int) -> MessageBatch:
+        """Deserialise batch ``index``.
+
+        Raises:
+            FglauditError: if its file is missing or damaged.
+        """
+        entry = self.entries[index]
+        if self.folder is None:
+            return deserialise(self._blobs[index], entry.round, entry.payload)
+        path = self.folder / entry.file
+        try:
+            return deserialise(path.read_bytes(), entry.round, entry.payload)
+        except (OSError, SafetensorError, KeyError, TypeError) as error:
+            raise FglauditError(
+                f"a transcript needs all its message files whole; {path} is not ({error}); record the run again"
+            ) from error
+
+    def save(self, folder: Path) -> None:
+        """Write the index, and the blobs where they are not in ``folder`` yet."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.folder != folder:
+            for index, entry in enumerate(self.entries):
+                blob = self._blobs[index] if self.folder is None else (self.folder / entry.file).read_bytes()
+                (folder / entry.file).write_bytes(blob)
+        index_file = {"format": FORMAT, "entries": [asdict(entry) for entry in self.entries]}
+        (folder / "transcript.json").write_text(json.dumps(index_file, indent=1))
+
+    @staticmethod
+    def load(folder: Path) -> Transcript:
+        """Open a saved transcript; messages are read when asked for.
+
+        Raises:
+            FglauditError: if the index is missing, damaged or of another format.
+        """
+        path = folder / "transcript.json"
+        try:
+            index = json.loads(path.read_text())
+            entries = [Entry(**entry) for entry in index["entries"]]
+            found = index["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FglauditError(
+                f"a transcript folder needs a readable transcript.json; {path}: {error}; name the folder that "
+                "`record: all` wrote under transcripts/"
+            ) from error
+        if found != FORMAT:
+            raise FglauditError(f"this version reads transcript format {FORMAT}; {path} has {found}; record the run again")
+        transcript = Transcript(folder)
+        transcript.entries = entries
+        return transcript
+
+    def seen_by(self, observer: Observer) -> ObservedMessages:
+        """Return the messages that ``observer`` sent or received (all of them for the wire)."""
+        return ObservedMessages(self, None if observer.wire else torch.tensor(observer.parties))
+
+
+@dataclass(frozen=True)
+class ObservedMessages:
+    """Lazy reader: one batch in memory at a time. Implements :class:`fglaudit.view.Messages`."""
+
+    transcript: Transcript
+    parties: Tensor | None
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        """Yield the batches with this payload in the order sent, cut down to the observer's messages."""
+        for index, entry in enumerate(self.transcript.entries):
+            if entry.payload != payload.__name__:
+                continue
+            batch = self.transcript.read(index)
+            if self.parties is None:
+                yield batch
+                continue
+            seen = torch.isin(batch.senders, self.parties) | torch.isin(batch.receivers, self.parties)
+            if bool(seen.any()):
+                yield batch.select(seen)
