@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make audit` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: audit test lint bench benchmarks clean
+
+audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the embedded data set
+	$(BIN)/fglaudit run quickstart --out runs/quickstart
+
+test: $(VENV)/.dev  ## all tests; those on real data sets skip where the data root is absent
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it and start it again as you like
+	$(BIN)/python -m bench
+
+benchmarks: $(VENV)/.dev  ## speed and memory, medians of several runs
+	$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV) build *.egg-info runs bench/results
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The first line pins torch before anything else can pull another build of it.
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[metis]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
