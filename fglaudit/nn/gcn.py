@@ -1,0 +1,147 @@
+"""A GCN (Kipf and Welling 2017) of K clients at once, evaluated only on the rows that the wanted outputs depend on.
+
+Rows are padded to the same number per client, so a layer is one batched product: ``[K, R, in] x [K, in, out]``. Propagation is
+one sparse matrix over all clients. The first layer's input is already propagated (the neighbour sums); it stays sparse where
+few entries are non-zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.nn.sparse import SparseMatrix
+
+SPARSE_BELOW = 0.25
+"""Share of non-zero inputs under which the first layer multiplies them as a sparse matrix."""
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """The layers after the first: entries ``A[row, column] = weight`` [e] among M rows of which ``client`` [M] owns each."""
+
+    row: Tensor
+    column: Tensor
+    weight: Tensor
+    client: Tensor
+    num_clients: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """The receptive field of some target rows, padded per client.
+
+    Attributes:
+        inputs: first-layer input of the rows needed, [K R_1, K F] block-diagonal or dense [K, R_1, F].
+        adjacency: per later layer, from the padded rows of the layer below to its own.
+        rows: padded row counts R_1 ... R_L; the last are the targets.
+        labels: [K, R_L]; 0 where padded.
+        mask: [K, R_L], True for targets.
+    """
+
+    inputs: SparseMatrix | Tensor
+    adjacency: tuple[SparseMatrix, ...]
+    rows: tuple[int, ...]
+    labels: Tensor
+    mask: Tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """Targets per client [K]."""
+        return self.mask.sum(1)
+
+
+def needed_rows(graph: Propagation, targets: Tensor, layers: int) -> list[Tensor]:
+    """Return, for layers 1 ... L, the mask [M] of rows whose outputs the ``targets`` [M] depend on."""
+    masks = [targets]
+    for _ in range(layers - 1):
+        below = torch.zeros_like(targets)
+        below[graph.column[masks[0][graph.row]]] = True
+        masks.insert(0, below)
+    return masks
+
+
+def build_field(graph: Propagation, inputs: Tensor, held: Tensor, masks: list[Tensor], labels: Tensor) -> Field:
+    """Cut the receptive field of the targets out of all rows.
+
+    Args:
+        inputs: rows [H, F] of which ``held`` [M] gives the position of every row, -1 where it was not kept.
+        masks: from :func:`needed_rows`.
+        labels: [M].
+    """
+    clients = graph.num_clients
+    places, sizes = zip(*(_padded(graph.client, mask, clients) for mask in masks), strict=True)
+    adjacency = []
+    for layer in range(1, len(masks)):
+        used = masks[layer][graph.row]
+        row, column = places[layer][graph.row[used]], places[layer - 1][graph.column[used]]
+        shape = (clients * sizes[layer], clients * sizes[layer - 1])
+        adjacency.append(SparseMatrix.from_entries(row, column, graph.weight[used], shape))
+    target = places[-1][masks[-1]]
+    padded_labels = labels.new_zeros(clients * sizes[-1])
+    padded_labels[target] = labels[masks[-1]]
+    mask = torch.zeros_like(padded_labels, dtype=torch.bool)
+    mask[target] = True
+    first = masks[0].nonzero().squeeze(1)
+    return Field(
+        inputs=_first_input(inputs[held[first]], places[0][first], graph.client[first], clients, sizes[0]),
+        adjacency=tuple(adjacency),
+        rows=tuple(sizes),
+        labels=padded_labels.view(clients, -1),
+        mask=mask.view(clients, -1),
+    )
+
+
+def _padded(client: Tensor, mask: Tensor, num_clients: int) -> tuple[Tensor, int]:
+    """Return the place [M] of every masked row in a [K, R] grid (rows are ordered by client) and R (at least 1)."""
+    counts = torch.bincount(client[mask], minlength=num_clients)
+    size = max(1, int(counts.max().item()))
+    rank = mask.long().cumsum(0) - 1 - (counts.cumsum(0) - counts)[client]
+    return client * size + rank, size
+
+
+def _first_input(inputs: Tensor, places: Tensor, client: Tensor, num_clients: int, size: int) -> SparseMatrix | Tensor:
+    features = inputs.shape[1]
+    row, column = inputs.nonzero(as_tuple=True)
+    if len(row) > SPARSE_BELOW * inputs.numel():
+        dense = inputs.new_zeros(num_clients * size, features)
+        dense[places] = inputs
+        return dense.view(num_clients, size, features)
+    shape = (num_clients * size, num_clients * features)
+    return SparseMatrix.from_entries(places[row], client[row] * features + column, inputs[row, column], shape)
+
+
+def logits(field: Field, weights: Mapping[str, Tensor], dropout: float = 0.0, rng: torch.Generator | None = None) -> Tensor:
+    """Return the targets' logits [K, R_L, classes].
+
+    Args:
+        weights: [K, in, out] per layer, in order.
+        dropout: share of hidden units dropped between layers (the paper's place for it: none on the input).
+        rng: draws the dropout; on the device of the weights. None evaluates.
+    """
+    first, *later = weights.values()
+    if isinstance(field.inputs, Tensor):
+        hidden = field.inputs @ first
+    else:
+        hidden = (field.inputs @ first.flatten(0, 1)).view(len(first), field.rows[0], -1)
+    for adjacency, rows, weight in zip(field.adjacency, field.rows[1:], later, strict=True):
+        hidden = functional.relu(hidden)
+        if rng is not None and dropout > 0:
+            kept = torch.rand(hidden.shape, generator=rng, device=hidden.device) >= dropout
+            hidden = hidden * kept / (1 - dropout)
+        hidden = (adjacency @ (hidden @ weight).flatten(0, 1)).view(len(weight), rows, -1)
+    return hidden
+
+
+def loss(field: Field, outputs: Tensor) -> Tensor:
+    """Return the sum over clients of the mean cross-entropy over a client's targets; a client without targets adds 0.
+
+    No weight belongs to two clients, so the gradient of the sum is every client's own gradient.
+    """
+    losses = functional.cross_entropy(outputs.flatten(0, 1), field.labels.flatten(), reduction="none").view_as(field.mask)
+    share = field.mask / field.counts.clamp(min=1).unsqueeze(1)
+    return (losses * share).sum()

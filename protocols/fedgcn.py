@@ -1,0 +1,194 @@
+"""FedGCN (Yao, Jin, Ravi and Joe-Wong, NeurIPS 2023): neighbour feature sums once before training, then federated averaging.
+
+Section 4, equations (2)-(3) and Algorithm 1. Before training client m sends, for every node i with a neighbour at m (or at m
+itself), ``P[m, i] = sum_{j at m} A_ij x_j`` over i and its neighbours j; the server adds over m and returns ``S_i = sum_j A_ij x_j``
+for the rows that a client needs: its own nodes (1 hop), also their neighbours (2 hops), all nodes within h - 1 hops (h hops).
+Each client then trains a GCN whose first layer is ``S W_1``. Later layers propagate over the edges that the client knows; with
+as many hops as layers they equal the centralized model's. With 0 hops nothing is sent before training.
+
+What is observed: the server sees every ``P[m, i]`` (often the features of a single neighbour) and every model; client k sees
+``S_i`` of its rows and the global models.
+
+Choices where the paper's text is silent or lost:
+
+* ``A = (D + I)^-1/2 (Adj + I) (D + I)^-1/2`` with degrees in the whole graph; 0 hops use the client's own subgraph, degrees too.
+* ``aggregate: counts`` sends plain sums (integers for binary features); the receiver divides row i by ``d_i + 1``, a mean over
+  the closed neighbourhood, because it cannot undo the sum to weight neighbours by their degrees. It changes nothing at 0 hops.
+* Weight decay acts on every layer.
+* The first global model is a message too (round 0).
+* Models are averaged with equal weights; ``weighting: train-nodes`` weights by training nodes. A client without training nodes
+  uploads nothing. Clients that were not sampled still receive the new model.
+* Adam starts afresh every round.
+* Where a defense drops edges, ``i <- j`` counts as kept if the owner of ``i`` keeps it.
+* Accuracy is the new global model's, tested by every client on its own test nodes; the last round counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.nn.fedavg import average, broadcast, sample_clients, upload
+from fglaudit.nn.neighborhood import KeptEdges, with_neighbors
+from fglaudit.nn.problem import Problem, check_trainable, gather_features
+from fglaudit.nn.sums import BUCKET_BYTES, buckets, sender_sums
+from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
+from fglaudit.nn.weights import gcn_layout, glorot, unflatten
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.rng import split
+
+AGGREGATES = ("normalised", "counts")
+WEIGHTINGS = ("uniform", "train-nodes")
+
+
+@dataclass(frozen=True)
+class FedGCN(FederatedProtocol):
+    """FedGCN with L hops; defaults are the paper's settings for Cora and CiteSeer.
+
+    Attributes:
+        hops: 0, 1, 2 or more.
+        aggregate: "normalised" or "counts".
+        layers, hidden: of the GCN.
+        rounds, local_steps: full-batch steps of every client between two averagings.
+        optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.nn.training.LocalSettings`.
+        participation: share of the clients sampled each round.
+        weighting: "uniform" or "train-nodes".
+    """
+
+    name: ClassVar[str] = "fedgcn"
+    emits: ClassVar[tuple[type[Payload], ...]] = (NeighborSums, ModelUpdate)
+
+    hops: int = 2
+    aggregate: str = "normalised"
+    layers: int = 2
+    hidden: int = 16
+    rounds: int = 300
+    local_steps: int = 3
+    optimizer: str = "sgd"
+    learning_rate: float = 0.5
+    weight_decay: float = 5e-4
+    dropout: float = 0.5
+    participation: float = 1.0
+    weighting: str = "uniform"
+
+    def __post_init__(self) -> None:
+        for field, least in (("hops", 0), ("layers", 1), ("hidden", 1), ("rounds", 1), ("local_steps", 1)):
+            if getattr(self, field) < least:
+                raise FglauditError(f"fedgcn needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        if self.aggregate not in AGGREGATES:
+            raise unknown("aggregate", self.aggregate, AGGREGATES)
+        if self.weighting not in WEIGHTINGS:
+            raise unknown("weighting", self.weighting, WEIGHTINGS)
+        if not 0 < self.participation <= 1:
+            raise FglauditError(f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all")
+        self.settings()
+
+    def settings(self) -> LocalSettings:
+        return LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_trainable(self.name, graph)
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """The sums that clients send before training, once; what the server returns is computed from them.
+
+        If x_j changes by norm 1, the messages change by ``A_ij`` for every i in the closed neighbourhood of j, each in one row of
+        j's own client: jointly by ``||A[:, j]||_2``.
+
+        Normalised: ``||A[:, j]||^2 = 1/(d_j+1) sum_i 1/(d_i+1)`` over the closed neighbourhood. Neighbours have ``d_i >= 1``, so this
+        is at most ``1/(d_j+1)^2 + d_j / (2 (d_j+1))``, which is 1 for ``d_j = 0`` and at most 1/2 otherwise: the gain is at most 1
+        for every graph. Counts: exactly ``sqrt(d_j + 1)``; the largest degree counts as public, as the topology does.
+        Dropped edges only remove terms.
+        """
+        if self.hops == 0:
+            return ()
+        if self.aggregate == "normalised":
+            gain, why = 1.0, "column norm of the normalised adjacency, at most 1 for every graph"
+        else:
+            largest = int(graph.degrees().max().item())
+            gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
+        return (Release(NeighborSums, 1, gain, "node-features", covers_training=True, why=why),)
+
+    def exposed(self, graph: FederatedGraph, clients: tuple[int, ...]) -> Tensor:
+        """Return ids of the nodes within ``hops`` hops of the clients' nodes that they do not own, ascending."""
+        mine = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        for k in clients:
+            mine[graph.clients[k]] = True
+        reached = mine
+        for _ in range(self.hops):
+            reached = with_neighbors(reached, graph.edge_index)
+        return (reached & ~mine).nonzero().squeeze(1)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.check(graph)
+        initial, dropout, sampling = split(rng, "weights"), split(rng, "dropout"), split(rng, "participation")
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        edges = KeptEdges.of(clients, graph.num_nodes).to(device)
+        problem = Problem.of(clients, edges, self.hops)
+        x = gather_features(clients, graph.num_nodes).to(device)
+        inputs = self._exchange(problem, edges, x, channel) if self.hops > 0 else problem.own_sums(x, self.layers)
+        train, test = problem.fields(inputs, self.layers)
+        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        start = glorot(layout, initial).to(device)
+        noise = torch.Generator(device).manual_seed(dropout.initial_seed())
+
+        received = broadcast(channel, 0, start, len(clients))
+        models = LocalModels(received, layout, train, self.settings(), noise)
+        counts = train.counts.cpu()
+        eligible = counts.nonzero().squeeze(1)
+        weights = (counts if self.weighting == "train-nodes" else torch.ones_like(counts)).float()
+        correct = []
+        for round in range(1, self.rounds + 1):
+            models.step(self.local_steps)
+            chosen = sample_clients(eligible, self.participation, sampling)
+            uploads = upload(channel, round, models.vectors(), chosen)
+            start = average(uploads, weights[chosen].to(device))
+            received = broadcast(channel, round, start, len(clients))
+            models.load(received)
+            correct.append(hits(test, received, layout).sum(1))
+            channel.round_done(round, self.rounds)
+        accuracy, accuracy_global = accuracies(correct, test.counts)
+        weights_by_name = {name: w.squeeze(0).cpu() for name, w in unflatten(start.unsqueeze(0), layout).items()}
+        return Trained(accuracy, accuracy_global, weights_by_name, layout)
+
+    def _exchange(self, problem: Problem, edges: KeptEdges, x: Tensor, channel: Channel) -> Tensor:
+        """Pre-training round: clients send partial sums, the server adds and returns them; the needed rows as received [H, F].
+
+        Messages come in batches of about a gibibyte; the server's float64 total takes 8 N F bytes.
+        """
+        rows, num_clients = problem.rows, problem.propagation.num_clients
+        total = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+        for part in sender_sums(edges, x, num_clients, counts=self.aggregate == "counts"):
+            server = torch.full_like(part.senders, SERVER)
+            payload = NeighborSums(part.nodes, part.sums)
+            arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
+            assert isinstance(arrived, NeighborSums)
+            for first, last in part.segments():
+                total.index_add_(0, arrived.nodes[first:last], arrived.sums[first:last].double())
+
+        needed = problem.needed(self.layers)
+        splits = rows.splits.cpu()
+        inputs = []
+        for low, high in buckets(splits.diff() * x.shape[1] * 4, BUCKET_BYTES):
+            first, last = int(splits[low].item()), int(splits[high].item())
+            receivers = torch.arange(low, high)
+            payload = NeighborSums(rows.node[first:last], total[rows.node[first:last]].float())
+            batch = MessageBatch(0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - first)
+            arrived = channel.send(batch)
+            assert isinstance(arrived, NeighborSums)
+            inputs.append(arrived.sums[needed[first:last]])
+        received = torch.cat(inputs)
+        if self.aggregate == "counts":
+            received = received / (edges.degrees[rows.node[needed]] + 1).unsqueeze(1)
+        return received
