@@ -12,7 +12,7 @@ Wire bytes are the bytes of the tensors as sent; framing (a few bytes per messag
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar, Self
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -23,6 +23,9 @@ from fglaudit.shapes import Parties, RowIds, RowSplits, RowValues
 
 SERVER = -1
 """The server's number among parties; clients are 0 ... K-1."""
+
+
+P = TypeVar("P", bound="Payload")
 
 
 class Payload:
@@ -39,11 +42,11 @@ class Payload:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, Tensor]) -> Self:
+    def from_tensors(cls: type[P], tensors: dict[str, Tensor]) -> P:
         """Rebuild from :meth:`tensors`."""
         return cls(**tensors)
 
-    def select(self, index: Tensor) -> Self:
+    def select(self: P, index: Tensor) -> P:
         """Return the payload with ``index`` taken along the leading axis of every field."""
         return type(self).from_tensors({name: value[index] for name, value in self.tensors().items()})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -114,6 +114,7 @@ class Auxiliary:
         return Auxiliary(none, torch.empty(0, num_features), none)
 
 
+@runtime_checkable
 class Messages(Protocol):
     """Recorded messages of an observer, read lazily, a batch at a time."""
 

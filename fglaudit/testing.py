@@ -1,0 +1,251 @@
+"""Conformance kit: the promises of a plugin that a type checker cannot see. Usable by third parties.
+
+>>> from fglaudit.testing import check_protocol
+>>> check_protocol(MyProtocol(rounds=3))        # raises AssertionError naming the broken rule
+
+``check_protocol``, ``check_defense`` and ``check_attack`` run on a small built-in graph unless given another one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.channel import RecordingChannel
+from fglaudit.defenses.none import NoDefense
+from fglaudit.graph import FederatedGraph, FeatureKind, canonical_edges
+from fglaudit.interfaces import (
+    Attack,
+    Context,
+    Defense,
+    DefenseSession,
+    FederatedProtocol,
+    Inference,
+    Reconstruction,
+    Trained,
+)
+from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.rng import derive
+from fglaudit.side_knowledge import draw_auxiliary, make_view
+from fglaudit.transcript import Transcript
+from fglaudit.view import Observer, PublicFacts, View
+
+CPU = torch.device("cpu")
+
+
+def example_graph(*, nodes: int = 60, features: int = 24, clients: int = 3, classes: int = 3, seed: int = 0) -> FederatedGraph:
+    """Return a small random graph with binary features, split evenly over ``clients``; every third node trains."""
+    rng = derive(seed, "example-graph")
+    y = torch.arange(nodes) % classes
+    pairs = torch.randint(nodes, (2, 3 * nodes), generator=rng)
+    keep = (y[pairs[0]] == y[pairs[1]]) | (torch.rand(3 * nodes, generator=rng) < 0.2)
+    words = torch.rand(classes, features, generator=rng) * 0.5
+    order = torch.randperm(nodes, generator=rng)
+    owned = tuple(part.sort().values for part in order.chunk(clients))
+    split = torch.arange(nodes) % 3
+    return FederatedGraph(
+        x=(torch.rand(nodes, features, generator=rng) < words[y]).float(),
+        y=y,
+        edge_index=canonical_edges(pairs[:, keep], nodes),
+        clients=owned,
+        train=tuple(split[ids] == 0 for ids in owned),
+        val=tuple(split[ids] == 1 for ids in owned),
+        test=tuple(split[ids] == 2 for ids in owned),
+        name="example",
+        num_classes=classes,
+        features=FeatureKind.BINARY,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A recorded training run."""
+
+    protocol: FederatedProtocol
+    graph: FederatedGraph
+    session: DefenseSession
+    defense: Defense
+    trained: Trained
+    transcript: Transcript
+    channel: RecordingChannel
+
+    def view(self, observer: Observer, *, seed: int = 0) -> View:
+        """Return the view of ``observer``."""
+        public = PublicFacts(
+            protocol=type(self.protocol).name,
+            hyperparameters=_fields(self.protocol),
+            defense=type(self.defense).name,
+            defense_parameters={**_fields(self.defense), **self.session.parameters()},
+            features=self.graph.features,
+            num_nodes=self.graph.num_nodes,
+            num_features=self.graph.num_features,
+            num_classes=self.graph.num_classes,
+            num_clients=self.graph.num_clients,
+            layout=self.trained.layout,
+            noise=self.session.noise(),
+        )
+        auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
+        return make_view(observer, self.graph, self.transcript, public, auxiliary)
+
+
+def record(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph | None = None,
+    defense: Defense | None = None,
+    *,
+    seed: int = 0,
+    tamper: Callable[[MessageBatch, Payload], Payload] | None = None,
+) -> Run:
+    """Train ``protocol`` with everything recorded. ``tamper(batch, payload)`` may replace what receivers get (for rule 2)."""
+    graph = graph or example_graph()
+    defense = defense or NoDefense()
+    releases = protocol.releases(graph)
+    session = defense.bind(Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, releases))
+    transcript = Transcript()
+    channel = _TamperedChannel(session, graph.num_clients, derive(seed, "defense"), transcript)
+    channel.tamper = tamper
+    trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=CPU)
+    return Run(protocol, graph, session, defense, trained, transcript, channel)
+
+
+class _TamperedChannel(RecordingChannel):
+    tamper: Callable[[MessageBatch, Payload], Payload] | None = None
+
+    def send(self, batch: MessageBatch) -> Payload:
+        payload = super().send(batch)
+        return payload if self.tamper is None else self.tamper(batch, payload)
+
+
+def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
+    """Check a protocol: declared messages, determinism, no mutation, accuracies, and rule 2 for every payload it sends.
+
+    Raises:
+        AssertionError: naming the rule that does not hold.
+    """
+    _check_plugin(protocol)
+    graph = graph or example_graph()
+    before = _graph_tensors(graph)
+    run = record(protocol, graph)
+    _assert_unchanged(before, _graph_tensors(graph), "a protocol must not change the graph it is given")
+    sent = {entry.payload for entry in run.transcript.entries}
+    declared = {payload.__name__ for payload in type(protocol).emits}
+    assert sent <= declared, f"`emits` must name every payload sent; missing: {sorted(sent - declared)}"
+    trained = run.trained
+    assert trained.accuracy.shape[1] == graph.num_clients, "accuracy has one column per client"
+    assert len(trained.accuracy) == len(trained.accuracy_global), "both accuracies have one row per round"
+    for accuracy in (trained.accuracy[~trained.accuracy.isnan()], trained.accuracy_global):
+        assert bool(((accuracy >= 0) & (accuracy <= 1)).all()), "accuracies are fractions in [0, 1]"
+    again = record(protocol, graph)
+    assert torch.equal(again.trained.accuracy_global, trained.accuracy_global), "same seed, same record (rule 8)"
+    assert _same_weights(again.trained, trained), "same seed, same weights (rule 8)"
+    for name in sorted(sent):
+        corrupted = record(protocol, graph, tamper=_corrupt(name))
+        assert not _same_weights(corrupted.trained, trained), (
+            f"what is sent is trained on (rule 2): corrupting {name} changed nothing"
+        )
+
+
+def check_defense(defense: Defense, protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
+    """Check a defense on ``protocol``: shapes survive, inputs are not changed, noise and guarantee are stated consistently.
+
+    Raises:
+        AssertionError: naming the rule that does not hold.
+    """
+    _check_plugin(defense)
+    graph = graph or example_graph()
+    context = Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
+    reason = defense.unsupported(context)
+    assert reason is None or reason.strip(), "a refusal needs a reason"
+    if reason is not None:
+        return
+    session = defense.bind(context)
+    for k in range(graph.num_clients):
+        client = graph.client(k)
+        kept = {f.name: _copy(getattr(client, f.name)) for f in dataclasses.fields(client)}
+        prepared = session.prepare(client)
+        assert torch.equal(prepared.nodes, client.nodes), "prepare keeps the client's nodes"
+        _assert_unchanged(kept, {name: getattr(client, name) for name in kept}, "prepare must not change its input")
+    run = record(protocol, graph, defense)
+    noise, guarantee = session.noise(), session.guarantee()
+    assert all(session.changes(payload) for payload in type(protocol).emits if payload.__name__ in noise), (
+        "a payload with stated noise is a payload the defense changes"
+    )
+    if guarantee.epsilon_accounted is not None:
+        assert guarantee.unit and guarantee.adjacency and guarantee.releases, (
+            "epsilon names unit, adjacency and releases (rule 9)"
+        )
+        assert guarantee.delta is not None and 0 <= guarantee.delta < 1, "epsilon names delta (rule 9)"
+    assert len(run.trained.accuracy_global) > 0
+
+
+def check_attack(attack: Attack, view: View) -> None:
+    """Check an attack on ``view``: deterministic, does not change the view, well-formed result, succeeds on its planted leak.
+
+    Raises:
+        AssertionError: naming the rule that does not hold.
+    """
+    _check_plugin(attack)
+    reason = attack.unsupported(view)
+    if reason is not None:
+        assert reason.strip(), "a refusal needs a reason"
+        return
+    before = [_copy(getattr(c, f.name)) for c in view.own for f in dataclasses.fields(c)]
+    first = attack.run(view, rng=derive(0, "attack"), device=CPU)
+    again = attack.run(view, rng=derive(0, "attack"), device=CPU)
+    after = [getattr(c, f.name) for c in view.own for f in dataclasses.fields(c)]
+    _assert_unchanged(dict(enumerate(before)), dict(enumerate(after)), "an attack must not change its view")
+    if isinstance(first, Inference):
+        assert isinstance(again, Inference) and torch.equal(first.estimate, again.estimate), "same seed, same result (rule 8)"
+        return
+    assert isinstance(again, Reconstruction) and torch.equal(first.rows, again.rows), "same seed, same result (rule 8)"
+    rows = len(first.rows)
+    assert first.rows.shape == (rows, view.public.num_features), "one column per feature"
+    assert first.nodes.shape == first.confidence.shape == (rows,), "one node and one confidence per row"
+    assert bool(torch.isfinite(first.rows).all()), "rows are finite"
+    assert bool(((first.nodes >= -1) & (first.nodes < view.public.num_nodes)).all()), "nodes are global ids or -1"
+    planted = attack.plant(view, rng=derive(0, "plant"))
+    assert planted.view.public.num_features == view.public.num_features, "a planted leak has the cell's shapes (rule 6)"
+
+
+def _fields(plugin: Any) -> dict[str, Any]:
+    return {f.name: getattr(plugin, f.name) for f in dataclasses.fields(plugin)}
+
+
+def _check_plugin(plugin: Any) -> None:
+    kind = type(plugin)
+    assert dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen, "a plugin is a frozen dataclass"  # type: ignore[attr-defined]
+    assert isinstance(getattr(kind, "name", None), str), "a plugin has a name"
+    assert kind.__doc__, "a plugin has a docstring: `fglaudit show` prints it"
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _graph_tensors(graph: FederatedGraph) -> dict[Any, Any]:
+    listed = [graph.x, graph.y, graph.edge_index, *graph.clients, *graph.train, *graph.val, *graph.test]
+    return dict(enumerate(t.clone() for t in listed))
+
+
+def _assert_unchanged(before: dict[Any, Any], after: dict[Any, Any], rule: str) -> None:
+    for key, value in before.items():
+        same = torch.equal(value, after[key]) if isinstance(value, Tensor) else value == after[key]
+        assert same, rule
+
+
+def _same_weights(a: Trained, b: Trained) -> bool:
+    return a.weights.keys() == b.weights.keys() and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
+
+
+def _corrupt(name: str) -> Callable[[MessageBatch, Payload], Payload]:
+    def tamper(batch: MessageBatch, payload: Payload) -> Payload:
+        if type(payload).__name__ != name:
+            return payload
+        changed = {n: v * 1.5 + 0.1 if v.is_floating_point() else v for n, v in payload.tensors().items()}
+        return type(payload).from_tensors(changed)
+
+    return tamper

@@ -1,0 +1,36 @@
+"""Epsilon against the closed form of the Gaussian mechanism."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy.stats import norm
+
+from fglaudit.accounting import epsilon_of, gaussian_event, gaussian_noise_multiplier
+from fglaudit.errors import FglauditError
+
+
+def gaussian_delta(epsilon: float, multiplier: float) -> float:
+    """Exact delta of one Gaussian mechanism with sensitivity 1 (Balle and Wang 2018, theorem 5)."""
+    a, b = 1 / (2 * multiplier), epsilon * multiplier
+    return float(norm.cdf(a - b) - math.exp(epsilon) * norm.cdf(-a - b))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("releases", [1, 25])
+def test_calibration_meets_its_budget_exactly(epsilon: float, releases: int) -> None:
+    multiplier = gaussian_noise_multiplier(epsilon, 1e-5, releases)
+    assert gaussian_delta(epsilon, multiplier / math.sqrt(releases)) == pytest.approx(1e-5, rel=1e-3)
+    assert epsilon_of(gaussian_event(multiplier, releases), 1e-5, scale=epsilon) == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_more_releases_cost_more() -> None:
+    once, often = (epsilon_of(gaussian_event(1.0, n), 1e-5) for n in (1, 10))
+    assert often > 2 * once
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (-1.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)])
+def test_budgets_out_of_range_are_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(FglauditError, match="must"):
+        gaussian_noise_multiplier(epsilon, delta)
