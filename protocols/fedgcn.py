@@ -43,6 +43,7 @@ from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
+from fglaudit.view import Observer
 
 AGGREGATES = ("normalised", "counts")
 WEIGHTINGS = ("uniform", "train-nodes")
@@ -118,16 +119,24 @@ class FedGCN(FederatedProtocol):
         else:
             largest = int(graph.degrees().max().item())
             gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
-        return (Release(NeighborSums, 1, gain, "node-features", covers_training=True, why=why),)
+        return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
 
-    def exposed(self, graph: FederatedGraph, clients: tuple[int, ...]) -> Tensor:
-        """Return ids of the nodes within ``hops`` hops of the clients' nodes that they do not own, ascending."""
-        mine = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        for k in clients:
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Return ids of the nodes whose features are in the sums that the observer sees, ascending.
+
+        The server and the wire see sums over every client's nodes; clients see sums over the nodes within ``hops`` hops of
+        their own. Nodes of the observing clients are never among them.
+        """
+        mine, owned = (torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(2))
+        owned[torch.cat(graph.clients)] = True
+        for k in observer.clients:
             mine[graph.clients[k]] = True
         reached = mine
-        for _ in range(self.hops):
-            reached = with_neighbors(reached, graph.edge_index)
+        if self.hops > 0 and (observer.wire or SERVER in observer.parties):
+            reached = owned
+        else:
+            for _ in range(self.hops):
+                reached = with_neighbors(reached, graph.edge_index)
         return (reached & ~mine).nonzero().squeeze(1)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:

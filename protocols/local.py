@@ -20,6 +20,7 @@ from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import Payload
 from fglaudit.rng import split
+from fglaudit.view import Observer
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class LocalGCN(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 
-    def exposed(self, graph: FederatedGraph, clients: tuple[int, ...]) -> torch.Tensor:
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
         """Nothing is sent, so nobody's features reach anybody."""
         return torch.empty(0, dtype=torch.long)
 
