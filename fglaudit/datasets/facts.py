@@ -1,0 +1,72 @@
+"""What ``fglaudit data`` and ``fglaudit list datasets`` print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from fglaudit.datasets.catalog import DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
+from fglaudit.datasets.ogb import ogb_files
+from fglaudit.datasets.root import CHECKSUMS, read_checksums, sha256
+from fglaudit.errors import FglauditError
+from fglaudit.graph import FeatureKind, Graph
+
+
+def dataset_names() -> dict[str, str]:
+    """Return a one-line description per data set."""
+    return dict(DESCRIPTIONS)
+
+
+def dataset_facts(graph: Graph) -> dict[str, int | float | str]:
+    """Return counts of ``graph``: undirected edges, homophily (share of edges inside a class), degrees, words, public split."""
+    degrees = graph.degrees()
+    row, col = graph.edge_index
+    inside = (graph.y[row] == graph.y[col]).double()
+    facts: dict[str, int | float | str] = {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.edge_index.shape[1] // 2,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "homophily": float(inside.mean().item()) if len(inside) else 0.0,
+        "feature_kind": FeatureKind.of(graph.x).value,
+        "nonzeros_per_row": float(torch.count_nonzero(graph.x).item()) / max(graph.x[..., 0].numel(), 1),
+        "max_degree": int(degrees.max().item()),
+        "isolated_nodes": int((degrees == 0).sum().item()),
+        "zero_rows": int((graph.x == 0).all(-1).sum().item()),
+    }
+    for split in ("train", "val", "test"):
+        mask = getattr(graph, split)
+        facts[split] = "none" if mask is None else int(mask.sum().item())
+    return facts
+
+
+def check_root(root: str | Path) -> list[tuple[str, str]]:
+    """Return (data set, status) for every set read from files: "ok", "absent", or which files are missing. Reads no content."""
+    base = Path(root)
+    wanted = {name: (base / s.folder / s.raw, list(s.files)) for name, s in PYG_SOURCES.items()}
+    wanted.update({name: (base / s.folder, ogb_files(name)) for name, s in OGB_SOURCES.items()})
+    found = []
+    for name, (folder, files) in wanted.items():
+        missing = [file for file in files if not (folder / file).is_file()]
+        status = (
+            "ok" if not missing else f"missing in {folder}: {', '.join(missing)}" if folder.is_dir() else f"absent ({folder})"
+        )
+        found.append((name, status))
+    return found
+
+
+def verify_checksums(root: str | Path) -> list[str]:
+    """Compare every file listed in ``SHA256SUMS`` under ``root``; return the paths that differ or are missing.
+
+    Raises:
+        FglauditError: if ``root`` has no ``SHA256SUMS``.
+    """
+    base = Path(root)
+    expected = read_checksums(base)
+    if not expected:
+        raise FglauditError(
+            f"checksums are read from {base / CHECKSUMS}; it is missing or empty; nothing can be verified without it"
+        )
+    return [path for path, digest in expected.items() if not (base / path).is_file() or sha256(base / path) != digest]

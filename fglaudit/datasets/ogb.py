@@ -1,0 +1,64 @@
+"""Open Graph Benchmark node sets from their published CSV folders.
+
+The files are read directly: the benchmark's own package keeps pickled copies beside them, asks on the terminal before it
+downloads, and is not needed for reading.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fglaudit.datasets.catalog import OGB_SOURCES
+from fglaudit.datasets.raw import RawGraph
+from fglaudit.datasets.root import find_root
+from fglaudit.errors import FglauditError
+
+SPLITS = {"train": "train", "val": "valid", "test": "test"}
+
+
+def ogb_files(name: str) -> list[str]:
+    """Return the files needed, relative to the data set's folder."""
+    raw = [f"raw/{part}.csv.gz" for part in ("edge", "node-feat", "node-label")]
+    return raw + [f"split/{OGB_SOURCES[name].split}/{part}.csv.gz" for part in SPLITS.values()]
+
+
+def load_ogb(name: str, root: str | None) -> RawGraph:
+    """Return ``ogbn-arxiv`` or ``ogbn-products`` with its public split.
+
+    Raises:
+        FglauditError: files are missing, unreadable, or give the wrong counts.
+    """
+    source = OGB_SOURCES[name]
+    folder = find_root(root, name) / source.folder
+    missing = [file for file in ogb_files(name) if not (folder / file).is_file()]
+    if missing:
+        raise FglauditError(
+            f"{name} needs its CSV files in {folder}; missing: {', '.join(missing)}; "
+            f"unpack {source.url} there (the folder that holds raw/ and split/), or give --root DIR"
+        )
+    try:
+        edge_index = _table(folder / "raw/edge.csv.gz", np.int64).T
+        x = _table(folder / "raw/node-feat.csv.gz", np.float32)
+        y = _table(folder / "raw/node-label.csv.gz", np.int64).reshape(-1)
+        ids = {mask: _table(folder / f"split/{source.split}/{part}.csv.gz", np.int64) for mask, part in SPLITS.items()}
+    except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
+        raise FglauditError(f"CSV files of {name} must be readable; in {folder}: {error}; unpack {source.url} again") from error
+    got, expected = (*x.shape, int(y.max()) + 1), (source.nodes, source.features, source.classes)
+    if got != expected or len(y) != len(x) or edge_index.max() >= len(x):
+        raise FglauditError(
+            f"{name} has (nodes, features, classes) = {expected}; the files in {folder} give {got}, {len(y)} labels and largest "
+            f"node id {edge_index.max()}; unpack {source.url} again"
+        )
+    masks = {mask: torch.zeros(len(x), 1, dtype=torch.bool) for mask in SPLITS}
+    for mask, nodes in ids.items():
+        masks[mask][torch.from_numpy(nodes.reshape(-1))] = True
+    return RawGraph(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(np.ascontiguousarray(edge_index)), **masks)
+
+
+def _table(path: Path, dtype: type[np.generic]) -> np.ndarray[tuple[int, int], np.dtype[np.generic]]:
+    frame = pd.read_csv(path, header=None, compression="gzip", dtype=dtype)  # type: ignore[arg-type]
+    return frame.to_numpy(dtype=dtype)

@@ -1,0 +1,77 @@
+"""Data as it was read, before splits are chosen and edges made canonical, and the checks every source shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.graph import Graph, canonical_edges
+
+
+@dataclass(frozen=True)
+class RawGraph:
+    """Tensors of one source.
+
+    Attributes:
+        x: features [N, F] float32.
+        y: labels [N] int64; -1 means unlabelled.
+        edge_index: [2, E] as read: perhaps directed, with repeats or self-loops.
+        train, val, test: masks [N, S] for S public splits, or None.
+    """
+
+    x: Tensor
+    y: Tensor
+    edge_index: Tensor
+    train: Tensor | None = None
+    val: Tensor | None = None
+    test: Tensor | None = None
+
+
+def to_graph(raw: RawGraph, name: str, split_index: int) -> tuple[Graph, tuple[str, ...]]:
+    """Return the canonical graph with public split ``split_index``, and what was changed on the way, in words."""
+    edge_index, notes = canonical_with_notes(raw.edge_index, raw.x.shape[0], name)
+    splits = 0 if raw.train is None else raw.train.shape[1]
+    if split_index >= max(splits, 1):
+        raise FglauditError(
+            f"split_index must be below the number of public splits; got {split_index}, {name} has {splits}; lower split_index"
+        )
+
+    def chosen(mask: Tensor | None) -> Tensor | None:
+        return None if mask is None else mask[:, split_index].contiguous()
+
+    graph = Graph(
+        x=raw.x,
+        y=raw.y,
+        edge_index=edge_index,
+        name=name,
+        train=chosen(raw.train),
+        val=chosen(raw.val),
+        test=chosen(raw.test),
+    )
+    return graph, notes
+
+
+def canonical_with_notes(edge_index: Tensor, num_nodes: int, name: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Return canonical edges [2, E] and a note for each kind of edge that had to be changed."""
+    row, col = edge_index
+    loops = row == col
+    codes = (row * num_nodes + col)[~loops]
+    distinct = torch.unique(codes)
+    edges = canonical_edges(edge_index, num_nodes)
+    notes = []
+    if count := int(loops.sum().item()):
+        notes.append(f"{name}: {count} self-loops removed (protocols add their own)")
+    if count := len(codes) - len(distinct):
+        notes.append(f"{name}: {count} duplicate edges removed")
+    if count := edges.shape[1] - len(distinct):
+        notes.append(f"{name}: directed edges made undirected ({count} reverse edges added)")
+    return edges, tuple(notes)
+
+
+def row_normalised(x: Tensor) -> Tensor:
+    """Divide every row of ``x`` [..., F] by its L1 norm; zero rows stay zero."""
+    norm = x.abs().sum(-1, keepdim=True)
+    return x / torch.where(norm == 0, torch.ones_like(norm), norm)

@@ -1,0 +1,101 @@
+"""A data set as a suite names it, and its loading."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from fglaudit.csbm import CORA_LIKE, CsbmOptions, draw
+from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
+from fglaudit.datasets.npz import load_npz
+from fglaudit.datasets.ogb import load_ogb
+from fglaudit.datasets.pyg import load_pyg
+from fglaudit.datasets.raw import RawGraph, row_normalised, to_graph
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.graph import Graph
+
+FEATURES = ("raw", "row-normalised")
+SPLITS = ("public", "random")
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """Names a data set and how it is prepared. Equal specs on equal files give equal graphs.
+
+    Attributes:
+        name: see ``fglaudit list datasets``.
+        root: folder of the raw files; None: ``$FGLAUDIT_DATA``, else ``../shared/data``.
+        features: "raw", or "row-normalised": every row divided by its L1 norm, zero rows stay.
+        path: the file, for ``name: npz`` only.
+        split: "public" masks, or "random": every client draws its own (see ``fglaudit.partition``).
+        train, val, test: fractions of a client's nodes for ``split: random``.
+        split_index: which public split, where the set has several (Chameleon and Squirrel 10, WikiCS 20).
+        csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.csbm.CsbmOptions`.
+    """
+
+    name: str
+    root: str | None = None
+    features: str = "raw"
+    path: str | None = None
+    split: str = "public"
+    train: float = 0.2
+    val: float = 0.4
+    test: float = 0.4
+    split_index: int = 0
+    csbm: CsbmOptions | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", ALIASES.get(self.name, self.name))
+        if self.name not in DESCRIPTIONS:
+            raise unknown("data set", self.name, [*DESCRIPTIONS, *ALIASES])
+        if self.features not in FEATURES:
+            raise unknown("features", self.features, FEATURES)
+        if self.split not in SPLITS:
+            raise unknown("split", self.split, SPLITS)
+        if (self.name == "npz") != (self.path is not None):
+            raise FglauditError(
+                f"path belongs to name: npz and to no other; got name: {self.name}, path: {self.path}; change one"
+            )
+        if self.csbm is not None and self.name != "csbm":
+            raise FglauditError(f"csbm parameters belong to name: csbm; got name: {self.name}; use name: csbm or drop them")
+        fractions = (self.train, self.val, self.test)
+        if not all(math.isfinite(f) and 0 <= f <= 1 for f in fractions) or sum(fractions) > 1 + 1e-9:
+            raise FglauditError(
+                f"train, val and test are fractions in [0, 1] that add up to at most 1; got {self.train}, {self.val}, {self.test}; "
+                "lower one"
+            )
+        if self.train == 0:
+            raise FglauditError("train must be above 0: nothing is learned without training nodes; got 0; raise train")
+        if self.split_index < 0:
+            raise FglauditError(f"split_index counts public splits from 0; got {self.split_index}; use 0 or more")
+
+    def load(self) -> Graph:
+        """Return the graph; see :meth:`load_with_notes`."""
+        return self.load_with_notes()[0]
+
+    def load_with_notes(self) -> tuple[Graph, tuple[str, ...]]:
+        """Return the graph and, in words, what had to be changed to make its edges undirected, distinct and free of loops.
+
+        Raises:
+            FglauditError: missing or corrupt files, or a user's graph that breaks a rule. Nothing is ever downloaded.
+        """
+        graph, notes = self._load()
+        if self.features == "row-normalised":
+            graph = dataclasses.replace(graph, x=row_normalised(graph.x))
+        return graph, notes
+
+    def _load(self) -> tuple[Graph, tuple[str, ...]]:
+        if self.name == "csbm-cora":
+            return draw(CORA_LIKE, self.name), ()
+        if self.name == "csbm":
+            return draw(self.csbm or CsbmOptions(), self.name), ()
+        return to_graph(self._read(), self.name, self.split_index)
+
+    def _read(self) -> RawGraph:
+        if self.path is not None:
+            return load_npz(self.path)
+        if self.name in OGB_SOURCES:
+            return load_ogb(self.name, self.root)
+        assert self.name in PYG_SOURCES
+        return load_pyg(self.name, self.root)

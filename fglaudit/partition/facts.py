@@ -1,0 +1,63 @@
+"""What a partition does to a graph: missing links and label heterogeneity as FedGT defines them (appendices E.5 and E.6)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fglaudit.graph import FederatedGraph, Graph
+
+
+def partition_facts(graph: FederatedGraph, whole: Graph | None = None) -> dict[str, int | float | list[int]]:
+    """Return counts per partition.
+
+    ``missing_links``: undirected edges that no client's subgraph holds. They are counted among the edges of ``whole`` if it is
+    given, as the paper does, and else among those of ``graph``, from which edges at left-out nodes are already gone.
+
+    ``label_heterogeneity``: mean cosine distance between the label distributions of all pairs of clients; 0 with one client.
+    """
+    edges = graph.edge_index if whole is None else whole.edge_index
+    edges = edges[:, edges[0] < edges[1]]
+    return {
+        "clients": graph.num_clients,
+        "nodes": [len(nodes) for nodes in graph.clients],
+        "train_nodes": [int(mask.sum().item()) for mask in graph.train],
+        "nodes_at_no_client": graph.num_nodes - len(torch.unique(torch.cat(graph.clients))),
+        "edges": edges.shape[1],
+        "missing_links": edges.shape[1] - int(_held_by_a_client(graph, edges).sum().item()),
+        "label_heterogeneity": label_heterogeneity(graph),
+    }
+
+
+def _held_by_a_client(graph: FederatedGraph, edges: Tensor) -> Tensor:
+    """Return whether some client holds both ends of each edge [E]."""
+    sizes = torch.tensor([len(nodes) for nodes in graph.clients])
+    client = torch.repeat_interleave(torch.arange(graph.num_clients), sizes)
+    node = torch.cat(graph.clients)
+    holders = torch.bincount(node, minlength=graph.num_nodes)
+    if int(holders.max().item()) <= 1:
+        owner = torch.full((graph.num_nodes,), -1)
+        owner[node] = client
+        return (owner[edges[0]] == owner[edges[1]]) & (owner[edges[0]] >= 0)
+    held = torch.zeros(edges.shape[1], dtype=torch.bool)
+    inside = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    for nodes in graph.clients:
+        inside[nodes] = True
+        held |= inside[edges[0]] & inside[edges[1]]
+        inside[nodes] = False
+    return held
+
+
+def label_heterogeneity(graph: FederatedGraph) -> float:
+    """Mean cosine distance of label distributions over all pairs of clients; unlabelled nodes are left out."""
+    sizes = torch.tensor([len(nodes) for nodes in graph.clients])
+    client = torch.repeat_interleave(torch.arange(graph.num_clients), sizes)
+    label = (graph.y if graph.y.dim() == 1 else graph.y[:, 0])[torch.cat(graph.clients)]
+    client, label = client[label >= 0], label[label >= 0]
+    codes = torch.bincount(client * graph.num_classes + label, minlength=graph.num_clients * graph.num_classes)
+    counts = codes.view(graph.num_clients, graph.num_classes).double()
+    unit = counts / counts.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    pairs = graph.num_clients * (graph.num_clients - 1)
+    # The sum of all cosines is the squared norm of the summed unit vectors: no K x K matrix for one client per node.
+    total = unit.sum(0).square().sum() - unit.square().sum()
+    return float(1 - total / pairs) if pairs else 0.0

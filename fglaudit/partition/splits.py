@@ -1,0 +1,57 @@
+"""Train, validation and test masks per (client, node)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fglaudit.datasets import DatasetSpec
+from fglaudit.errors import FglauditError
+from fglaudit.graph import Graph
+
+Masks = tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]
+
+
+def split_masks(graph: Graph, clients: Sequence[Tensor], dataset: DatasetSpec, rng: torch.Generator, pooled: bool) -> Masks:
+    """Return (train, val, test), each with one mask [n_k] per client.
+
+    Public masks are cut out per client. Random splits are drawn by every client for itself, from its labelled nodes; so two
+    clients that share a node may use it differently. ``pooled`` draws once over all nodes instead: a client of one node
+    cannot be split by fractions.
+    """
+    if dataset.split == "random":
+        if pooled:
+            everyone = random_split(graph.y, dataset, rng)
+            return _cut(everyone, clients)
+        drawn = [random_split(graph.y[nodes], dataset, rng) for nodes in clients]
+        train, val, test = zip(*drawn, strict=True)
+        return train, val, test
+    public = (graph.train, graph.val, graph.test)
+    if any(mask is None for mask in public):
+        raise FglauditError(
+            f"split: public needs a data set with public masks; {graph.name} has none; use split: random "
+            f"(train {dataset.train:g}, val {dataset.val:g}, test {dataset.test:g})"
+        )
+    return _cut([mask for mask in public if mask is not None], clients)
+
+
+def random_split(y: Tensor, dataset: DatasetSpec, rng: torch.Generator) -> list[Tensor]:
+    """Return train, val, test masks over ``y`` [n]; sizes are the fractions of the labelled nodes, rounded cumulatively."""
+    label = y if y.dim() == 1 else y[:, 0]
+    labelled = (label >= 0).nonzero().squeeze(1)
+    shuffled = labelled[torch.randperm(len(labelled), generator=rng)]
+    shares = (dataset.train, dataset.train + dataset.val, dataset.train + dataset.val + dataset.test)
+    ends = [0, *(min(round(share * len(labelled)), len(labelled)) for share in shares)]
+    masks = []
+    for start, stop in zip(ends[:-1], ends[1:], strict=True):
+        mask = torch.zeros(len(label), dtype=torch.bool)
+        mask[shuffled[start:stop]] = True
+        masks.append(mask)
+    return masks
+
+
+def _cut(masks: Sequence[Tensor], clients: Sequence[Tensor]) -> Masks:
+    train, val, test = (tuple(mask[nodes] for nodes in clients) for mask in masks)
+    return train, val, test
