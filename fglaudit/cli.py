@@ -1,0 +1,249 @@
+"""The command line. Heavy modules are imported inside the commands, so that ``--help``, ``--version`` and ``list`` are quick.
+
+Exit codes: 0 done; 1 some cells failed; 2 the input must be fixed; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fglaudit import __version__
+from fglaudit.errors import FglauditError, unknown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="fglaudit",
+    help="Audit the privacy of federated graph learning: train, record every message, attack exactly those messages, report.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point; every error a user can fix is one message on stderr and exit code 2."""
+    try:
+        app(args=arguments, prog_name="fglaudit")
+    except FglauditError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(width=200)  # a file or pipe has no width of its own; 80 would cut the tables up
+    return console
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"fglaudit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+RootOption = Annotated[Path | None, typer.Option(help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data.")]
+
+
+@app.command()
+def run(
+    suite: Annotated[str, typer.Argument(help="Embedded suite (fglaudit list suites) or a YAML file.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/NAME.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Replace the suite's data sets (may be repeated).")] = None,
+    root: RootOption = None,
+    seeds: Annotated[str | None, typer.Option(help="Replace the suite's seeds: 0,1,2 or 0-9.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Cells computed at the same time.")] = 1,
+    engine: Annotated[str, typer.Option(help="local (processes here) or ray.")] = "local",
+    address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing.")] = False,
+) -> None:
+    """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
+    from fglaudit.overrides import load_suite, output_folder, pick_device
+
+    resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds)
+    directory = out or output_folder(resolved, dataset or ())
+    console = _console()
+    chosen = pick_device(device)
+    if dry_run:
+        from fglaudit.display import print_plan
+
+        print_plan(console, resolved, directory)
+        return
+
+    from fglaudit.display import failures_table, findings_table
+    from fglaudit.engine import make_engine
+    from fglaudit.run import run_suite
+    from fglaudit.store import failed_rows
+
+    try:
+        records = run_suite(resolved, directory, make_engine(engine, jobs, address=address), chosen, console)
+    except KeyboardInterrupt:
+        command = shlex.join(["fglaudit", *sys.argv[1:]])
+        print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)
+        raise SystemExit(130) from None
+    console.print(findings_table(records))
+    failed = failed_rows(records)
+    if failed:
+        console.print(failures_table(failed))
+    console.print(
+        f"report: {directory / 'report.html'}   findings: {directory / 'findings.csv'}", highlight=False, soft_wrap=True
+    )
+    if failed:
+        cells = len({row.cell for row in failed})
+        print(f"error: {cells} of {len(records)} cells have failed rows; the same command tries them again", file=sys.stderr)
+        raise SystemExit(1)
+
+
+@app.command()
+def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
+    """Write findings.csv, summary.csv, report.html and report.md of a run again, finished or not."""
+    from fglaudit.run import write_outputs
+    from fglaudit.store import failed_rows, read_records
+
+    for path in write_outputs(directory):
+        print(path)
+    if failed := {row.cell for row in failed_rows(read_records(directory))}:
+        print(f"note: {len(failed)} cells failed or were not run; the report lists them", file=sys.stderr)
+
+
+@app.command("list")
+def list_names(
+    kind: Annotated[str, typer.Argument(help="protocols, attacks, defenses, datasets, partitions or suites.")],
+) -> None:
+    """List what a suite can name."""
+    from fglaudit.catalog import CATALOG
+
+    if kind not in CATALOG:
+        raise unknown("kind of thing to list", kind, CATALOG)
+    entries = CATALOG[kind].entries()
+    width = max((len(name) for name in entries), default=0)
+    for name, summary in entries.items():
+        print(f"{name:<{width}}  {summary}".rstrip())
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` prints, or file.py:Class.")]) -> None:
+    """Explain a protocol, attack, defense, data set, partition or suite: what it is, its fields and their defaults."""
+    from fglaudit.catalog import explain
+
+    print(explain(name))
+
+
+@app.command()
+def doctor() -> None:
+    """Check the installation: versions, optional packages, devices, data sets; says how to get what is missing."""
+    from fglaudit.doctor import examine
+
+    broken = False
+    for check in examine():
+        fix = f"  -> {check.fix}" if check.state != "ok" and check.fix else ""
+        print(f"{check.state:<8} {check.what:<18} {check.detail}{fix}")
+        broken |= check.state == "broken"
+    if broken:
+        raise SystemExit(1)
+
+
+@data_app.command("list")
+def data_list(root: RootOption = None) -> None:
+    """List the data sets, and whether their files are under the data root."""
+    from fglaudit.datasets import check_root, dataset_names
+
+    folder = _data_root(root)
+    status = dict(check_root(folder)) if folder else {}
+    entries = dataset_names()
+    width = max(map(len, entries))
+    for name, description in entries.items():
+        state = "here" if status.get(name) == "ok" else "to get" if name in status or not folder else "built in"
+        if name in ("csbm-cora", "csbm", "npz"):
+            state = "built in" if name != "npz" else "yours"
+        print(f"{name:<{width}}  {state:<8}  {description}")
+    print(f"\ndata root: {folder.resolve() if folder else 'none found; give --root DIR or set FGLAUDIT_DATA'}")
+
+
+@data_app.command("check")
+def data_check(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Data sets that must be there and load.")
+    ] = None,
+    root: RootOption = None,
+) -> None:
+    """Check which data sets are under the root, their checksums, and that the named ones load."""
+    from fglaudit.datasets import DatasetSpec, check_root, verify_checksums
+    from fglaudit.datasets.root import CHECKSUMS, find_root
+
+    folder = find_root(str(root) if root else None, "a data set")
+    for name, status in check_root(folder):
+        print(f"{name:<14} {status}")
+    if (folder / CHECKSUMS).is_file():
+        if wrong := verify_checksums(folder):
+            raise FglauditError(
+                f"files must match {folder / CHECKSUMS}; missing or different: {', '.join(wrong)}; get them again"
+            )
+        print(f"checksums      all files listed in {folder / CHECKSUMS} are as they should be")
+    for name in names or ():
+        graph, notes = DatasetSpec(name, root=str(folder)).load_with_notes()
+        print(f"{name:<14} loads: {graph.num_nodes} nodes, {graph.edge_index.shape[1] // 2} edges")
+        for note in notes:
+            print(f"{'':<14} note: {note}")
+
+
+@data_app.command("facts")
+def data_facts(
+    name: Annotated[str, typer.Argument(help="A data set, or the path of an .npz file.")],
+    root: RootOption = None,
+) -> None:
+    """Print counts of a data set: nodes, edges, classes, homophily, kind of features, splits."""
+    from fglaudit.datasets import dataset_facts
+    from fglaudit.overrides import dataset_entry
+    from fglaudit.suite import dataset_spec
+
+    graph, notes = dataset_spec({**dataset_entry(name), **({"root": str(root)} if root else {})}).load_with_notes()
+    for key, value in dataset_facts(graph).items():
+        print(f"{key:<18} {value:.4g}" if isinstance(value, float) else f"{key:<18} {value}")
+    for note in notes:
+        print(f"note: {note}")
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="A public data set.")],
+    root: Annotated[Path, typer.Option(help="Folder to put the raw files into.")],
+) -> None:
+    """Download the raw files of a public data set, the one command that uses the network."""
+    from fglaudit.datasets import fetch
+
+    root.mkdir(parents=True, exist_ok=True)
+    print(fetch(name, root))
+    print(f"use it with --root {root} or FGLAUDIT_DATA={root}")
+
+
+def _data_root(root: Path | None) -> Path | None:
+    from fglaudit.datasets.root import find_root
+
+    try:
+        return find_root(str(root) if root else None, "a data set")
+    except FglauditError:
+        if root is not None:
+            raise
+        return None

@@ -1,0 +1,203 @@
+"""What a run shows on the terminal: progress while it runs, a table of findings at its end. Plain lines where no one watches."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fglaudit.cell import Cell, arguments
+from fglaudit.engine import Listener
+from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.suite import Suite
+from fglaudit.worker import Progress as Rounds
+from fglaudit.worker import Task
+
+
+def cell_label(cell: Cell) -> str:
+    """Return the cell in a few words: ``cora dirichlet(...) fedgcn(hops=1) none seed 0``."""
+    protocol, defense = (
+        f"{name}({args})" if args else name
+        for name, args in (
+            (cell.protocol.name, arguments(cell.protocol)),
+            (cell.defense.name, arguments(cell.defense)),
+        )
+    )
+    return f"{cell.dataset.name} {arguments(cell.partition)} {protocol} {defense} seed {cell.seed}"
+
+
+def counts(record: CellRecord) -> str:
+    """Return e.g. ``accuracy 0.812, 12 ok, 3 not-applicable``."""
+    by_status = [(s, sum(row.status is s for row in record.findings)) for s in Status]
+    words = [f"{count} {status}" for status, count in by_status if count]
+    accuracy = next((row.accuracy for row in record.findings if row.accuracy is not None), None)
+    return ", ".join(([f"accuracy {accuracy:.3f}"] if accuracy is not None else []) + words)
+
+
+class PlainProgress(Listener):
+    """One line per finished cell, for logs."""
+
+    def __init__(self, console: Console, total: int, done: int) -> None:
+        self.console, self.total, self.done = console, total, done
+        self.first, self.begin = done, time.monotonic()
+        self.starts: dict[str, float] = {}
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+    def started(self, task: Task) -> None:
+        self.starts[task.cell.hash()] = time.monotonic()
+
+    def finished(self, task: Task, record: CellRecord) -> None:
+        self.done += 1
+        now = time.monotonic()
+        left = (now - self.begin) / (self.done - self.first) * (self.total - self.done)
+        text = (
+            f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} "
+            f"({now - self.starts[record.cell]:.1f} s, about {left:.0f} s left)"
+        )
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        for row in _first_failure(record):
+            self.console.print(f"    failed: {row.reason}", markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveProgress(Listener):
+    """A bar for the cells and one for the rounds of each cell that is being computed."""
+
+    def __init__(self, console: Console, total: int, done: int) -> None:
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self.cells = self.bars.add_task("all", total=total, completed=done, unit="cells")
+        self.running: dict[str, TaskID] = {}
+
+    def __enter__(self) -> LiveProgress:
+        self.bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bars.stop()
+
+    def started(self, task: Task) -> None:
+        rounds = task.cell.protocol.num_rounds
+        self.running[task.cell.hash()] = self.bars.add_task(escape(cell_label(task.cell)), total=rounds, unit="rounds")
+
+    def progressed(self, task: Task, progress: Rounds) -> None:
+        bar = self.running[task.cell.hash()]
+        unit = "rounds" if progress.round < progress.rounds else "rounds, attacking"
+        self.bars.update(bar, completed=progress.round, total=progress.rounds, unit=unit)
+
+    def finished(self, task: Task, record: CellRecord) -> None:
+        self.bars.remove_task(self.running.pop(task.cell.hash()))
+        self.bars.advance(self.cells)
+        for row in _first_failure(record):
+            self.bars.console.print(f"[red]failed[/red] {escape(cell_label(task.cell))}: {escape(row.reason)}", highlight=False)
+
+
+def _first_failure(record: CellRecord) -> list[Finding]:
+    return [row for row in record.findings if row.status is Status.FAILED][:1]
+
+
+def findings_table(records: Sequence[CellRecord]) -> Table:
+    """Return per cell (seeds together) and observer the attack that got furthest ahead of its control."""
+    table = Table(title="Who learns what: the strongest attack of each observer, mean over seeds", title_justify="left")
+    for column in ("data", "protocol", "defense", "observer"):
+        table.add_column(column, overflow="fold")
+    for column in ("accuracy", "best attack", "value", "control", "advantage [95 %]"):
+        table.add_column(column, justify="left" if column == "best attack" else "right")
+    groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
+    for row in (row for record in records for row in record.findings):
+        observer = f"{row.observer} ({row.observer_knowledge})" if row.observer_knowledge else row.observer
+        groups[f"{row.dataset} {row.partition}", _call(row.protocol, row.protocol_args), _call(row.defense, row.defense_args),
+               observer].append(row)  # fmt: skip
+    for key, rows in groups.items():
+        accuracy = _mean(row.accuracy for row in rows)
+        table.add_row(*(escape(word) for word in key), _number(accuracy), *_best(rows))
+    return table
+
+
+def _call(name: str, args: str) -> str:
+    return f"{name} {args.replace(';', ' ')}" if args else name
+
+
+def _best(rows: Sequence[Finding]) -> list[str]:
+    """Columns for the attack with the highest mean advantage, or why there is none."""
+    attacks: dict[str, list[Finding]] = defaultdict(list)
+    for row in rows:
+        if row.status is Status.OK and row.advantage is not None:
+            attacks[row.attack].append(row)
+    trouble = {row.status for row in rows} & {Status.FAILED, Status.BROKEN_ATTACK}
+    note = f" [red]({', '.join(sorted(trouble))} too)[/red]" if trouble else ""
+    if not attacks:
+        kind = "[red]" + ", ".join(sorted(trouble)) + "[/red]" if trouble else "not applicable"
+        return [kind, "", "", ""]
+    best = max(attacks.values(), key=lambda found: _mean(row.advantage for row in found) or 0.0)
+    low, high = _mean(r.advantage_low for r in best), _mean(r.advantage_high for r in best)
+    if len(best) > 1:  # one interval over the seeds is in summary.csv; a mean of intervals would be none
+        low = min(r.advantage_low for r in best if r.advantage_low is not None)
+        high = max(r.advantage_high for r in best if r.advantage_high is not None)
+    return [
+        f"{escape(best[0].attack)} ({best[0].metric}){note}",
+        _number(_mean(row.value for row in best)),
+        _number(_mean(row.control for row in best)),
+        f"{_number(_mean(row.advantage for row in best))} [{_number(low)}, {_number(high)}]".replace("[", r"\["),
+    ]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return fmean(known) if known else None
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def failures_table(rows: Sequence[Finding]) -> Table:
+    """Return the failed cells with their reasons, equal ones together."""
+    table = Table(title="Failed", title_justify="left", title_style="red")
+    for column in ("cell", "what", "rows", "reason"):
+        table.add_column(column, overflow="fold")
+    groups: dict[tuple[str, str, str], int] = defaultdict(int)
+    for row in rows:
+        what = (
+            f"{row.dataset} {_call(row.protocol, row.protocol_args)}, {_call(row.defense, row.defense_args)}, seed {row.seed}"
+        )
+        groups[row.cell, what, row.reason] += 1
+    for (cell, what, reason), count in groups.items():
+        table.add_row(cell, escape(what), str(count), escape(reason))
+    return table
+
+
+def print_plan(console: Console, suite: Suite, directory: Path) -> None:
+    """Say what a run would compute. Nothing is written."""
+    cells = suite.cells()
+    finished = {cell.hash() for cell in cells if (directory / "cells" / f"{cell.hash()}.json").exists()}
+    rows = len(cells) * len(suite.observers) * len(suite.attacks)
+    observers = ", ".join("+".join(o.parties) for o in suite.observers)
+    lines = [
+        f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {len(suite.attacks)} attacks = {rows} rows",
+        f"observers: {observers}",
+        f"attacks: {', '.join(attack.name for attack in suite.attacks)}",
+        f"output: {directory}" + (f" ({len(finished)} cells have a record there)" if finished else ""),
+        *(f"{cell.hash()}  {'finished' if cell.hash() in finished else 'to do   '}  {cell_label(cell)}" for cell in cells),
+    ]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,75 @@
+"""From the arguments of ``fglaudit run`` to a suite, an output folder and a device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.suite import Suite, read, resolve
+
+
+def load_suite(name: str, datasets: Sequence[str] = (), root: Path | None = None, seeds: str | None = None) -> Suite:
+    """Read a suite and put the command line's data sets, data root and seeds in place of its own.
+
+    Raises:
+        FglauditError: if the suite or an override is wrong.
+    """
+    data, path = read(name)
+    if datasets:
+        data["datasets"] = [dataset_entry(dataset) for dataset in datasets]
+    if root is not None:
+        if not root.is_dir():
+            raise FglauditError(f"--root must be a folder with raw data sets; there is no folder {root}")
+        entries = data.get("datasets")
+        if isinstance(entries, list):
+            named = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
+            data["datasets"] = [{**entry, "root": str(root)} if isinstance(entry, dict) else entry for entry in named]
+    if seeds is not None:
+        data["seeds"] = parse_seeds(seeds)
+    return resolve(data, name, path.parent if path else None)
+
+
+def dataset_entry(name: str) -> dict[str, str]:
+    """Return the suite entry for a data set named on the command line; a file ``*.npz`` is a user's own graph."""
+    return {"name": "npz", "path": name} if name.endswith(".npz") else {"name": name}
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Return the seeds that ``0,1,2`` or ``0-9`` or a mixture of both names."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if not found:
+            raise FglauditError(f"--seeds takes numbers such as 0,1,2 or 0-9; got {text!r}")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise FglauditError(f"--seeds takes ranges from low to high; got {part!r}")
+        seeds += range(first, last + 1)
+    return seeds
+
+
+def output_folder(suite: Suite, datasets: Sequence[str]) -> Path:
+    """Return ``runs/NAME``, with the data sets from the command line in the name: another data set is another run."""
+    return Path("runs") / "-".join([suite.name, *(Path(d).stem for d in datasets)])
+
+
+def pick_device(wanted: str) -> str:
+    """Return ``cpu`` or ``cuda[:N]``.
+
+    Raises:
+        FglauditError: unknown device, or no such GPU here.
+    """
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cpu":
+        return wanted
+    if not re.fullmatch(r"cuda(:\d+)?", wanted):
+        raise unknown("device", wanted, ("auto", "cpu", "cuda"))
+    number = int(wanted.partition(":")[2] or 0)
+    if number >= torch.cuda.device_count():
+        raise FglauditError(f"--device {wanted} needs that GPU; torch sees {torch.cuda.device_count()} here; use --device cpu")
+    return wanted

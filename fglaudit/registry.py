@@ -1,0 +1,237 @@
+"""Where plugins are found: the literal table of each folder, entry points of other distributions, or ``path/to/file.py:Class``.
+
+Looking a name up imports nothing heavy; :func:`load` imports the one module that is asked for. An unknown name is an error
+that lists the known ones, never a default.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import math
+import sys
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from fglaudit.errors import FglauditError, unknown
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of plugin: the package with its table, and the name of its base class in ``fglaudit.interfaces``."""
+
+    name: str
+    package: str
+    table: str
+    base: str
+
+
+KINDS: dict[str, Kind] = {
+    "protocol": Kind("protocol", "fglaudit.protocols", "PROTOCOLS", "FederatedProtocol"),
+    "defense": Kind("defense", "fglaudit.defenses", "DEFENSES", "Defense"),
+    "attack": Kind("attack", "fglaudit.attacks", "ATTACKS", "Attack"),
+}
+
+
+def _builtin(kind: str) -> dict[str, str]:
+    spec = KINDS[kind]
+    table: dict[str, str] = getattr(importlib.import_module(spec.package), spec.table)
+    return table
+
+
+@cache
+def _entry_points(kind: str) -> dict[str, EntryPoint]:
+    builtin, found = _builtin(kind), {}
+    for point in entry_points(group=KINDS[kind].package):
+        owner = point.dist.name if point.dist else "a distribution"
+        if point.name in builtin or point.name in found:
+            raise FglauditError(
+                f"{kind} names must be unique; the entry point {point.name!r} of {owner} ({point.value}) takes a name that is "
+                f"in use; rename it there or uninstall {owner}"
+            )
+        found[point.name] = point
+    return found
+
+
+def names(kind: str) -> list[str]:
+    """Return the names of all known plugins of ``kind`` (protocol, defense, attack), built-in ones first."""
+    return [*_builtin(kind), *sorted(_entry_points(kind))]
+
+
+def target(kind: str, name: str) -> str:
+    """Return ``module:Class`` of a named plugin.
+
+    Raises:
+        FglauditError: if the name is not known.
+    """
+    if name in (table := _builtin(kind)):
+        return table[name]
+    if name in (points := _entry_points(kind)):
+        return points[name].value
+    raise unknown(kind, name, names(kind))
+
+
+def summary(kind: str, name: str) -> str:
+    """Return the first line of the plugin's docstring, read from its source so that listing plugins imports none of them."""
+    module, _, cls = target(kind, name).partition(":")
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls]
+    text = (ast.get_docstring(classes[0]) if classes else None) or ast.get_docstring(tree) or ""
+    return text.strip().split("\n\n")[0].replace("\n", " ")
+
+
+def load(kind: str, name: str) -> type[Any]:
+    """Return the plugin class called ``name``, or the one at ``path/to/file.py:Class``.
+
+    Raises:
+        FglauditError: unknown name, missing file or class, or a class that is no plugin of this kind.
+    """
+    if ".py:" in name:
+        path, _, cls_name = name.rpartition(":")
+        module = _load_file(Path(path))
+    else:
+        module_name, _, cls_name = target(kind, name).partition(":")
+        module = importlib.import_module(module_name)
+    if not hasattr(module, cls_name):
+        classes = [n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
+        raise unknown("class", cls_name, classes)
+    return _checked(kind, name, getattr(module, cls_name))
+
+
+def _checked(kind: str, name: str, cls: Any) -> type[Any]:
+    spec = KINDS[kind]
+    base = getattr(importlib.import_module("fglaudit.interfaces"), spec.base)
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        raise FglauditError(f"a {kind} must be a subclass of fglaudit.interfaces.{spec.base}; {name} is {cls!r}")
+    if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise FglauditError(f"a {kind} must be a frozen dataclass; put @dataclass(frozen=True) on {cls.__name__} ({name})")
+    if abstract := getattr(cls, "__abstractmethods__", None):
+        raise FglauditError(f"a {kind} must implement every method of {spec.base}; {name} lacks {', '.join(sorted(abstract))}")
+    own_name = getattr(cls, "name", None)
+    if not isinstance(own_name, str) or not own_name:
+        raise FglauditError(f'a {kind} must have a name; add name: ClassVar[str] = "..." to {cls.__name__} ({name})')
+    if ".py:" in name and own_name in names(kind):
+        raise FglauditError(f"{kind} names must be unique; {name} calls itself {own_name!r}, which is taken; rename it")
+    return cls
+
+
+_files: dict[Path, str] = {}
+
+
+def _load_file(path: Path) -> Any:
+    """Import a user's file under a name of its own; the same file is imported once."""
+    full = path.expanduser().resolve()
+    if not full.is_file():
+        raise FglauditError(f"a plugin given as file.py:Class must exist; there is no file {full}")
+    module_name = f"fglaudit_plugin_{full.stem}_{hashlib.blake2b(str(full).encode(), digest_size=4).hexdigest()}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, full)
+    if spec is None or spec.loader is None:
+        raise FglauditError(f"a plugin given as file.py:Class must be a Python file; got {full}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pickle look modules up here
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[module_name]
+        raise FglauditError(
+            f"a plugin file must import without error; {full} raises {type(error).__name__}: {error}"
+        ) from error
+    _files[full] = hashlib.blake2b(full.read_bytes(), digest_size=8).hexdigest()
+    return module
+
+
+def loaded_files() -> dict[str, str]:
+    """Return the plugin files imported so far with a digest of their text: worker processes must import them too."""
+    return {str(path): digest for path, digest in _files.items()}
+
+
+def load_files(paths: Mapping[str, str]) -> None:
+    """Import plugin files in another process, before objects of their classes are unpickled there."""
+    for path in paths:
+        _load_file(Path(path))
+
+
+def build(kind: str, name: str, arguments: Mapping[str, Any], where: str = "") -> Any:
+    """Return the plugin ``name`` with ``arguments`` as its fields.
+
+    Args:
+        where: where the arguments were written, e.g. ``protocols[1]``, for messages.
+
+    Raises:
+        FglauditError: unknown name or field, wrong type, or a value that the plugin refuses.
+    """
+    try:
+        cls = load(kind, name)
+    except FglauditError as error:
+        raise FglauditError(f"{where}: {error}" if where else str(error)) from error
+    return construct(cls, f"{kind} {name!r}", arguments, where)
+
+
+def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: str = "") -> Any:
+    """Return ``cls(**arguments)`` after checking the keys and coercing the values to the fields' types.
+
+    Whole numbers become floats where a float is wanted and lists become tuples; text is never silently taken for a flag.
+    """
+    prefix = f"{where}: " if where else ""
+    known = {f.name: f for f in fields(cls) if f.init}
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for key, value in arguments.items():
+        if key not in known:
+            raise FglauditError(f"{prefix}{unknown(f'field of {what}', str(key), known)}")
+        values[key] = _coerce(value, hints[key], f"{prefix}{what}: field {key!r}")
+    required = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values]
+    if required:
+        raise FglauditError(f"{prefix}{what} needs a value for {', '.join(required)}; write e.g. {required[0]}: ...")
+    try:
+        return cls(**values)
+    except FglauditError as error:
+        raise FglauditError(f"{prefix}{what}: {error}") from error
+    except (ValueError, TypeError) as error:
+        raise FglauditError(f"{prefix}{what} refuses {values}: {error}") from error
+
+
+def _coerce(value: Any, hint: Any, what: str) -> Any:
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    def refuse(reason: str) -> FglauditError:
+        wanted = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")
+        return FglauditError(f"{what} must be {wanted}; got {value!r} ({type(value).__name__}): {reason}")
+
+    nested = [part for part in (hint, *typing.get_args(hint)) if is_dataclass(part)]
+    if nested and isinstance(value, Mapping):
+        return construct(typing.cast(type[Any], nested[0]), what, value)
+    if isinstance(value, bool) and not _accepts_bool(hint):
+        raise refuse("a yes/no value is no number or text")
+    if isinstance(value, float) and math.isnan(value):
+        raise refuse("not a number")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise refuse(error.errors()[0]["msg"]) from error
+
+
+def _accepts_bool(hint: Any) -> bool:
+    return hint is bool or hint is Any or any(_accepts_bool(part) for part in typing.get_args(hint))
+
+
+def reference(plugin: Any) -> str:
+    """Return the name by which a suite finds the class of ``plugin`` again: its name, or ``file.py:Class``."""
+    cls = type(plugin)
+    origin = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if origin and Path(origin) in _files:
+        return f"{origin}:{cls.__name__}"
+    return str(cls.name)

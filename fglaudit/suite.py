@@ -1,0 +1,295 @@
+"""A suite: a grid of cells x observers x attacks, written as strict YAML.
+
+Everything that can be known to be wrong without training is refused here: unknown keys and names (the nearest known one is
+named), wrong types, observers that do not exist in a partition, a partition that a protocol cannot use, repeated entries.
+
+YAML is read by the rules of version 1.2: ``on:`` and ``no`` are text and ``1e-5`` is a number, which PyYAML's defaults get
+wrong; a key written twice is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fglaudit import registry
+from fglaudit.cell import Cell, ObserverSpec, describe
+from fglaudit.datasets import DatasetSpec
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.partition import PartitionSpec
+from fglaudit.suite_checks import check_observers, check_partition_fits
+
+SERVERS = ("honest",)
+"""Server behaviours that exist so far."""
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with YAML 1.2's booleans and numbers, refusing repeated keys."""
+
+    yaml_implicit_resolvers: ClassVar = {  # read by yaml.SafeLoader
+        first: [(tag, pattern) for tag, pattern in rules if not tag.endswith((":bool", ":float"))]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise FglauditError(
+                    f"a key may be written once; {key.value!r} is repeated at line {key.start_mark.line + 1}; remove one"
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:(?:\.\d+|\d+\.\d*)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
+    list("-+0123456789."),
+)
+
+
+class _Observer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    parties: list[str] = Field(min_length=1)
+    topology: bool = False
+    degrees: bool | None = None
+    initial_weights: bool = False
+    auxiliary: float = Field(default=0.0, ge=0, lt=1)
+
+
+class _SuiteFile(BaseModel):
+    """The keys of a suite as written; plugins and specs are resolved afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    datasets: list[str | dict[str, Any]] = Field(min_length=1)
+    partitions: list[str | dict[str, Any]] = Field(min_length=1)
+    protocols: list[str | dict[str, Any]] = Field(min_length=1)
+    server: list[str] = Field(default=["honest"], min_length=1)
+    defenses: list[str | dict[str, Any]] = Field(default=["none"], min_length=1)
+    observers: list[_Observer] = Field(min_length=1)
+    attacks: Literal["all"] | Annotated[list[str | dict[str, Any]], Field(min_length=1)] = "all"
+    record: Literal["needed", "all"] = "needed"
+    seeds: list[int] = Field(default=[0], min_length=1)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite with every name resolved and every value checked."""
+
+    name: str
+    datasets: tuple[DatasetSpec, ...]
+    partitions: tuple[PartitionSpec, ...]
+    protocols: tuple[FederatedProtocol, ...]
+    server: tuple[str, ...]
+    defenses: tuple[Defense, ...]
+    observers: tuple[ObserverSpec, ...]
+    attacks: tuple[Attack, ...]
+    record: str
+    seeds: tuple[int, ...]
+
+    def cells(self) -> list[Cell]:
+        """Return the grid in order: data set, partition, protocol, server, defense, seed (the last varies fastest)."""
+        grid = itertools.product(self.datasets, self.partitions, self.protocols, self.server, self.defenses, self.seeds)
+        return [Cell(*point, observers=self.observers, attacks=self.attacks, record=self.record) for point in grid]
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the suite as plain data with all defaults filled in; ``suite.yaml`` of a run holds it."""
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for key in ("datasets", "partitions"):
+            data[key] = [_plain(describe(entry)) for entry in data[key]]
+        for key in ("protocols", "defenses", "attacks"):
+            data[key] = [_plain({**describe(entry), "name": registry.reference(entry)}) for entry in data[key]]
+        data["observers"] = [_plain(dataclasses.asdict(o)) for o in self.observers]
+        plain: dict[str, Any] = _plain(data)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def embedded() -> dict[str, str]:
+    """Return the texts of the suites that come with the package, by name."""
+    folder = files("fglaudit.suites")
+    return {p.name.removesuffix(".yaml"): p.read_text("utf-8") for p in folder.iterdir() if p.name.endswith(".yaml")}
+
+
+def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
+    """Return the raw keys of an embedded suite or of a YAML file, and the file's path.
+
+    Raises:
+        FglauditError: if there is no such suite or the file is not readable YAML.
+    """
+    texts = embedded()
+    if name_or_path in texts:
+        return parse(texts[name_or_path], name_or_path), None
+    path = Path(name_or_path).expanduser()
+    if not path.is_file():
+        if path.suffix in (".yaml", ".yml") or "/" in name_or_path:
+            raise FglauditError(
+                f"a suite file must exist; there is no file {path} (embedded suites: {', '.join(sorted(texts))})"
+            )
+        raise unknown("suite", name_or_path, texts)
+    try:
+        return parse(path.read_text("utf-8"), str(path)), path
+    except (OSError, UnicodeDecodeError) as error:
+        raise FglauditError(f"a suite file must be readable UTF-8 text; {path}: {error}") from error
+
+
+def parse(text: str, source: str) -> dict[str, Any]:
+    """Return the keys of a suite's YAML ``text``; ``source`` names it in messages."""
+    try:
+        data = yaml.load(text, Loader=_Loader)  # a SafeLoader: constructs plain data only
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
+        raise FglauditError(f"a suite must be valid YAML; {source}:{place} {getattr(error, 'problem', error)}") from error
+    except FglauditError as error:
+        raise FglauditError(f"{source}: {error}") from error
+    if not isinstance(data, dict):
+        raise FglauditError(f"a suite must be a mapping with keys {', '.join(_SuiteFile.model_fields)}; {source} is {data!r}")
+    return {str(key): value for key, value in data.items()}
+
+
+def resolve(data: dict[str, Any], source: str, relative_to: Path | None = None) -> Suite:
+    """Check the raw keys of a suite and build everything they name.
+
+    Args:
+        source: the suite's name or path, for messages.
+        relative_to: folder of the suite file; plugin files ``file.py:Class`` are looked for there if not found from here.
+
+    Raises:
+        FglauditError: for the first thing that is wrong, saying where.
+    """
+    try:
+        return _resolve(_validated(data), relative_to)
+    except FglauditError as error:
+        raise FglauditError(f"suite {source}: {error}") from error
+
+
+def _validated(data: dict[str, Any]) -> _SuiteFile:
+    try:
+        return _SuiteFile.model_validate(data)
+    except ValidationError as error:
+        # Of a union such as "text | mapping" pydantic reports every branch: the unknown key or the first problem says most.
+        problems = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        problem = problems[0]
+        where = _place(problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            model = _Observer if problem["loc"][0] == "observers" else _SuiteFile
+            key, parent = str(problem["loc"][-1]), _place(problem["loc"][:-1])
+            raise FglauditError(f"{parent + ': ' if parent else ''}{unknown('key', key, model.model_fields)}") from error
+        if problem["type"] == "missing":
+            raise FglauditError(f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}") from error
+        raise FglauditError(f"{where}: {problem['msg']}; got {problem['input']!r}{_example(where)}") from error
+
+
+_EXAMPLES = {
+    "name": "name: my-suite",
+    "datasets": "datasets: [{name: csbm-cora}]",
+    "partitions": "partitions: [{scheme: dirichlet, clients: 10, beta: 10000}]",
+    "protocols": "protocols: [{name: fedgcn, hops: 1}]",
+    "server": "server: [honest]",
+    "defenses": "defenses: [{name: none}]",
+    "observers": 'observers: [{parties: [server]}, {parties: ["client:each"]}]',
+    "attacks": "attacks: all",
+    "record": "record: needed",
+    "seeds": "seeds: [0, 1, 2]",
+}
+
+
+def _example(where: str) -> str:
+    example = _EXAMPLES.get(re.split(r"[.\[]", where)[0])
+    return f"; write e.g. {example}" if example else ""
+
+
+def _place(loc: Sequence[int | str]) -> str:
+    """``("protocols", 1, "hops")`` as ``protocols[1].hops``; pydantic's names of union branches are left out."""
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part in _SuiteFile.model_fields or part in _Observer.model_fields:
+            text += f".{part}" if text else part
+    return text
+
+
+def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
+    def entries(
+        key: str, listed: Sequence[str | dict[str, Any]], build: Callable[[dict[str, Any], str], Any]
+    ) -> tuple[Any, ...]:
+        built: dict[str, tuple[int, Any]] = {}
+        for i, entry in enumerate(listed):
+            where = f"{key}[{i}]"
+            found = build({_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else dict(entry), where)
+            identity = str({k: v for k, v in describe(found).items() if k != "root"})
+            if identity in built:
+                raise FglauditError(f"entries must differ; {where} repeats {key}[{built[identity][0]}]; remove one")
+            built[identity] = (i, found)
+        return tuple(found for _, found in built.values())
+
+    def plugin(kind: str) -> Callable[[dict[str, Any], str], Any]:
+        def build(entry: dict[str, Any], where: str) -> Any:
+            name = entry.pop("name", None)
+            if not isinstance(name, str):
+                raise FglauditError(f"{where}: a {kind} needs a name; known: {', '.join(registry.names(kind))}")
+            return registry.build(kind, _near_suite(name, relative_to), entry, where)
+
+        return build
+
+    for i, server in enumerate(raw.server):
+        if server not in SERVERS:
+            raise FglauditError(f"server[{i}]: {unknown('server behaviour', server, SERVERS)}")
+    if negative := [seed for seed in raw.seeds if seed < 0]:
+        raise FglauditError(f"seeds: a seed must be 0 or more; got {negative[0]}")
+    for key, values in (("seeds", raw.seeds), ("server", raw.server)):
+        if len(set(values)) < len(values):
+            raise FglauditError(f"{key}: entries must differ; got {values}")
+    suite = Suite(
+        name=raw.name,
+        datasets=entries("datasets", raw.datasets, dataset_spec),
+        partitions=entries("partitions", raw.partitions, lambda e, w: registry.construct(PartitionSpec, "partition", e, w)),
+        protocols=entries("protocols", raw.protocols, plugin("protocol")),
+        server=tuple(raw.server),
+        defenses=entries("defenses", raw.defenses, plugin("defense")),
+        observers=tuple(ObserverSpec(**{**o.model_dump(), "parties": tuple(o.parties)}) for o in raw.observers),
+        attacks=entries("attacks", registry.names("attack") if raw.attacks == "all" else raw.attacks, plugin("attack")),
+        record=raw.record,
+        seeds=tuple(raw.seeds),
+    )
+    check_observers(suite.observers, suite.partitions)
+    check_partition_fits(suite.protocols, suite.partitions)
+    return suite
+
+
+def dataset_spec(entry: dict[str, Any], where: str = "") -> DatasetSpec:
+    """Return the data set that a suite entry names."""
+    spec: DatasetSpec = registry.construct(DatasetSpec, "data set", entry, where)
+    return spec
+
+
+_NAME_KEY = {"partitions": "scheme"}
+
+
+def _near_suite(name: str, folder: Path | None) -> str:
+    """Return a plugin file's path relative to the suite file where it is not found from the working directory."""
+    if folder is None or ".py:" not in name or Path(name.rpartition(":")[0]).expanduser().is_file():
+        return name
+    return str(folder / name)

@@ -1,0 +1,97 @@
+"""Checks of a suite that need no data: do its observers exist, and can its protocols use its partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch
+
+from fglaudit.cell import ObserverSpec
+from fglaudit.errors import FglauditError
+from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.partition import PartitionSpec
+
+
+def check_observers(observers: Sequence[ObserverSpec], partitions: Sequence[PartitionSpec]) -> None:
+    """Raise :class:`FglauditError` for a party that cannot exist or a combination that means nothing."""
+    for i, observer in enumerate(observers):
+        where = f"observers[{i}]"
+        if observer in observers[:i]:
+            raise FglauditError(f"entries must differ; {where} repeats observers[{observers.index(observer)}]; remove one")
+        _check_parties(observer.parties, where)
+        for partition in partitions:
+            count = known_clients(partition)
+            for party in observer.parties:
+                if count is not None and _client_number(party) >= count:
+                    raise FglauditError(
+                        f"{where}: an observing client must exist in every partition; {party!r} does not, the clients of "
+                        f"{partition.scheme} are client:0 ... client:{count - 1}"
+                    )
+
+
+def _check_parties(parties: Sequence[str], where: str) -> None:
+    for party in parties:
+        if party not in ("server", "wire", "client:each") and _client_number(party) < 0:
+            raise FglauditError(f"{where}: a party is server, client:NUMBER, client:each or wire; got {party!r}")
+        if parties.count(party) > 1:
+            raise FglauditError(f"{where}: parties must differ; {party!r} is repeated; remove one")
+    if "wire" in parties and len(parties) > 1:
+        raise FglauditError(f"{where}: the wire is an observer of its own; got {list(parties)}; list the parties separately")
+    if "client:each" in parties and any(p.startswith("client:") and p != "client:each" for p in parties):
+        raise FglauditError(
+            f"{where}: client:each runs every client in turn, alone or with the server; got {list(parties)}; for colluding "
+            "clients name each of them, e.g. [client:0, client:1]"
+        )
+
+
+def _client_number(party: str) -> int:
+    """Number of ``client:7``; -1 for anything else."""
+    found = re.fullmatch(r"client:(\d+)", party)
+    return int(found[1]) if found else -1
+
+
+def known_clients(partition: PartitionSpec) -> int | None:
+    """Number of clients of a partition, or None where only the data set tells (one node per client)."""
+    return None if partition.scheme == "per-node" else partition.clients
+
+
+def check_partition_fits(protocols: Sequence[FederatedProtocol], partitions: Sequence[PartitionSpec]) -> None:
+    """Raise :class:`FglauditError` where a protocol needs disjoint clients and a partition overlaps.
+
+    The protocols are asked with a path of four nodes: one that accepts it split in two but not with a shared node needs
+    disjoint clients.
+    """
+    if not any(p.scheme == "overlapping" for p in partitions):
+        return
+    for i, protocol in enumerate(protocols):
+        if _accepts(protocol, _path([0, 1], [2, 3])) and not _accepts(protocol, _path([0, 1, 2], [2, 3])):
+            raise FglauditError(
+                f"protocols[{i}]: {protocol.name} needs disjoint clients; partition scheme 'overlapping' gives nodes to several; "
+                "use scheme: dirichlet, metis, louvain or per-node"
+            )
+
+
+def _accepts(protocol: FederatedProtocol, graph: FederatedGraph) -> bool:
+    try:
+        protocol.check(graph)
+    except FglauditError:
+        return False
+    return True
+
+
+def _path(*clients: list[int]) -> FederatedGraph:
+    masks = tuple(torch.ones(len(nodes), dtype=torch.bool) for nodes in clients)
+    return FederatedGraph(
+        x=torch.ones(4, 2),
+        y=torch.tensor([0, 1, 0, 1]),
+        edge_index=torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]),
+        clients=tuple(torch.tensor(nodes) for nodes in clients),
+        train=masks,
+        val=masks,
+        test=masks,
+        name="path",
+        num_classes=2,
+        features=FeatureKind.BINARY,
+    )
