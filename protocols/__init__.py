@@ -1,1 +1,7 @@
-"""protocols."""
+"""Protocols: one per file. The table is the only list of built-in ones; other distributions register entry points."""
+
+PROTOCOLS: dict[str, str] = {
+    "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
+    "gcn": "fglaudit.protocols.gcn:CentralizedGCN",
+    "local-gcn": "fglaudit.protocols.local:LocalGCN",
+}
