@@ -35,18 +35,17 @@ from torch import Tensor
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
-from fglaudit.nn.fedavg import average, broadcast, sample_clients, upload
+from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import KeptEdges, with_neighbors
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
-from fglaudit.nn.sums import BUCKET_BYTES, buckets, sender_sums
-from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
-from fglaudit.nn.weights import gcn_layout, glorot, unflatten
+from fglaudit.nn.sums import buckets, sender_sums
+from fglaudit.nn.training import LocalSettings
+from fglaudit.nn.weights import gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer
 
 AGGREGATES = ("normalised", "counts")
-WEIGHTINGS = ("uniform", "train-nodes")
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,8 @@ class FedGCN(FederatedProtocol):
         hops: 0, 1, 2 or more.
         aggregate: "normalised" or "counts".
         layers, hidden: of the GCN.
-        rounds, local_steps: full-batch steps of every client between two averagings.
+        rounds, local_steps, participation, weighting: see :class:`fglaudit.nn.fedavg.FedAvg`.
         optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.nn.training.LocalSettings`.
-        participation: share of the clients sampled each round.
-        weighting: "uniform" or "train-nodes".
     """
 
     name: ClassVar[str] = "fedgcn"
@@ -80,19 +77,17 @@ class FedGCN(FederatedProtocol):
     weighting: str = "uniform"
 
     def __post_init__(self) -> None:
-        for field, least in (("hops", 0), ("layers", 1), ("hidden", 1), ("rounds", 1), ("local_steps", 1)):
+        for field, least in (("hops", 0), ("layers", 1), ("hidden", 1)):
             if getattr(self, field) < least:
                 raise FglauditError(f"fedgcn needs {field} >= {least}; got {getattr(self, field)}; raise it")
         if self.aggregate not in AGGREGATES:
             raise unknown("aggregate", self.aggregate, AGGREGATES)
-        if self.weighting not in WEIGHTINGS:
-            raise unknown("weighting", self.weighting, WEIGHTINGS)
-        if not 0 < self.participation <= 1:
-            raise FglauditError(f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all")
-        self.settings()
+        self.averaging()
 
-    def settings(self) -> LocalSettings:
-        return LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
+    def averaging(self) -> FedAvg:
+        """Return how the clients' models are trained and averaged."""
+        settings = LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
+        return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, settings)
 
     @property
     def num_rounds(self) -> int:
@@ -140,36 +135,26 @@ class FedGCN(FederatedProtocol):
         return (reached & ~mine).nonzero().squeeze(1)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        problem, inputs = self.pretrain(graph, channel, device)
+        train, test = problem.fields(inputs, self.layers)
+        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        initial = glorot(layout, split(rng, "weights")).to(device)
+        return self.averaging().train(train, test, initial, layout, channel, rng)
+
+    def pretrain(self, graph: FederatedGraph, channel: Channel, device: torch.device) -> tuple[Problem, Tensor]:
+        """Do everything before the first round.
+
+        Returns:
+            The clients' rows, and the first-layer input [H, F], as received, of the rows that training or testing needs.
+        """
         self.check(graph)
-        initial, dropout, sampling = split(rng, "weights"), split(rng, "dropout"), split(rng, "participation")
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.num_nodes).to(device)
         problem = Problem.of(clients, edges, self.hops)
         x = gather_features(clients, graph.num_nodes).to(device)
-        inputs = self._exchange(problem, edges, x, channel) if self.hops > 0 else problem.own_sums(x, self.layers)
-        train, test = problem.fields(inputs, self.layers)
-        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
-        start = glorot(layout, initial).to(device)
-        noise = torch.Generator(device).manual_seed(dropout.initial_seed())
-
-        received = broadcast(channel, 0, start, len(clients))
-        models = LocalModels(received, layout, train, self.settings(), noise)
-        counts = train.counts.cpu()
-        eligible = counts.nonzero().squeeze(1)
-        weights = (counts if self.weighting == "train-nodes" else torch.ones_like(counts)).float()
-        correct = []
-        for round in range(1, self.rounds + 1):
-            models.step(self.local_steps)
-            chosen = sample_clients(eligible, self.participation, sampling)
-            uploads = upload(channel, round, models.vectors(), chosen)
-            start = average(uploads, weights[chosen].to(device))
-            received = broadcast(channel, round, start, len(clients))
-            models.load(received)
-            correct.append(hits(test, received, layout).sum(1))
-            channel.round_done(round, self.rounds)
-        accuracy, accuracy_global = accuracies(correct, test.counts)
-        weights_by_name = {name: w.squeeze(0).cpu() for name, w in unflatten(start.unsqueeze(0), layout).items()}
-        return Trained(accuracy, accuracy_global, weights_by_name, layout)
+        if self.hops == 0:
+            return problem, problem.own_sums(x, self.layers)
+        return problem, self._exchange(problem, edges, x, channel)
 
     def _exchange(self, problem: Problem, edges: KeptEdges, x: Tensor, channel: Channel) -> Tensor:
         """Pre-training round: clients send partial sums, the server adds and returns them; the needed rows as received [H, F].
@@ -189,7 +174,7 @@ class FedGCN(FederatedProtocol):
         needed = problem.needed(self.layers)
         splits = rows.splits.cpu()
         inputs = []
-        for low, high in buckets(splits.diff() * x.shape[1] * 4, BUCKET_BYTES):
+        for low, high in buckets(splits.diff() * x.shape[1] * 4):
             first, last = int(splits[low].item()), int(splits[high].item())
             receivers = torch.arange(low, high)
             payload = NeighborSums(rows.node[first:last], total[rows.node[first:last]].float())

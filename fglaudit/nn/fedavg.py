@@ -2,11 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from fglaudit.interfaces import Channel
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.gcn import Field
+from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
+from fglaudit.nn.weights import Layout, unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
+from fglaudit.rng import split
+
+WEIGHTINGS = ("uniform", "train-nodes")
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Rounds of local training, averaging, and testing of the new global model.
+
+    Attributes:
+        rounds: averagings.
+        local_steps: full-batch gradient steps of every client in between.
+        participation: share of the clients, among those with training nodes, that is sampled each round.
+        weighting: "uniform", or "train-nodes" for weights proportional to training nodes.
+    """
+
+    rounds: int
+    local_steps: int
+    participation: float
+    weighting: str
+    settings: LocalSettings
+
+    def __post_init__(self) -> None:
+        for field in ("rounds", "local_steps"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
+        if self.weighting not in WEIGHTINGS:
+            raise unknown("weighting", self.weighting, WEIGHTINGS)
+        if not 0 < self.participation <= 1:
+            raise FglauditError(f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all")
+
+    def train(
+        self, train: Field, test: Field, initial: Tensor, layout: Layout, channel: Channel, rng: torch.Generator
+    ) -> Trained:
+        """Train from one ``initial`` model [D], itself sent to every client as round 0.
+
+        Sampled clients upload, all clients receive the new model and test it on their own test nodes.
+        """
+        dropout = torch.Generator(initial.device).manual_seed(split(rng, "dropout").initial_seed())
+        sampling = split(rng, "participation")
+        counts = train.counts.cpu()
+        eligible = counts.nonzero().squeeze(1)
+        weights = (counts if self.weighting == "train-nodes" else torch.ones_like(counts)).float()
+        model, num_clients, correct = initial, len(counts), []
+        received = broadcast(channel, 0, model, num_clients)
+        models = LocalModels(received, layout, train, self.settings, dropout)
+        for round in range(1, self.rounds + 1):
+            models.step(self.local_steps)
+            chosen = sample_clients(eligible, self.participation, sampling)
+            uploads = upload(channel, round, models.vectors(), chosen)
+            model = average(uploads, weights[chosen].to(uploads.device))
+            received = broadcast(channel, round, model, num_clients)
+            models.load(received)
+            correct.append(hits(test, received, layout).sum(1))
+            channel.round_done(round, self.rounds)
+        accuracy, accuracy_global = accuracies(correct, test.counts)
+        final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(model.unsqueeze(0), layout).items()}
+        return Trained(accuracy, accuracy_global, final, layout)
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:

@@ -86,7 +86,7 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
     scale = edges.scale()
     local = torch.zeros_like(edges.owner, dtype=edges.source.dtype)
     receivers = edges.receivers()
-    for first, last in buckets(most_rows * x.shape[1] * 4, BUCKET_BYTES):
+    for first, last in buckets(most_rows * x.shape[1] * 4):
         chosen = ((sender >= first) & (sender < last)).nonzero().squeeze(1)
         if last - first > 1:
             chosen = chosen[torch.argsort(sender[chosen], stable=True)]
@@ -105,11 +105,11 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
         yield SenderSums(torch.arange(first, last), row[starts].long(), sums, splits)
 
 
-def buckets(sizes: Tensor, limit: int) -> list[tuple[int, int]]:
-    """Cut ``range(len(sizes))`` into consecutive pieces of at most ``limit`` in all, or a single element."""
+def buckets(sizes: Tensor) -> list[tuple[int, int]]:
+    """Cut parties with messages of ``sizes`` bytes [P] into runs of at most ``BUCKET_BYTES`` in all, or of a single party."""
     pieces, first, total = [], 0, 0
     for index, size in enumerate(sizes.tolist()):
-        if index > first and total + size > limit:
+        if index > first and total + size > BUCKET_BYTES:
             pieces.append((first, index))
             first, total = index, 0
         total += size
