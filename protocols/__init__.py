@@ -2,6 +2,6 @@
 
 PROTOCOLS: dict[str, str] = {
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
-    "gcn": "fglaudit.protocols.gcn:CentralizedGCN",
+    "gcn": "fglaudit.protocols.gcn:GCN",
     "local-gcn": "fglaudit.protocols.local:LocalGCN",
 }
