@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from fglaudit.cell import describe
-from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph
 from fglaudit.suite import Suite
@@ -18,7 +16,7 @@ LARGE = ("ogbn-arxiv", "ogbn-products")
 @dataclass
 class DataCheck:
     """Attributes:
-    digests: by data set, over the content of its graph: results on other content must not be mixed.
+    digests: by entry of the suite, over the content of its graph: results on other content must not be mixed.
     notes: what had to be changed in a graph, e.g. directed edges.
     """
 
@@ -33,12 +31,12 @@ def check_data(suite: Suite) -> DataCheck:
         FglauditError: missing or corrupt files, a user's graph that breaks a rule, more clients than nodes.
     """
     result = DataCheck()
-    for spec in suite.datasets:
+    for number, spec in enumerate(suite.datasets):
         if spec.name in LARGE:
             continue
         graph, notes = spec.load_with_notes()
         result.notes += [note for note in notes if note not in result.notes]
-        result.digests[identity(spec)] = digest(graph)
+        result.digests[f"datasets[{number}] {spec.name}"] = digest(graph)
         for i, partition in enumerate(suite.partitions):
             if partition.scheme != "per-node" and partition.clients > graph.num_nodes:
                 raise FglauditError(
@@ -46,11 +44,6 @@ def check_data(suite: Suite) -> DataCheck:
                     f"{graph.num_nodes} nodes of {graph.name}; lower clients, or use scheme: per-node"
                 )
     return result
-
-
-def identity(spec: DatasetSpec) -> str:
-    """Return the data set as a suite names it, wherever its files lie."""
-    return " ".join(f"{k}={v}" for k, v in describe(spec).items() if k != "root" and v is not None)
 
 
 def digest(graph: Graph) -> str:

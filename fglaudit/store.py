@@ -171,7 +171,7 @@ def _check_same(directory: Path, suite: Suite, store: RunStore, data: Mapping[st
             raise FglauditError(f"{rule} results of an earlier text of {file}; {fix}")
     for name, digest in old["data"].items():
         if data.get(name, digest) != digest:
-            raise FglauditError(f"{rule} results on other content of the data set {name}; {fix}")
+            raise FglauditError(f"{rule} results on other content of {name}; {fix}")
 
 
 def _difference(directory: Path, suite: Suite) -> str:

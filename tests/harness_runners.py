@@ -1,0 +1,52 @@
+"""Stand-ins for ``fglaudit.audit.run_cell`` that worker processes can import: quick, and failing on demand by the cell's seed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fglaudit.audit import blank_record
+from fglaudit.cell import Cell
+from fglaudit.errors import FglauditError
+from fglaudit.finding import CellRecord, Status
+
+RAISES, OUT_OF_MEMORY, KILLED, USER_ERROR, SLOW = 1, 2, 3, 4, 5
+"""Seeds at which :func:`misbehave` does what the name says."""
+
+
+def measure(
+    cell: Cell, *, suite: str, device: torch.device, progress: Callable[[int, int], None], transcript_dir: Path | None
+) -> CellRecord:
+    """Return findings that depend on the cell alone."""
+    progress(1, 2)
+    progress(2, 2)
+    record = blank_record(cell, suite, Status.OK, "")
+    value = int(cell.hash(), 16) / 2**64
+    rows = tuple(
+        replace(r, accuracy=value, value=value, control=0.0, advantage=value, seconds_train=time.time())
+        for r in record.findings
+    )
+    return replace(record, findings=rows)
+
+
+def misbehave(
+    cell: Cell, *, suite: str, device: torch.device, progress: Callable[[int, int], None], transcript_dir: Path | None
+) -> CellRecord:
+    """Like :func:`measure`, but fail in the way the seed asks for."""
+    if cell.seed == RAISES:
+        raise ValueError("the loss\nis not finite")
+    if cell.seed == OUT_OF_MEMORY:
+        raise MemoryError
+    if cell.seed == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if cell.seed == USER_ERROR:
+        raise FglauditError("client 3 has no nodes; raise beta")
+    if cell.seed == SLOW:
+        time.sleep(60)
+    return measure(cell, suite=suite, device=device, progress=progress, transcript_dir=transcript_dir)

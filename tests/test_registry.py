@@ -1,0 +1,116 @@
+"""Plugins are found by name, entry point or file; whatever is wrong with one is said before anything runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from fglaudit import registry
+from fglaudit.errors import FglauditError
+
+DEFENSE = '''
+"""A user's defense."""
+from dataclasses import dataclass
+from typing import ClassVar
+from fglaudit.interfaces import Context, Defense, DefenseSession
+
+@dataclass(frozen=True)
+class Mine(Defense):
+    """Does nothing, twice."""
+    name: ClassVar[str] = "{name}"
+    strength: float = 1.0
+    layers: tuple[int, ...] = ()
+
+    def bind(self, context: Context) -> DefenseSession:
+        return DefenseSession()
+
+@dataclass
+class Mutable(Defense):
+    name: ClassVar[str] = "mutable"
+    def bind(self, context: Context) -> DefenseSession:
+        return DefenseSession()
+
+@dataclass(frozen=True)
+class Abstract(Defense):
+    name: ClassVar[str] = "abstract"
+
+class Other:
+    pass
+'''
+
+
+def write(folder: Path, name: str = "mine") -> Path:
+    path = folder / f"{name}_defense.py"
+    path.write_text(DEFENSE.replace("{name}", name))
+    return path
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_every_listed_plugin_loads_under_its_name_and_has_a_summary(kind: str) -> None:
+    for name in registry.names(kind):
+        assert registry.load(kind, name).name == name
+        assert len(registry.summary(kind, name)) > 10
+
+
+def test_a_file_is_a_plugin_and_values_take_their_types(tmp_path: Path) -> None:
+    name = f"{write(tmp_path)}:Mine"
+    plugin = registry.build("defense", name, {"strength": 2, "layers": [1, 2]})
+    assert (plugin.strength, plugin.layers) == (2.0, (1, 2)) and isinstance(plugin.strength, float)
+    assert registry.reference(plugin) == name
+    assert registry.load("defense", name) is type(plugin)
+    assert str(tmp_path / "mine_defense.py") in registry.loaded_files()
+
+
+@pytest.mark.parametrize(
+    ("cls", "words"),
+    [
+        ("Mutable", "frozen dataclass"),
+        ("Abstract", "lacks bind"),
+        ("Other", "subclass of fglaudit.interfaces.Defense"),
+        ("Min", "did you mean 'Mine'"),
+    ],
+)
+def test_a_class_that_is_no_defense_is_refused(tmp_path: Path, cls: str, words: str) -> None:
+    with pytest.raises(FglauditError, match=words):
+        registry.load("defense", f"{write(tmp_path)}:{cls}")
+
+
+def test_files_that_cannot_be_plugins(tmp_path: Path) -> None:
+    with pytest.raises(FglauditError, match="there is no file"):
+        registry.load("defense", f"{tmp_path}/none.py:Mine")
+    with pytest.raises(FglauditError, match="calls itself 'gaussian', which is taken"):
+        registry.load("defense", f"{write(tmp_path, 'gaussian')}:Mine")
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    with pytest.raises(FglauditError, match="ZeroDivisionError"):
+        registry.load("defense", f"{broken}:Mine")
+
+
+def test_entry_points_are_found_and_may_not_take_a_name_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def install(*points: EntryPoint) -> None:
+        registry._entry_points.cache_clear()
+        monkeypatch.setattr(registry, "entry_points", lambda group: [p for p in points if p.group == group])
+
+    install(EntryPoint("mine", "mine_defense:Mine", "fglaudit.defenses"))
+    assert "mine" in registry.names("defense") and "mine" not in registry.names("attack")
+    assert registry.build("defense", "mine", {}).strength == 1.0
+    assert registry.summary("defense", "mine") == "Does nothing, twice."
+    install(EntryPoint("gaussian", "mine_defense:Mine", "fglaudit.defenses"))
+    with pytest.raises(FglauditError, match=r"'gaussian'.*in use"):
+        registry.names("defense")
+    registry._entry_points.cache_clear()
+
+
+def test_looking_names_up_does_not_import_torch() -> None:
+    code = (
+        "import sys; from fglaudit import registry as r; "
+        "[r.summary(k, n) for k in r.KINDS for n in r.names(k)]; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

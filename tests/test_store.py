@@ -1,0 +1,187 @@
+"""Runs survive whatever happens to a cell, a worker or the parent, and one folder holds one run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fglaudit.engine import Engine, Listener, LocalEngine, failed, make_engine
+from fglaudit.errors import FglauditError
+from fglaudit.finding import COLUMNS, CellRecord, Status
+from fglaudit.run import run_suite
+from fglaudit.store import NOT_RUN, open_run, read_record, read_records, write_findings
+from fglaudit.suite import Suite, resolve
+from fglaudit.worker import Failure, Progress, Runner, Task, compute
+
+sys.path.insert(0, str(Path(__file__).parent))  # worker processes inherit it and import the runners by name
+from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, measure, misbehave
+
+
+def suite(**changes: Any) -> Suite:
+    data = {
+        "name": "small",
+        "datasets": [{"name": "csbm", "csbm": {"nodes": 60, "edges": 120, "dimensions": 20}}],
+        "partitions": [{"scheme": "dirichlet", "clients": 3, "beta": 10000}],
+        "protocols": [{"name": "fedgcn", "hops": 1, "rounds": 2}],
+        "observers": [{"parties": ["server"]}, {"parties": ["client:each"]}],
+        "seeds": [0, 6],
+    }
+    return resolve({**data, **changes}, "small")
+
+
+class InlineEngine(Engine):
+    """Computes in this process: starting workers takes seconds and most tests here are not about them."""
+
+    def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
+        for task in tasks:
+            listener.started(task)
+            outcome = compute(task, runner, lambda done, total, task=task: listener.progressed(task, Progress(done, total)))
+            listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
+
+
+def run(what: Suite, folder: Path, runner: Runner = measure, jobs: int = 0) -> tuple[list[CellRecord], str]:
+    """Run ``what`` in this process, or in ``jobs`` worker processes."""
+    out = io.StringIO()
+    console = Console(file=out, width=300)
+    records = run_suite(what, folder, LocalEngine(jobs) if jobs else InlineEngine(), "cpu", console, runner)
+    return records, out.getvalue()
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "findings.csv").open(newline="") as file:
+        return [{k: v for k, v in row.items() if not k.startswith("seconds_")} for row in csv.DictReader(file)]
+
+
+def test_a_failing_cell_costs_no_other_and_keeps_its_reason(tmp_path: Path) -> None:
+    what = suite(seeds=[0, RAISES, OUT_OF_MEMORY, KILLED, USER_ERROR, 6])
+    records, log = run(what, tmp_path, misbehave, jobs=2)
+    by_seed = {record.findings[0].seed: record for record in records}
+    assert list(by_seed) == [0, RAISES, OUT_OF_MEMORY, KILLED, USER_ERROR, 6]
+    for seed, words in {
+        RAISES: "ValueError: the loss is not finite",
+        OUT_OF_MEMORY: "out of memory",
+        KILLED: "killed by SIGKILL",
+        USER_ERROR: "client 3 has no nodes; raise beta",
+    }.items():
+        found = by_seed[seed].findings
+        assert len(found) == len(what.observers) * len(what.attacks)
+        assert all(row.status is Status.FAILED and words in row.reason for row in found)
+        assert words in log
+    assert all(row.status is Status.OK for seed in (0, 6) for row in by_seed[seed].findings)
+    assert [int(row["seed"]) for row in rows(tmp_path)] == [r.seed for record in records for r in record.findings]
+
+
+def test_resume_skips_finished_cells_and_retries_failed_ones(tmp_path: Path) -> None:
+    what = suite(seeds=[0, RAISES, 6])
+    run(what, tmp_path, misbehave)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    records, log = run(what, tmp_path)
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    assert "2 of 3 cells are finished already" in log
+    assert [name for name in after if after[name] != before[name]] == [f"{records[1].cell}.json"]
+    assert all(row.status is Status.OK for record in records for row in record.findings)
+
+
+def test_two_runs_give_equal_files_whatever_the_number_of_jobs(tmp_path: Path) -> None:
+    run(suite(), tmp_path / "a", jobs=1)
+    run(suite(), tmp_path / "b", jobs=2)
+    run(suite(), tmp_path / "c")
+    assert rows(tmp_path / "a") == rows(tmp_path / "b") == rows(tmp_path / "c") != []
+
+
+@pytest.mark.parametrize("damage", ["", '{"cell": ', "[]", '{"cell": "other", "findings": []}', "\x00\x01"])
+def test_a_damaged_record_is_set_aside_and_computed_again(tmp_path: Path, damage: str) -> None:
+    records, _ = run(suite(), tmp_path)
+    expected = rows(tmp_path)
+    path = tmp_path / "cells" / f"{records[0].cell}.json"
+    path.write_text(damage)
+    write_findings(tmp_path)
+    assert {row["status"] for row in rows(tmp_path) if row["cell"] == records[0].cell} == {"failed"}
+    _, log = run(suite(), tmp_path)
+    assert str(path) in log and "set aside" in log
+    assert path.with_suffix(".json.corrupt").read_text() == damage
+    assert rows(tmp_path) == expected
+
+
+def test_a_folder_holds_one_run(tmp_path: Path) -> None:
+    run(suite(), tmp_path)
+    with pytest.raises(FglauditError, match=r"seeds differ.*another --out"):
+        run(suite(seeds=[0]), tmp_path)
+    with pytest.raises(FglauditError, match=r"protocols differ.*another --out"):
+        run(suite(protocols=["fedgcn"]), tmp_path)
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**manifest, "version": "0.0.1"}))
+    with pytest.raises(FglauditError, match=r"fglaudit 0\.0\.1"):
+        run(suite(), tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps({**manifest, "data": dict.fromkeys(manifest["data"], "0")}))
+    with pytest.raises(FglauditError, match=r"other content of datasets\[0\] csbm"):
+        run(suite(), tmp_path)
+
+
+def test_a_folder_in_use_or_not_ours_is_refused(tmp_path: Path) -> None:
+    what = suite()
+    with open_run(tmp_path / "a", what, what.cells()), pytest.raises(FglauditError, match="in use by another run"):
+        run(what, tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.tex").touch()
+    with pytest.raises(FglauditError, match=r"holds thesis\.tex; use another --out"):
+        run(what, tmp_path / "b")
+    with pytest.raises(FglauditError, match="is a file"):
+        run(what, tmp_path / "b" / "thesis.tex")
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["thesis.tex"]
+
+
+def test_cells_that_were_not_run_are_rows_too(tmp_path: Path) -> None:
+    what = suite()
+    with open_run(tmp_path, what, what.cells()):
+        pass
+    write_findings(tmp_path)
+    found = rows(tmp_path)
+    assert len(found) == len(what.cells()) * len(what.observers) * len(what.attacks)
+    assert {(row["status"], row["reason"]) for row in found} == {("failed", NOT_RUN)}
+
+
+def test_findings_have_the_contracts_columns_and_full_precision(tmp_path: Path) -> None:
+    records, _ = run(suite(), tmp_path)
+    with (tmp_path / "findings.csv").open(newline="") as file:
+        header, *body = csv.reader(file)
+    assert tuple(header) == COLUMNS
+    assert float(body[0][header.index("value")]) == records[0].findings[0].value
+    assert body[0][header.index("f1")] == ""
+    assert all(math.isfinite(float(line[header.index("accuracy")])) for line in body)
+
+
+def test_a_record_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    what = suite()
+    record = run(what, tmp_path / "a")[0][0]
+    with open_run(tmp_path / "b", what, what.cells()) as store:
+        store.write(record)
+        path = store.record_path(record.cell)
+        assert read_record(path) == record
+
+        def full(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(FglauditError, match="No space left"):
+            store.write(record)
+        assert [p.name for p in path.parent.iterdir()] == [path.name]
+        assert read_record(path) == record
+
+
+def test_engines(tmp_path: Path) -> None:
+    with pytest.raises(FglauditError, match="did you mean 'local'"):
+        make_engine("locl", 1)
+    with pytest.raises(FglauditError, match="--jobs must be 1 or more"):
+        make_engine("local", 0)
+    with pytest.raises(FglauditError, match=r"there is no run\.json|run\.json; there is none"):
+        read_records(tmp_path)
