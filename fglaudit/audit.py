@@ -18,7 +18,7 @@ from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.game import Game, Score, breakdown, cluster_sums, score
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Context, DefenseSession, FederatedProtocol, Inference, Reconstruction, Trained
-from fglaudit.partition import partition_facts
+from fglaudit.partition import PartitionSpec, partition_facts
 from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
 from fglaudit.selftest import self_test
@@ -75,7 +75,7 @@ def blank_finding(cell: Cell, suite: str, spec: ObserverSpec, attack: str, statu
     observer = Observer(
         topology=spec.topology, degrees=spec.degrees, initial_weights=spec.initial_weights, auxiliary=spec.auxiliary
     )
-    partition = arguments(replace(cell.partition))
+    partition = arguments(replace(cell.partition, clients=PartitionSpec.clients)).removeprefix("scheme=")
     return Finding(
         suite=suite,
         cell=cell.hash(),

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fglaudit import __version__
@@ -73,9 +74,12 @@ class Cell:
     def hash(self) -> str:
         """Return 16 hex digits over the description and the package version: equal cells are computed once.
 
-        The data root is not part of it: where the files lie does not change what is in them.
+        The data root is not part of it: where the files lie does not change what is in them. Of a graph of the user's own
+        the content counts.
         """
         data = self.description()
         data["dataset"] = {k: v for k, v in data["dataset"].items() if k != "root"}
+        if self.dataset.path is not None and Path(self.dataset.path).is_file():
+            data["content"] = hashlib.blake2b(Path(self.dataset.path).read_bytes(), digest_size=8).hexdigest()
         text = json.dumps([__version__, data], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
