@@ -36,9 +36,9 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import FedAvg
-from fglaudit.nn.neighborhood import KeptEdges, with_neighbors
+from fglaudit.nn.neighborhood import HeldRows, KeptEdges, with_neighbors
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
-from fglaudit.nn.sums import buckets, sender_sums
+from fglaudit.nn.sums import add_messages, buckets, sender_sums
 from fglaudit.nn.training import LocalSettings
 from fglaudit.nn.weights import gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
@@ -154,35 +154,40 @@ class FedGCN(FederatedProtocol):
         x = gather_features(clients, graph.num_nodes).to(device)
         if self.hops == 0:
             return problem, problem.own_sums(x, self.layers)
-        return problem, self._exchange(problem, edges, x, channel)
+        needed = problem.needed(self.layers)
+        inputs = self.deliver(self.collect(edges, x, len(clients), channel), problem.rows, needed, channel)
+        if self.aggregate == "counts":
+            inputs = inputs / (edges.degrees[problem.rows.node[needed]] + 1).unsqueeze(1)
+        return problem, inputs
 
-    def _exchange(self, problem: Problem, edges: KeptEdges, x: Tensor, channel: Channel) -> Tensor:
-        """Pre-training round: clients send partial sums, the server adds and returns them; the needed rows as received [H, F].
+    def collect(self, edges: KeptEdges, x: Tensor, num_clients: int, channel: Channel) -> Tensor:
+        """Have every client send its partial sums, in batches of about a gibibyte; the server adds what arrives.
 
-        Messages come in batches of about a gibibyte; the server's float64 total takes 8 N F bytes.
+        Args:
+            x: features [N, F], each row from the prepared graph of its owner.
+
+        Returns:
+            The server's total [N, F] in float64.
         """
-        rows, num_clients = problem.rows, problem.propagation.num_clients
         total = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
         for part in sender_sums(edges, x, num_clients, counts=self.aggregate == "counts"):
             server = torch.full_like(part.senders, SERVER)
             payload = NeighborSums(part.nodes, part.sums)
             arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
             assert isinstance(arrived, NeighborSums)
-            for first, last in part.segments():
-                total.index_add_(0, arrived.nodes[first:last], arrived.sums[first:last].double())
+            add_messages(total, arrived.nodes, arrived.sums, part.splits)
+        return total
 
-        needed = problem.needed(self.layers)
+    def deliver(self, total: Tensor, rows: HeldRows, keep: Tensor, channel: Channel) -> Tensor:
+        """Have the server send every client the sums of its rows; return those of the mask ``keep`` [M] as received [H, F]."""
         splits = rows.splits.cpu()
-        inputs = []
-        for low, high in buckets(splits.diff() * x.shape[1] * 4):
+        received = []
+        for low, high in buckets(splits.diff() * total.shape[1] * 4):
             first, last = int(splits[low].item()), int(splits[high].item())
             receivers = torch.arange(low, high)
             payload = NeighborSums(rows.node[first:last], total[rows.node[first:last]].float())
             batch = MessageBatch(0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - first)
             arrived = channel.send(batch)
             assert isinstance(arrived, NeighborSums)
-            inputs.append(arrived.sums[needed[first:last]])
-        received = torch.cat(inputs)
-        if self.aggregate == "counts":
-            received = received / (edges.degrees[rows.node[needed]] + 1).unsqueeze(1)
-        return received
+            received.append(arrived.sums[keep[first:last]])
+        return torch.cat(received)

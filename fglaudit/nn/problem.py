@@ -68,12 +68,19 @@ class Problem:
         away (of its own edges always those among its rows), and degrees in the whole graph. With 0 hops it uses its own
         subgraph alone, degrees included.
         """
-        device = edges.owner.device
         rows = HeldRows.within(edges, len(clients), max(hops - 1, 0))
         row, column = rows.known_edges(edges, max(hops - 2, 0))
         degrees = edges.degrees[rows.node] if hops > 0 else local_degrees(row, column, len(rows.node))
-        labels = torch.zeros(len(edges.owner), dtype=torch.long)
-        train, test = (torch.zeros(len(edges.owner), dtype=torch.bool) for _ in range(2))
+        return Problem.on(clients, len(edges.owner), rows, row, column, degrees)
+
+    @staticmethod
+    def on(
+        clients: Sequence[ClientGraph], num_nodes: int, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor
+    ) -> Problem:
+        """Set up training on given ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees`` [M]."""
+        device = rows.node.device
+        labels = torch.zeros(num_nodes, dtype=torch.long)
+        train, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(2))
         for client in clients:
             labels[client.nodes], train[client.nodes], test[client.nodes] = client.y, client.train, client.test
         own, node = rows.distance == 0, rows.node

@@ -37,10 +37,6 @@ class SenderSums:
     sums: Tensor
     splits: Tensor
 
-    def segments(self) -> list[tuple[int, int]]:
-        """First and last row (exclusive) of every sender."""
-        return list(itertools.pairwise(self.splits.tolist()))
-
 
 def weighted_sums(start: Tensor, columns: Tensor, values: Tensor, x: Tensor) -> Tensor:
     """Return ``sum_e values[e] x[columns[e]]`` for every row.
@@ -80,7 +76,7 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
         num_clients: K.
         counts: weight every edge 1 instead of ``1 / sqrt((d_i + 1)(d_j + 1))``.
     """
-    sender = edges.owner[edges.source]
+    sender = edges.owner.to(edges.source.dtype)[edges.source]
     per_sender = torch.bincount(sender, minlength=num_clients)
     most_rows = per_sender.clamp(max=len(edges.owner)).cpu()
     scale = edges.scale()
@@ -103,6 +99,15 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
         offsets = torch.cat([starts, starts.new_tensor([len(row)])])
         sums = weighted_sums(offsets, local[source], values, x[own].double())
         yield SenderSums(torch.arange(first, last), row[starts].long(), sums, splits)
+
+
+def add_messages(total: Tensor, nodes: Tensor, sums: Tensor, splits: Tensor) -> None:
+    """Add messages to the server's ``total`` [N, F], sender after sender: a node occurs once per sender, so order is fixed."""
+    step = max(1, CHUNK_BYTES // (8 * total.shape[1]))
+    for first, last in itertools.pairwise(splits.tolist()):
+        for low in range(first, last, step):
+            part = slice(low, min(low + step, last))
+            total.index_add_(0, nodes[part], sums[part].to(total.dtype))
 
 
 def buckets(sizes: Tensor) -> list[tuple[int, int]]:
