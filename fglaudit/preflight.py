@@ -34,9 +34,13 @@ def check_data(suite: Suite) -> DataCheck:
     for number, spec in enumerate(suite.datasets):
         if spec.name in LARGE:
             continue
-        graph, notes = spec.load_with_notes()
+        where = f"datasets[{number}] {spec.path or spec.name}"
+        try:
+            graph, notes = spec.load_with_notes()
+        except FglauditError as error:
+            raise FglauditError(f"{where}: {error}") from error
         result.notes += [note for note in notes if note not in result.notes]
-        result.digests[f"datasets[{number}] {spec.name}"] = digest(graph)
+        result.digests[where] = digest(graph)
         for i, partition in enumerate(suite.partitions):
             if partition.scheme != "per-node" and partition.clients > graph.num_nodes:
                 raise FglauditError(

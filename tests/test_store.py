@@ -44,7 +44,11 @@ class InlineEngine(Engine):
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
         for task in tasks:
             listener.started(task)
-            outcome = compute(task, runner, lambda done, total, task=task: listener.progressed(task, Progress(done, total)))
+
+            def heard(done: int, total: int, task: Task = task) -> None:
+                listener.progressed(task, Progress(done, total))
+
+            outcome = compute(task, runner, heard)
             listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
 
 

@@ -1,0 +1,178 @@
+"""The command line as a user meets it: messages, exit codes, listings, and no heavy import where none is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fglaudit import __version__, registry
+from fglaudit.cli import main
+from fglaudit.suite import embedded
+
+SUITE = """
+name: small
+datasets: [{name: csbm, csbm: {nodes: 60, edges: 120, dimensions: 20}}]
+partitions: [{scheme: dirichlet, clients: 3, beta: 10000}]
+protocols: [{name: fedgcn, hops: 1, rounds: 2}]
+observers: [{parties: [server]}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FGLAUDIT_DATA", raising=False)
+    (tmp_path / "small.yaml").write_text(SUITE)
+    return tmp_path
+
+
+def call(*arguments: str) -> int:
+    """Run the command line in this process and return its exit code."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    return int(caught.value.code or 0)
+
+
+def test_version_help_and_lists_are_quick_because_nothing_heavy_is_imported() -> None:
+    for arguments in (
+        ["--version"],
+        ["--help"],
+        ["run", "--help"],
+        ["list", "attacks"],
+        ["list", "protocols"],
+        ["list", "defenses"],
+    ):
+        code = (
+            "import sys\nfrom fglaudit.cli import main\n"
+            f"try:\n    main({arguments!r})\nexcept SystemExit as done:\n    assert not done.code, done.code\n"
+            "assert not {'torch', 'pandas', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def test_version_and_module(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"fglaudit {__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "fglaudit", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"fglaudit {__version__}\n"
+
+
+def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for kind in ("protocols", "attacks", "defenses", "datasets", "partitions", "suites"):
+        assert call("list", kind) == 0
+        names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+        assert names
+        for name in names:
+            assert call("show", name) == 0
+            assert name in capsys.readouterr().out
+    assert call("show", "fedgcn") == 0  # both a protocol and a suite
+    out = capsys.readouterr().out
+    assert "hops: int" in out and "sends: NeighborSums, ModelUpdate" in out and embedded()["fedgcn"].splitlines()[0] in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["list", "attack"], ["did you mean 'attacks'"]),
+        (["show", "fedgnc"], ["did you mean 'fedgcn'"]),
+        (["run", "quikstart"], ["did you mean 'quickstart'"]),
+        (["run", "none.yaml"], ["there is no file none.yaml"]),
+        (["run", "quickstart", "--dataset", "coar"], ["did you mean 'cora'"]),
+        (["run", "quickstart", "--seeds", "x", "--dry-run"], ["--seeds", "'x'"]),
+        (["run", "quickstart", "--root", "nowhere"], ["--root", "nowhere"]),
+        (["run", "small.yaml", "--device", "tpu"], ["unknown device 'tpu'"]),
+        (["run", "small.yaml", "--engine", "spark"], ["unknown engine 'spark'"]),
+        (["run", "small.yaml", "--dataset", "none.npz"], ["none.npz"]),
+        (["report", "nowhere"], ["nowhere"]),
+        (["data", "fetch", "coar", "--root", "d"], ["did you mean 'cora'"]),
+        (["data", "facts", "coar"], ["did you mean 'cora'"]),
+        (["data", "check", "--root", "nowhere"], ["nowhere"]),
+    ],
+)
+def test_what_a_user_can_fix_is_one_line_and_exit_code_2(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert all(word in error for word in words), error
+    assert not Path("runs").exists()
+
+
+def test_missing_data_are_said_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty").mkdir()
+    assert call("run", "quickstart", "--dataset", "cora", "--root", "empty") == 2
+    error = capsys.readouterr().err
+    assert "cora" in error and "fglaudit data fetch cora" in error
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"x": np.full((6, 3), np.nan, np.float32)}, ["x"]),
+        ({"x": np.ones((5, 3), np.float32)}, ["x"]),
+        ({"edge_index": np.array([[0], [9]])}, ["9"]),
+        ({"y": np.array([0, 1])}, ["y"]),
+    ],
+)
+def test_a_users_graph_that_breaks_a_rule(
+    change: dict[str, np.ndarray], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = {"x": np.eye(6, 3, dtype=np.float32), "y": np.arange(6) % 2, "edge_index": np.array([[0, 1, 2], [1, 2, 3]])}
+    np.savez("mine.npz", **{**good, **change})  # type: ignore[arg-type]
+    assert call("run", "small.yaml", "--dataset", "mine.npz") == 2
+    error = capsys.readouterr().err
+    assert "mine.npz" in error and all(word in error for word in words), error
+
+
+def test_more_clients_than_nodes_and_bad_suites_train_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new, words in [
+        ("clients: 3", "clients: 61", "got 61 clients for the 60 nodes"),
+        ("beta: 10000", "beta: -1", "beta"),
+        ("hops: 1", "hopps: 1", "did you mean 'hops'"),
+        ("observers:", "defenses: [{name: gaussian, epsilon: 0}]\nobservers:", "epsilon"),
+        ("{scheme: dirichlet, clients: 3, beta: 10000}", "{scheme: overlapping}", "disjoint"),
+        ("[server]", '["client:3"]', "client:0 ... client:2"),
+    ]:
+        Path("bad.yaml").write_text(SUITE.replace(old, new))
+        assert call("run", "bad.yaml") == 2
+        assert words in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_dry_run_lists_the_cells_and_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("run", "quickstart", "--seeds", "0,1", "--dry-run") == 0
+    out = capsys.readouterr().out
+    assert out.count("to do") == int(out.split(" cells")[0].split()[-1]) > 0
+    assert "server+client:0" in out and "csbm-cora" in out and all(name in out for name in registry.names("attack"))
+    assert not Path("runs").exists()
+
+
+def test_data_commands_on_an_embedded_and_a_users_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("data", "list") == 0
+    assert "csbm-cora" in capsys.readouterr().out
+    np.savez("mine.npz", x=np.eye(4, dtype=np.float32), y=np.array([0, 1, 0, 1]), edge_index=np.array([[0, 1, 1], [1, 2, 2]]))
+    assert call("data", "facts", "mine.npz") == 0
+    out = capsys.readouterr().out
+    assert "nodes              4" in out and "edges              2" in out
+    assert "duplicate" in out and "directed" in out
+
+
+def test_doctor_says_what_is_missing_and_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("doctor") == 0
+    out = capsys.readouterr().out
+    assert f"fglaudit           {__version__}" in out and "device cpu" in out
+    assert "fglaudit data fetch cora --root DIR" in out  # no data root in this folder
+
+
+def test_ray_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert call("run", "small.yaml", "--engine", "ray") == 2
+    assert "pip install 'fglaudit[ray]'" in capsys.readouterr().err
