@@ -1,1 +1,7 @@
-"""attacks."""
+"""Attacks: one per file. The table is the only list of built-in ones; other distributions register entry points."""
+
+ATTACKS: dict[str, str] = {
+    "subset-sum": "fglaudit.attacks.subset_sum:SubsetSum",
+    "row-space": "fglaudit.attacks.row_space:RowSpace",
+    "integer-propagation": "fglaudit.attacks.integer_propagation:IntegerPropagation",
+}

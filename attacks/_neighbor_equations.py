@@ -1,0 +1,212 @@
+"""What an observer of ``NeighborSums`` knows for certain, as linear equations over the feature rows it does not have.
+
+FedGCN (section 4): client m uploads ``P[m, i] = sum of A_ij x_j over the closed neighbours j of i at m``, and whoever needs node i
+receives ``S_i = sum of A_ij x_j over all closed neighbours``. Everything the observer sent itself is subtracted exactly; what remains
+is one equation per node (clients) or per node and uploader (server, wire).
+
+With ``A_ij = 1 / sqrt(D_i D_j)``, ``D = degree + 1``, row i is multiplied by ``sqrt(D_i)``: a neighbour then has the same
+coefficient ``1 / sqrt(D_j)`` in every equation it is part of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks._recorded_sums import (
+    RecordedSums,
+    known_degrees,
+    known_edges,
+    missing_sums,
+    own_nodes,
+    owners,
+    recorded_sums,
+    sees_parts,
+)
+from fglaudit.payloads import SERVER, NeighborSums
+from fglaudit.view import View
+
+ROUNDING = 4e-7
+"""Rounding error of a float32 sum relative to its size: a few additions of 2^-24 each."""
+
+
+@dataclass(frozen=True)
+class NeighborEquations:
+    """``values[r] = sum over terms e of row r: coefficients[e] x[columns[e]] + at most hidden[r] further rows + noise``.
+
+    Attributes:
+        nodes: global ids of the unknown rows [U], ascending.
+        rows, columns, coefficients: the known terms, each [E]; a coefficient is NaN where the observer lacks a degree.
+        values: [R, F], float64.
+        tolerance: bound on the rounding of ``values`` [R, F].
+        std: standard deviation of the defense's noise in ``values`` [R].
+        hidden: bound on the number of further unknown neighbours [R]; 0 where the equation is complete.
+        about: the node each equation is the sum of [R].
+        uploader: the client whose partial sum it is, ``SERVER`` for a total sum [R].
+    """
+
+    nodes: Tensor
+    rows: Tensor
+    columns: Tensor
+    coefficients: Tensor
+    values: Tensor
+    tolerance: Tensor
+    std: Tensor
+    hidden: Tensor
+    about: Tensor
+    uploader: Tensor
+
+    @property
+    def num_rows(self) -> int:
+        return self.values.shape[0]
+
+    @property
+    def num_unknowns(self) -> int:
+        return len(self.nodes)
+
+    def to(self, device: torch.device) -> NeighborEquations:
+        """Move all tensors to ``device``."""
+        return NeighborEquations(**{f.name: getattr(self, f.name).to(device) for f in dataclasses.fields(self)})
+
+
+def no_equations(view: View, *, need_degrees: bool) -> str | None:
+    """Return why ``view`` yields no equations with known coefficients, or None."""
+    reason = missing_sums(view)
+    if reason is not None:
+        return reason
+    if sees_parts(view) and view.topology is None and not view.own:
+        return "without the edges it is unknown which rows a sum is made of; give the observer topology, or use server-partial-sums"
+    normalised = view.public.hyperparameters["aggregate"] == "normalised"
+    nothing_else = view.topology is None and view.degrees is None
+    if need_degrees and normalised and nothing_else and all(client.remote_degrees is None for client in view.own):
+        return "the observer does not know the degrees of its neighbours, so the coefficients are unknown"
+    return None
+
+
+def neighbor_equations(view: View) -> NeighborEquations:
+    """Return the observer's equations; auxiliary rows count as known and are subtracted."""
+    sums, edges, degrees, mine = recorded_sums(view), known_edges(view), known_degrees(view), own_nodes(view)
+    parts = sees_parts(view)
+    own_upload = torch.isin(sums.parties, torch.tensor(view.observer.clients, dtype=torch.long))
+    picked = ((sums.parties != SERVER) & ~own_upload if parts else sums.parties == SERVER).nonzero().squeeze(1)
+    about, uploader = sums.nodes[picked], sums.parties[picked]
+    if parts:
+        values = sums.values[picked].double()
+        size = values.abs()
+    else:
+        values, size = _remote_parts(view, sums, picked, own_upload, edges, degrees, mine)
+    rows, columns, hidden = _terms(view, sums, edges, degrees, mine, about, uploader)
+
+    normalised = view.public.hyperparameters["aggregate"] == "normalised"
+    degree = degrees[about]
+    if normalised:
+        scale = torch.where(degree < 0, 1.0, (degree + 1.0).double().sqrt())
+        unknown_weight = (degrees[columns] < 0) | (degree[rows] < 0)
+        coefficients = torch.where(unknown_weight, torch.nan, (degrees[columns] + 1.0).double().rsqrt())
+    else:
+        scale = torch.ones(len(about), dtype=torch.double)
+        coefficients = torch.ones(len(columns), dtype=torch.double)
+    noise = view.public.noise.get(NeighborSums.__name__)
+    std = torch.full((len(about),), 0.0 if noise is None else noise.std, dtype=torch.double)
+    if not parts:
+        others = torch.bincount(rows, minlength=len(about)) + hidden
+        std = std * _expected_uploaders(others, view.public.num_clients - len(view.observer.clients)).sqrt()
+    nodes, columns = torch.unique(columns, return_inverse=True)
+    equations = NeighborEquations(
+        nodes=nodes,
+        rows=rows,
+        columns=columns,
+        coefficients=coefficients,
+        values=values * scale[:, None],
+        tolerance=(ROUNDING * size + 1e-9) * scale[:, None],
+        std=std * scale,
+        hidden=hidden,
+        about=about,
+        uploader=uploader,
+    )
+    return _compact(_subtract_known(equations, view.auxiliary.nodes, view.auxiliary.x))
+
+
+def _remote_parts(
+    view: View, sums: RecordedSums, picked: Tensor, own_upload: Tensor, edges: Tensor, degrees: Tensor, mine: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return total sums less the observer's own uploads, and the size of what was added and subtracted, both [R, F]."""
+    n = view.public.num_nodes
+    position = torch.full((n,), -1)
+    position[sums.nodes[picked]] = torch.arange(len(picked))
+    values = sums.values[picked].double()
+    if bool(own_upload.any()):
+        nodes, own = sums.nodes[own_upload], sums.values[own_upload].double()
+    else:  # the observer's uploads were not recorded, but it can compute them
+        x = torch.zeros(n, view.public.num_features, dtype=torch.double)
+        for client in view.own:
+            x[client.nodes] = client.x.double()
+        row, column = edges[:, mine[edges[1]] & (position[edges[0]] >= 0)]
+        weight = torch.ones(len(row), dtype=torch.double)
+        if view.public.hyperparameters["aggregate"] == "normalised":
+            weight = ((degrees[row] + 1.0) * (degrees[column] + 1.0)).double().rsqrt()
+        nodes = torch.arange(n)
+        own = torch.zeros_like(x).index_add_(0, row, weight[:, None] * x[column])
+    where = position[nodes]
+    own, where = own[where >= 0], where[where >= 0]
+    return values.index_add(0, where, -own), values.abs().index_add(0, where, own.abs())
+
+
+def _terms(
+    view: View, sums: RecordedSums, edges: Tensor, degrees: Tensor, mine: Tensor, about: Tensor, uploader: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows [E] and node ids [E] of the unknown terms of every sum, and ``hidden`` [R]."""
+    n, count = view.public.num_nodes, len(about)
+    starts = torch.searchsorted(edges[0].contiguous(), torch.arange(n + 1))
+    sizes = (starts[1:] - starts[:-1])[about]
+    rows = torch.repeat_interleave(torch.arange(count), sizes)
+    columns = edges[1][starts[about][rows] + torch.arange(len(rows)) - (sizes.cumsum(0) - sizes)[rows]]
+    inside = torch.bincount(rows, minlength=count) - 1
+    complete = mine[about] | (view.topology is not None)
+    hidden = torch.where(complete, 0, torch.where(degrees[about] < 0, n, degrees[about] - inside))
+    keep = ~mine[columns]
+    if view.public.defense == "drop-singletons":
+        # A receiver with one remote neighbour gets nothing from it. Whether that holds for a node of another client depends on
+        # who owns its neighbours, so of such a sum only the node's own term is certain.
+        remote = torch.bincount(rows[keep], minlength=count)
+        hidden = torch.where(mine[about], 0, degrees[about].clamp(min=1))
+        keep &= torch.where(mine[about], remote > 1, False)[rows] | (columns == about[rows])
+    if sees_parts(view):
+        owner = owners(view, sums, edges)[columns]
+        unsure = torch.bincount(rows[keep & (owner < 0)], minlength=count)
+        hidden = hidden + unsure
+        keep &= owner == uploader[rows]
+    return rows[keep], columns[keep], hidden
+
+
+def _expected_uploaders(neighbors: Tensor, others: int) -> Tensor:
+    """Return how many of ``others`` clients hold at least one of ``neighbors`` nodes spread evenly: each adds its own noise."""
+    return (others * (1 - (1 - 1 / max(others, 1)) ** neighbors.double())).clamp(min=1)
+
+
+def _subtract_known(equations: NeighborEquations, nodes: Tensor, x: Tensor) -> NeighborEquations:
+    """Move terms of known ``nodes`` [A] with rows ``x`` [A, F] into the values, where their coefficient is known."""
+    if len(nodes) == 0:
+        return equations
+    place = torch.searchsorted(nodes, equations.nodes[equations.columns]).clamp(max=len(nodes) - 1)
+    hit = (nodes[place] == equations.nodes[equations.columns]) & ~equations.coefficients.isnan()
+    change = equations.coefficients[hit, None] * x[place[hit]].double()
+    return dataclasses.replace(
+        equations,
+        rows=equations.rows[~hit],
+        columns=equations.columns[~hit],
+        coefficients=equations.coefficients[~hit],
+        values=equations.values.index_add(0, equations.rows[hit], -change),
+        tolerance=equations.tolerance.index_add(0, equations.rows[hit], ROUNDING * change.abs()),
+    )
+
+
+def _compact(equations: NeighborEquations) -> NeighborEquations:
+    """Drop equations without terms and unknowns without equations."""
+    kept, rows = torch.unique(equations.rows, return_inverse=True)
+    present, columns = torch.unique(equations.columns, return_inverse=True)
+    by_row = {name: getattr(equations, name)[kept] for name in ("values", "tolerance", "std", "hidden", "about", "uploader")}
+    return dataclasses.replace(equations, nodes=equations.nodes[present], rows=rows, columns=columns, **by_row)

@@ -1,0 +1,114 @@
+"""What an observer of ``NeighborSums`` holds before any algebra: the recorded sums, the degrees and the edges it knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.payloads import SERVER, NeighborSums
+from fglaudit.view import View
+
+
+@dataclass(frozen=True)
+class RecordedSums:
+    """Distinct sums in a view.
+
+    Attributes:
+        parties: the client that uploaded the partial sum, or ``SERVER`` for a total sum [n].
+        nodes: the node it is the sum of [n].
+        values: [n, F], float32 as sent.
+        deliveries: (receiver, node) of every total sum the observer saw delivered [2, d].
+    """
+
+    parties: Tensor
+    nodes: Tensor
+    values: Tensor
+    deliveries: Tensor
+
+
+def sees_parts(view: View) -> bool:
+    """Whether the observer reads what every client uploads."""
+    return view.observer.wire or SERVER in view.observer.parties
+
+
+def missing_sums(view: View) -> str | None:
+    """Return why there is nothing to attack in ``view``, or None."""
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
+    if any(bool((~torch.isin(b.senders, mine)).any()) for b in view.messages.of(NeighborSums)):
+        return None
+    return "the observer saw no NeighborSums of another party"
+
+
+def recorded_sums(view: View) -> RecordedSums:
+    """Collect the sums of all batches; a sum delivered to several receivers is kept once."""
+    batches = list(view.messages.of(NeighborSums))
+    message = [batch.entry_messages() for batch in batches]
+    payloads = [batch.payload for batch in batches if isinstance(batch.payload, NeighborSums)]
+    parties = torch.cat([batch.senders[m] for batch, m in zip(batches, message, strict=True)])
+    receivers = torch.cat([batch.receivers[m] for batch, m in zip(batches, message, strict=True)])
+    nodes = torch.cat([p.nodes for p in payloads])
+    values = torch.cat([p.sums for p in payloads])
+    total = parties == SERVER
+    unique, inverse = torch.unique((parties + 1) * view.public.num_nodes + nodes, return_inverse=True)
+    first = torch.full_like(unique, len(nodes)).scatter_reduce(0, inverse, torch.arange(len(nodes)), "amin")
+    return RecordedSums(parties[first], nodes[first], values[first], torch.stack([receivers[total], nodes[total]]))
+
+
+def own_nodes(view: View) -> Tensor:
+    """Return which nodes belong to the observer [N]."""
+    mine = torch.zeros(view.public.num_nodes, dtype=torch.bool)
+    for client in view.own:
+        mine[client.nodes] = True
+    return mine
+
+
+def known_degrees(view: View) -> Tensor:
+    """Return the degree of every node [N] as far as the observer knows it, else -1."""
+    n = view.public.num_nodes
+    degrees = torch.full((n,), -1)
+    if view.degrees is not None:
+        degrees = view.degrees.clone()
+    elif view.topology is not None:
+        degrees = torch.bincount(view.topology[0], minlength=n)
+    for client in view.own:
+        if client.remote_degrees is not None:
+            degrees[client.remote_nodes] = client.remote_degrees
+        degrees[client.nodes] = client.degrees
+    return degrees
+
+
+def known_edges(view: View) -> Tensor:
+    """Return the closed neighbourhoods the observer knows of: pairs [2, E], both directions and self-loops, sorted."""
+    n = view.public.num_nodes
+    parts = [torch.arange(n).expand(2, -1)]
+    if view.topology is not None:
+        parts.append(view.topology)
+    for client in view.own:
+        cross = torch.stack([client.nodes[client.boundary[0]], client.remote_nodes[client.boundary[1]]])
+        parts += [client.nodes[client.edge_index], cross, cross.flip(0)]
+    row, column = torch.cat(parts, dim=1)
+    codes = torch.unique(row * n + column)
+    return torch.stack([codes // n, codes % n])
+
+
+def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
+    """Return the client of every node [N] as one who sees all uploads can tell, -1 where it cannot.
+
+    With one hop a total sum goes to its owner alone. With more hops the owner of j is among the receivers of the sum of j and
+    uploaded a part of the sum of every neighbour of j, which leaves one candidate nearly always.
+    """
+    n, k = view.public.num_nodes, view.public.num_clients
+    candidates = torch.zeros(n, k, dtype=torch.bool)
+    candidates[sums.deliveries[1], sums.deliveries[0]] = True
+    if int(view.public.hyperparameters["hops"]) > 1 and view.public.defense != "drop-singletons":
+        uploaded = sums.parties >= 0
+        sent = torch.zeros(n, k)
+        sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
+        everywhere = torch.ones(n, k).scatter_reduce(0, edges[0][:, None].expand(-1, k), sent[edges[1]], "amin")
+        candidates &= everywhere > 0
+    for client in view.own:
+        candidates[client.nodes] = False
+        candidates[client.nodes, client.client] = True
+    return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
