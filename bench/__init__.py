@@ -1,0 +1,1 @@
+"""Long measurements: resumable tables against published figures, and scale. ``python -m bench --help``."""

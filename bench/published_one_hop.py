@@ -1,0 +1,30 @@
+"""The 1-hop variant that the published code of FedGCN runs, to explain a gap to Table 2; not a protocol of the package.
+
+The paper's text gives a 1-hop client the sums ``S_i`` of its own nodes. The published code instead hands each client the features
+of its neighbours and trains an ordinary 2-layer GCN on the subgraph of its own nodes and their neighbours, with all edges
+among them, normalised by degrees within it. That client knows more: a neighbour's hidden state comes from every edge it can see.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.neighborhood import HeldRows, KeptEdges, local_degrees
+from fglaudit.nn.problem import Problem
+from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.rng import split
+
+
+def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator) -> Trained:
+    """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the clear."""
+    clients = [graph.client(k) for k in range(graph.num_clients)]
+    edges = KeptEdges.of(clients, graph.num_nodes)
+    rows = HeldRows.within(edges, len(clients), 1)
+    row, column = rows.known_edges(edges, reach=1)
+    problem = Problem.on(clients, graph.num_nodes, rows, row, column, local_degrees(row, column, len(rows.node)))
+    fields = problem.fields(problem.own_sums(graph.x, protocol.layers), protocol.layers)
+    layout = gcn_layout(graph.num_features, protocol.hidden, graph.num_classes, protocol.layers)
+    return protocol.averaging().train(*fields, glorot(layout, split(rng, "weights")), layout, channel, rng)

@@ -1,0 +1,49 @@
+"""A CSV file that grows row by row and knows which rows it has, so that a stopped measurement goes on where it was."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of strings; ``key`` names the columns that identify one."""
+
+    path: Path
+    key: tuple[str, ...]
+    values: tuple[str, ...]
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return all complete rows; a last line cut off by a kill is left out."""
+        if not self.path.exists():
+            return []
+        with self.path.open(newline="") as file:
+            return [row for row in csv.DictReader(file) if None not in row.values() and "" not in row.values()]
+
+    def has(self, key: Mapping[str, object]) -> bool:
+        """Whether the row of ``key`` is there."""
+        wanted = [str(key[column]) for column in self.key]
+        return any([row[column] for column in self.key] == wanted for row in self.rows())
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Append one row; it is on disk when this returns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._drop_partial_line()
+        new = not self.path.exists() or self.path.stat().st_size == 0
+        with self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, [*self.key, *self.values], lineterminator="\n")
+            if new:
+                writer.writeheader()
+            writer.writerow({column: row[column] for column in writer.fieldnames})
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _drop_partial_line(self) -> None:
+        if self.path.exists():
+            content = self.path.read_bytes()
+            if content and not content.endswith(b"\n"):
+                self.path.write_bytes(content[: content.rfind(b"\n") + 1])
