@@ -1,0 +1,69 @@
+"""Inline SVG, drawn by hand: a few kilobytes instead of a plotting library's megabytes, styled by the page, no scripts.
+
+Colours and line styles are classes (``c0`` ... ``c6``) that the page's style sheet fills in for light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+NUM_COLOURS = 7
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "down", "plus")
+PATHS = {
+    "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
+    "square": "M-4.5 -4.5h9v9h-9z",
+    "triangle": "M0 -5.6L5.4 4H-5.4z",
+    "diamond": "M0 -6L6 0L0 6L-6 0z",
+    "cross": "M-5 -2.5L-2.5 -5L0 -2.5L2.5 -5L5 -2.5L2.5 0L5 2.5L2.5 5L0 2.5L-2.5 5L-5 2.5L-2.5 0z",
+    "down": "M0 5.6L5.4 -4H-5.4z",
+    "plus": "M-1.8 -5.4h3.6v3.6h3.6v3.6h-3.6v3.6h-3.6v-3.6h-3.6v-3.6h3.6z",
+}
+
+
+def marker(shape: int, colour: int | None) -> Markup:
+    """A legend's marker; without a colour it is drawn in the text's colour."""
+    style = "ink" if colour is None else f"c{colour % NUM_COLOURS}"
+    path = PATHS[SHAPES[shape % len(SHAPES)]]
+    return Markup(
+        '<svg class="marker" viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true"><path class="{}" d="{}"/></svg>'
+    ).format(style, path)
+
+
+def bar(value: float | None, control: float | None, low: float | None, high: float | None, colour: int) -> Markup:
+    """A value on [0, 1] with its control as a tick; ``low`` and ``high`` (same scale) as a whisker."""
+    if value is None:
+        return Markup("")
+    width = 120
+
+    def at(number: float) -> str:
+        return f"{min(max(number, 0.0), 1.0) * width:.1f}"
+
+    parts = [
+        Markup('<rect class="track" x="0" y="3" width="{}" height="8" rx="2"/>').format(width),
+        Markup('<rect class="c{}" x="0" y="3" width="{}" height="8" rx="2"/>').format(colour % NUM_COLOURS, at(value)),
+    ]
+    if low is not None and high is not None:
+        parts.append(Markup('<path class="whisker" d="M{} 7H{}"/>').format(at(low), at(high)))
+    if control is not None:
+        parts.append(Markup('<path class="tick" d="M{0} 0V14"/>').format(at(control)))
+    return Markup('<svg class="bar" viewBox="-1 0 {} 14" width="{}" height="14" aria-hidden="true">{}</svg>').format(
+        width + 2, width + 2, Markup("").join(parts)
+    )
+
+
+def sparkline(values: Sequence[float], width: int = 160, height: int = 36) -> Markup:
+    """Accuracy over rounds; the axis runs from 0 to 1."""
+    values = [v for v in values if not math.isnan(v)]
+    if len(values) < 2:
+        return Markup("")
+    kept = [values[round(i * (len(values) - 1) / 119)] for i in range(120)] if len(values) > 120 else values
+    step = width / (len(kept) - 1)
+    points = " ".join(f"{i * step:.1f},{height - 2 - min(max(v, 0), 1) * (height - 4):.1f}" for i, v in enumerate(kept))
+    title = f"{len(values)} rounds: from {100 * values[0]:.1f} % to {100 * values[-1]:.1f} %, best {100 * max(values):.1f} %"
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" aria-label="{2}"><title>{2}</title>'
+        '<path class="base" d="M0 {3}H{0}"/><polyline class="line" points="{4}"/></svg>'
+    ).format(width, height, title, height - 1, points)

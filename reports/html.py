@@ -1,0 +1,77 @@
+"""``report.html``: one file that needs nothing else; a content security policy in it forbids every request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from fglaudit import __version__
+from fglaudit.reports import numbers
+from fglaudit.reports.figures import NUM_COLOURS, bar, marker, sparkline
+from fglaudit.reports.labels import Labels, arguments, place
+from fglaudit.reports.pages import breakdown, extras, failures, partition_rows, sections, versions
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.verdict import make_verdict, observers_of
+from fglaudit.reports.wording import METRIC_NAMES, METRICS, assurance, defense_words, observer_label, reading, threat_model
+
+WIDE, NARROW = (900, 430), (350, 380)
+
+
+def render_html(run: Run, settings: Sequence[Setting]) -> str:
+    """Return the page. Names from suites and records are escaped; equal records give equal text."""
+    labels = Labels.of(settings)
+    observers = observers_of(settings)
+    environment = Environment(
+        loader=PackageLoader("fglaudit.reports"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": numbers.percent,
+        "decimal": numbers.decimal,
+        "epsilon": numbers.epsilon,
+        "size": numbers.size,
+        "count": numbers.count,
+        "arguments": arguments,
+    }
+    script = files("fglaudit.reports.templates").joinpath("report.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("report.html.j2").render(
+        run=run,
+        settings=settings,
+        labels=labels,
+        verdict=make_verdict(run, settings, labels),
+        sections=sections(settings, labels, observers, (WIDE, NARROW)),
+        observers=observers,
+        colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
+        defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
+        assurances=[(labels.defense(s), labels.protocol(s), place(s), text) for s in settings if (text := assurance(s))],
+        failures=failures(settings, labels),
+        partitions=partition_rows(settings),
+        versions=versions(run, settings),
+        version=__version__,
+        metrics=METRICS,
+        metric_names=METRIC_NAMES,
+        script=script,
+        script_hash=digest,
+        bar=bar,
+        marker=marker,
+        sparkline=sparkline,
+        place=place,
+        percent_spread=numbers.percent_spread,
+        plural=numbers.plural,
+        interval=numbers.interval,
+        breakdown=breakdown,
+        extras=extras,
+        reading=reading,
+        observer_label=observer_label,
+        threat_model=threat_model,
+        defense_words=defense_words,
+    )

@@ -1,0 +1,73 @@
+"""Short names of settings: the arguments that tell one from another in this run, in front of all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fglaudit.reports.summary import Setting
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Names the settings of one run.
+
+    Attributes:
+        varying: by (kind, plugin name), the fields that take several values in this run.
+    """
+
+    varying: dict[tuple[str, str], tuple[str, ...]]
+
+    @staticmethod
+    def of(settings: Sequence[Setting]) -> Labels:
+        seen: dict[tuple[str, str], dict[str, set[str]]] = {}
+        for setting in settings:
+            for kind, name in (("protocol", setting.first.protocol), ("defense", setting.first.defense)):
+                fields = seen.setdefault((kind, name), {})
+                for field, value in _fields(setting, kind).items():
+                    fields.setdefault(field, set()).add(_plain(value))
+        return Labels({key: tuple(f for f, values in fields.items() if len(values) > 1) for key, fields in seen.items()})
+
+    def protocol(self, setting: Setting) -> str:
+        """``fedgcn hops=1``."""
+        return self._short(setting, "protocol", setting.first.protocol)
+
+    def defense(self, setting: Setting) -> str:
+        """``gaussian epsilon=8``; ``no defense`` for none."""
+        return "no defense" if setting.first.defense == "none" else self._short(setting, "defense", setting.first.defense)
+
+    def setting(self, setting: Setting) -> str:
+        """Protocol and defense."""
+        return f"{self.protocol(setting)}, {self.defense(setting)}"
+
+    def _short(self, setting: Setting, kind: str, name: str) -> str:
+        fields = _fields(setting, kind)
+        parts = [f"{f}={_plain(fields[f])}" for f in self.varying.get((kind, name), ()) if f in fields]
+        return " ".join([name, *parts])
+
+
+def _fields(setting: Setting, kind: str) -> dict[str, Any]:
+    """Return a plugin's fields from the cell's description, or from the columns where the description has none."""
+    described = setting.records[0].description.get(kind)
+    if isinstance(described, dict):
+        return {key: value for key, value in described.items() if key != "name"}
+    pairs = (part.partition("=") for part in getattr(setting.first, f"{kind}_args").split(";") if part)
+    return {key: value for key, _, value in pairs}
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def arguments(text: str) -> str:
+    """``a=1;b=2`` as readers see it."""
+    return text.replace(";", ", ")
+
+
+def place(setting: Setting) -> str:
+    """Data set, partition and number of clients."""
+    f = setting.first
+    where = ", ".join(part for part in (f.dataset, arguments(f.partition).removeprefix("scheme=")) if part)
+    clients = "" if "clients=" in f.partition else f", {f.clients} clients"
+    return f"{where}{clients}" + (f", server {f.server}" if f.server not in ("", "honest") else "")

@@ -1,0 +1,84 @@
+"""``report.md``: the verdict and the main table, short enough for a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fglaudit import __version__
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import decimal, epsilon, interval, percent_spread, size
+from fglaudit.reports.pages import ObserverCell, Row, failures, sections
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.verdict import make_verdict, observers_of
+from fglaudit.reports.wording import observer_label, reading
+
+
+def render_markdown(run: Run, settings: Sequence[Setting]) -> str:
+    """Return the file's text; everything that comes from records is escaped."""
+    labels = Labels.of(settings)
+    verdict = make_verdict(run, settings, labels)
+    lines = [f"# fglaudit: {escape(run.name)}", ""]
+    if verdict.alarms:
+        lines += ["> **Incomplete or unsound results**", ">", *(f"> - {escape(line)}" for line in verdict.alarms), ""]
+    if verdict.warnings:
+        lines += [*(f"> Note: {escape(line)}" for line in verdict.warnings), ""]
+    lines += ["**How accurate?**", "", *(f"- {escape(line)}" for line in verdict.accuracy or ("Nothing was trained.",)), ""]
+    lines += ["**Who learns what?**", ""]
+    for item in verdict.observers:
+        lines.append(f"- {escape(observer_label(item.observer))}: **{escape(item.headline)}** {escape(item.detail)}".rstrip())
+        if item.lowest:
+            lines.append(f"  Least against this observer: {escape(item.lowest)}")
+    lines += [
+        *([] if verdict.observers else ["- Nobody's view was attacked."]),
+        *(f"- {escape(t)}" for t in verdict.assurances),
+    ]
+    lines += ["", "**How sure are we?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
+    for section in sections(settings, labels, observers_of(settings), ()):
+        heads = ["protocol", "defense", "accuracy", "whole test set", *map(observer_label, section.observers)]
+        heads += ["ε accounted", "ε claimed", "bytes up", "bytes down"]
+        lines += [f"## {escape(section.title)}", "", _line(heads), _line(["---"] * len(heads))]
+        lines += [_line(_row(row)) for row in section.rows]
+        lines.append("")
+    if settings:
+        lines += ["Per observer: score of the strongest attack (a guess's score); advantage [interval]; attack.", ""]
+    if problems := failures(settings, labels):
+        lines += ["| status | findings | reason |", "| --- | --- | --- |"]
+        lines += [_line([item.status.value, str(item.findings), item.reason]) for item in problems]
+        lines.append("")
+    lines.append(f"Details: report.html, findings.csv, summary.csv. fglaudit {__version__}.")
+    return "\n".join(lines) + "\n"
+
+
+def _row(row: Row) -> list[str]:
+    return [
+        row.protocol,
+        row.defense,
+        percent_spread(*row.stat("accuracy")),
+        percent_spread(*row.stat("accuracy_global")),
+        *(_observer(cell) for cell in row.observers),
+        epsilon(row.setting.largest("epsilon_accounted")),
+        epsilon(row.setting.largest("epsilon_claimed")),
+        size(row.average("bytes_up")),
+        size(row.average("bytes_down")),
+    ]
+
+
+def _observer(cell: ObserverCell) -> str:
+    leak = cell.leak
+    parts = list(cell.problems)
+    if leak is not None:
+        value, control = reading(leak.metric, leak.mean("value")), reading(leak.metric, leak.mean("control"))
+        reach = f" [{interval(leak.low, leak.high)}]" if leak.low is not None else ""
+        parts = [f"{leak.metric} {value} ({control}); {decimal(leak.advantage)}{reach}; {leak.attack}", *parts]
+    return "; ".join(parts) or cell.nothing
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(escape(cell) for cell in cells)} |"
+
+
+def escape(text: str) -> str:
+    """Escape what Markdown or HTML in it would read as markup."""
+    return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,70 @@
+"""Numbers as readers see them. Rounding never turns "almost" into "all" or "a little" into "none"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MISSING = "\N{EN DASH}"
+THIN = "\N{NARROW NO-BREAK SPACE}"
+MINUS = "\N{MINUS SIGN}"
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction in [0, 1] as percent with one decimal."""
+    if fraction is None:
+        return MISSING
+    value = 100 * fraction
+    if 99.95 <= value < 100:
+        return f">{THIN}99.9{THIN}%"
+    if 0 < value < 0.05:
+        return f"<{THIN}0.1{THIN}%"
+    text = f"{value:.1f}".replace("-0.0", "0.0") if value > -0.05 else f"{value:.1f}".replace("-", MINUS)
+    return f"{'0' if value == 0 else '100' if value == 100 else text}{THIN}%"
+
+
+def percent_spread(values: Sequence[float], spread: float | None) -> str:
+    """Mean over seeds in percent, with the standard deviation in points where there are several seeds."""
+    if not values:
+        return MISSING
+    average = f"{100 * sum(values) / len(values):.1f}"
+    return f"{average}{THIN}%" if spread is None else f"{average} ± {100 * spread:.1f}{THIN}%"
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    if value is None:
+        return MISSING
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        return f"{0:.{digits}f}"
+    if value < 1 <= float(text):  # 0.9996 is not 1
+        text = "0." + "9" * digits
+    return text.replace("-", MINUS)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{decimal(low)} to {decimal(high)}"
+
+
+def epsilon(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return "∞" if value == float("inf") else f"{value:.3g}" if value < 1000 else f"{value:,.0f}".replace(",", THIN)
+
+
+def count(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.0f}".replace(",", THIN)
+
+
+def size(number: float | None) -> str:
+    """Bytes with decimal prefixes."""
+    if number is None:
+        return MISSING
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(number) < 1000:
+            return f"{number:.3g}{THIN}{unit}" if unit != "B" else f"{number:.0f}{THIN}B"
+        number /= 1000
+    return f"{number:.3g}{THIN}TB"
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    return f"{count(number)} {noun if number == 1 else many or noun + 's'}"

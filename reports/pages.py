@@ -1,0 +1,215 @@
+"""What the report's tables show, made ready for the templates."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from fglaudit.finding import Status
+from fglaudit.reports.labels import Labels, arguments, place
+from fglaudit.reports.numbers import count, decimal, percent
+from fglaudit.reports.records import Run
+from fglaudit.reports.scatter import Point, scatter
+from fglaudit.reports.summary import Leak, Setting, mean, sd
+from fglaudit.reports.wording import interval_words, observer_label
+
+_EXTRA = ("relative_error", "tpr_at_fpr_1", "tv_error", "control_exact_rate", "control_f1", "control_auc", "control_cosine")
+
+
+@dataclass(frozen=True)
+class ObserverCell:
+    """One observer's column in the main table: its strongest attack, or why there is none."""
+
+    observer: tuple[str, str]
+    leak: Leak | None
+    bar_low: float | None
+    bar_high: float | None
+    problems: tuple[str, ...]
+    nothing: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting in the main table."""
+
+    setting: Setting
+    protocol: str
+    defense: str
+    observers: tuple[ObserverCell, ...]
+    history: tuple[float, ...]
+
+    def stat(self, column: str) -> tuple[list[float], float | None]:
+        """Values over seeds and their standard deviation."""
+        values = self.setting.per_seed(column)
+        return values, sd(values)
+
+    def average(self, column: str) -> float | None:
+        return mean(self.setting.per_seed(column))
+
+
+@dataclass(frozen=True)
+class Section:
+    """One data set and partition."""
+
+    title: str
+    rows: tuple[Row, ...]
+    observers: tuple[tuple[str, str], ...]
+    shapes: tuple[tuple[str, int], ...]
+    plots: tuple[Markup, ...]
+    left_out: int
+
+
+def sections(
+    settings: Sequence[Setting], labels: Labels, observers: Sequence[tuple[str, str]], sizes: Sequence[tuple[int, int]]
+) -> list[Section]:
+    """Group settings by data set and partition, each with its plot in every one of ``sizes`` (the first one labelled)."""
+    result = []
+    for title in dict.fromkeys(place(s) for s in settings):
+        here = [s for s in settings if place(s) == title]
+        seen = tuple(o for o in observers if any(leak.observer == o for s in here for leak in s.leaks))
+        rows = tuple(_row(s, labels, seen) for s in here)
+        defenses = list(dict.fromkeys(row.defense for row in rows))
+        points = [p for row in rows for p in _points(row, observers, defenses)]
+        name = f"Accuracy against the advantage of the strongest attack on {title}; the table above has the same numbers."
+        plots = tuple(scatter(points, name, *size, labelled=i == 0) for i, size in enumerate(sizes)) if points else ()
+        shapes = tuple((defense, index) for index, defense in enumerate(defenses))
+        without = sum(len(_points(row, observers, defenses)) == 0 for row in rows)
+        result.append(Section(title, rows, seen, shapes, plots, without))
+    return result
+
+
+def _row(setting: Setting, labels: Labels, observers: Sequence[tuple[str, str]]) -> Row:
+    cells = tuple(_observer_cell(setting, observer) for observer in observers)
+    histories = [h for record in setting.records if (h := record.history.get("accuracy"))]
+    shortest = min((len(h) for h in histories), default=0)
+    history = tuple(sum(h[i] for h in histories) / len(histories) for i in range(shortest))
+    return Row(setting, labels.protocol(setting), labels.defense(setting), cells, history)
+
+
+def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
+    leaks = [leak for leak in setting.leaks if leak.observer == observer]
+    best = setting.strongest(observer)
+    problems = []
+    for status, word in ((Status.FAILED, "failed"), (Status.BROKEN_ATTACK, "broken")):
+        if number := sum(leak.count(status) for leak in leaks):
+            problems.append(f"{number} {word}")
+    if best is None:
+        return ObserverCell(observer, None, None, None, tuple(problems), "" if problems else _nothing(leaks))
+    control = best.mean("control") or 0.0
+    ends = [None if end is None else control + end * (1 - control) for end in (best.low, best.high)]
+    return ObserverCell(observer, best, ends[0], ends[1], tuple(problems), "")
+
+
+def _nothing(leaks: Sequence[Leak]) -> str:
+    if not leaks:
+        return "not in this cell"
+    return "uninformative" if any(leak.uninformative for leak in leaks) else "not applicable"
+
+
+def _points(row: Row, observers: Sequence[tuple[str, str]], defenses: Sequence[str]) -> list[Point]:
+    values, spread = row.stat("accuracy")
+    points = []
+    for cell in row.observers:
+        leak = cell.leak
+        if leak is None or leak.advantage is None or not values:
+            continue
+        text = f"{row.protocol}, {row.defense}\n{observer_label(cell.observer)}: {leak.attack}\n{interval_words(leak)}"
+        text += f"\naccuracy {percent(mean(values))}"
+        colour, shape = observers.index(cell.observer), defenses.index(row.defense)
+        points.append(
+            Point(sum(values) / len(values), leak.advantage, leak.low, leak.high, spread, colour, shape, row.protocol, text)
+        )
+    return points
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Findings that share a status and a reason."""
+
+    status: Status
+    reason: str
+    findings: int
+    where: tuple[str, ...]
+
+
+def failures(settings: Sequence[Setting], labels: Labels) -> list[Failure]:
+    """Group what is not ``ok`` by status and reason; failures first."""
+    groups: dict[tuple[Status, str], list[str]] = {}
+    for setting in settings:
+        for leak in setting.leaks:
+            for f in leak.findings:
+                if f.status is not Status.OK:
+                    who = f"{observer_label(leak.observer)} / {leak.attack or 'no attack'}"
+                    where = f"{labels.setting(setting)} on {place(setting)}: {who}"
+                    groups.setdefault((f.status, f.reason or "no reason recorded"), []).append(where)
+    order = [Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE]
+    listed = [Failure(status, reason, len(where), tuple(dict.fromkeys(where))) for (status, reason), where in groups.items()]
+    return sorted(listed, key=lambda failure: (order.index(failure.status), -failure.findings, failure.reason))
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Sort key under which "10" comes after "9" and "2-4" after "1"."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part)
+
+
+def extras(leak: Leak) -> list[tuple[str, float]]:
+    """Scores that the findings table has no column for."""
+    return [(name, value) for name in _EXTRA if (value := leak.mean(name)) is not None]
+
+
+def breakdown(leak: Leak) -> list[tuple[str, list[tuple[str, float]]]]:
+    """Scores by degree, class and client, in natural order."""
+    return [
+        (by, sorted(buckets.items(), key=lambda item: natural(item[0])))
+        for by, buckets in sorted(leak.breakdowns.items(), reverse=True)
+    ]
+
+
+def partition_rows(settings: Sequence[Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Facts of every partition, averaged over the seeds' draws."""
+    result = []
+    for title in dict.fromkeys(place(s) for s in settings):
+        facts = {r.cell: r.partition_facts for s in settings if place(s) == title for r in s.records if r.partition_facts}
+        # Cells of one seed share their partition: count each draw once.
+        draws = list({json.dumps(f, sort_keys=True, default=str): f for f in facts.values()}.values())
+        keys = dict.fromkeys(key for draw in draws for key in draw)
+        rows = [(key.replace("_", " "), _fact([draw[key] for draw in draws if key in draw])) for key in keys]
+        if rows:
+            result.append((f"{title} ({len(draws)} drawn)" if len(draws) > 1 else title, rows))
+    return result
+
+
+def _fact(values: Sequence[Any]) -> str:
+    flat = [v for value in values for v in (value if isinstance(value, list) else [value])]
+    if flat and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in flat):
+        if len(flat) == 1:
+            return _number(flat[0])
+        average = _number(round(sum(flat) / len(flat), 4))
+        return f"{average} ({_number(min(flat))} to {_number(max(flat))})" if min(flat) != max(flat) else _number(flat[0])
+    return " | ".join(dict.fromkeys(v if isinstance(v, str) else json.dumps(v, sort_keys=True, default=str) for v in values))
+
+
+def _number(value: float) -> str:
+    return count(value) if float(value).is_integer() else decimal(value) if abs(value) < 100 else f"{value:.1f}"
+
+
+def versions(run: Run, settings: Sequence[Setting]) -> list[tuple[str, str]]:
+    """Facts for reproducing the run: whatever scalars and small tables ``run.json`` holds."""
+    facts = {key: value for key, value in run.facts.items() if key not in ("cells", "suite", "plugins")}
+    rows = [("fglaudit" if key == "version" else key.replace("_", " "), _scalar(value)) for key, value in facts.items()]
+    devices = sorted({f.device for s in settings for r in s.records for f in r.findings if f.device})
+    plugins = run.facts.get("plugins")
+    rows += [("device", ", ".join(devices))] if devices else []
+    rows += [("plugin files", _scalar(plugins))] if plugins else []
+    return rows
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, dict):
+        return arguments(";".join(f"{key} {_scalar(item)}" for key, item in value.items()))
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,154 @@
+"""The privacy-utility plot: accuracy against the advantage of every observer's strongest attack, as inline SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from fglaudit.reports.figures import NUM_COLOURS, PATHS, SHAPES
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One observer's strongest attack in one setting; ``colour`` and ``shape`` are indices."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    x_sd: float | None
+    colour: int
+    shape: int
+    label: str
+    tooltip: str
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Maps data to pixels. Advantages below ``y_low`` are drawn at the lower edge."""
+
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+    width: int
+    height: int
+    left: int = 50
+    right: int = 16
+    top: int = 16
+    bottom: int = 46
+
+    @staticmethod
+    def around(points: Sequence[Point], width: int, height: int) -> _Frame:
+        x_low, x_high = min(p.x for p in points), max(p.x for p in points)
+        pad = max(0.1 * (x_high - x_low), 0.02)
+        lowest = min(p.y if p.low is None else p.low for p in points)
+        highest = max(p.y if p.high is None else p.high for p in points)
+        top = 1.04 if highest > 0.4 else max(1.15 * highest, 0.1)
+        return _Frame(x_low - pad, x_high + pad, max(min(-0.04 * top, lowest - 0.02), -0.5), top, width, height)
+
+    def px(self, x: float) -> float:
+        return self.left + (x - self.x_low) / (self.x_high - self.x_low) * (self.width - self.left - self.right)
+
+    def py(self, y: float) -> float:
+        inside = min(max(y, self.y_low), self.y_high)
+        return self.top + (self.y_high - inside) / (self.y_high - self.y_low) * (self.height - self.top - self.bottom)
+
+
+def scatter(points: Sequence[Point], name: str, width: int, height: int, *, labelled: bool) -> Markup:
+    """Return the plot; every mark has its text as a tooltip, ``name`` is what a screen reader says of the whole."""
+    frame = _Frame.around(points, width, height)
+    spots = _apart([(frame.px(p.x), frame.py(p.y)) for p in points])
+    parts = [*_axes(frame), *(_mark(p, spot, frame) for p, spot in zip(points, spots, strict=True))]
+    if labelled:
+        parts += _labels(points, spots, frame)
+    return Markup(
+        '<svg class="plot" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" aria-label="{2}">{3}</svg>'
+    ).format(width, height, name, Markup("").join(parts))
+
+
+def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
+    x, y = spot
+    lines = ""
+    if point.low is not None and point.high is not None:
+        low, high = frame.py(point.low), frame.py(point.high)
+        lines = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6M{x - 3:.1f} {high:.1f}h6"
+    if point.x_sd:
+        half = frame.px(point.x + point.x_sd) - frame.px(point.x)
+        lines += f"M{x - half:.1f} {y:.1f}h{2 * half:.1f}"
+    return Markup(
+        '<g><title>{0}</title><path class="error s{1}" d="{2}"/>'
+        '<path class="point c{1}" transform="translate({3} {4})" d="{5}"/></g>'
+    ).format(point.tooltip, point.colour % NUM_COLOURS, lines, f"{x:.1f}", f"{y:.1f}", PATHS[SHAPES[point.shape % len(SHAPES)]])
+
+
+def _axes(frame: _Frame) -> list[Markup]:
+    low, high = frame.height - frame.bottom, frame.width - frame.right
+    parts = []
+    for value in _ticks(max(frame.y_low, -1.0), frame.y_high):
+        y = f"{frame.py(value):.1f}"
+        kind = "zero" if value == 0 else "grid"
+        text = f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "\N{MINUS SIGN}")
+        parts.append(Markup('<path class="{}" d="M{} {}H{}"/>').format(kind, frame.left, y, high))
+        parts.append(Markup('<text x="{}" y="{}" dy=".35em" text-anchor="end">{}</text>').format(frame.left - 7, y, text))
+    for value in _ticks(frame.x_low, frame.x_high, max(3, frame.width // 130)):
+        x = f"{frame.px(value):.1f}"
+        parts.append(Markup('<path class="grid" d="M{} {}V{}"/>').format(x, frame.top, low))
+        parts.append(Markup('<text x="{}" y="{}" text-anchor="middle">{} %</text>').format(x, low + 17, f"{100 * value:g}"))
+    middle = (frame.left + high) / 2
+    parts.append(
+        Markup('<text class="axis" x="{}" y="{}" text-anchor="middle">accuracy, client mean</text>').format(middle, low + 37)
+    )
+    parts.append(
+        Markup(
+            '<text class="axis" transform="translate(13 {}) rotate(-90)" text-anchor="middle">advantage over a guess</text>'
+        ).format((frame.top + low) / 2)
+    )
+    return parts
+
+
+def _ticks(low: float, high: float, target: int = 5) -> list[float]:
+    """Round positions between ``low`` and ``high``."""
+    rough = (high - low) / target
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+    return [round(i * step, 10) for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _apart(spots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Shift marks sideways where they would cover one another."""
+    placed: list[tuple[float, float]] = []
+    for x, y in spots:
+        shifts = (step * sign * 9 for step in range(8) for sign in (1, -1))
+        clear = (dx for dx in shifts if all(abs(x + dx - a) >= 9 or abs(y - b) >= 9 for a, b in placed))
+        placed.append((x + next(clear, 0), y))
+    return placed
+
+
+def _labels(points: Sequence[Point], spots: Sequence[tuple[float, float]], frame: _Frame) -> list[Markup]:
+    """Place labels greedily beside their marks; one that fits nowhere is left out (its tooltip remains)."""
+    taken: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots]
+    placed = []
+    for point, (x, y) in zip(points, spots, strict=True):
+        wide = 6.2 * len(point.label)
+        for left, base in ((x + 10, y + 4), (x - 10 - wide, y + 4), (x - wide / 2, y - 12), (x - wide / 2, y + 20)):
+            box = (left, base - 10, left + wide, base + 3)
+            inside = (
+                frame.left <= box[0] and box[2] <= frame.width - 4 and frame.top <= box[1] and box[3] <= frame.py(frame.y_low)
+            )
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                placed.append(
+                    Markup('<text class="label" x="{}" y="{}">{}</text>').format(f"{left:.1f}", f"{base:.1f}", point.label)
+                )
+                break
+    return placed
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

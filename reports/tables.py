@@ -1,0 +1,75 @@
+"""``summary.csv``: one row per setting x observer x knowledge x attack, over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from fglaudit.finding import Status
+from fglaudit.reports.summary import Leak, Setting, mean, sd
+
+_NAMES = ("suite", "dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args")
+_OBSERVED = ("observer", "observer_knowledge", "attack")
+_WITH_SD = ("value", "control")
+_MEANS = (
+    "exact_rate", "matched_rate", "cosine", "f1", "auc", "relative_error", "tpr_at_fpr_1", "tv_error", "control_exact_rate",
+    "control_cosine", "control_f1", "control_auc", "identifiable_rate", "worst_decile",
+)  # fmt: skip
+_LARGEST = ("epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "delta", "releases")
+_TEXTS = ("privacy_unit", "mechanism")
+_COSTS = ("bytes_up", "bytes_down", "ciphertext_bytes")
+_SECONDS = ("seconds_train", "seconds_attack")
+_STATUSES = {Status.OK: "ok", Status.NOT_APPLICABLE: "not_applicable", Status.FAILED: "failed", Status.BROKEN_ATTACK: "broken"}
+
+Value = str | int | float | None
+
+
+def summary_csv(settings: Sequence[Setting]) -> str:
+    """Return the file's text. Means and standard deviations are over seeds; epsilons are the largest of all seeds."""
+    rows = [_row(setting, leak) for setting in settings for leak in setting.leaks]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_columns())
+    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    return text.getvalue()
+
+
+def _columns() -> list[str]:
+    return [
+        *_NAMES, *_OBSERVED, "status", "reason", "seeds", *_STATUSES.values(),
+        "accuracy_mean", "accuracy_sd", "accuracy_global_mean", "accuracy_global_sd",
+        "targets", "metric", *(f"{c}_{kind}" for c in _WITH_SD for kind in ("mean", "sd")),
+        "advantage", "advantage_low", "advantage_high", "interval", "advantage_worst_seed",
+        *_MEANS, *_LARGEST, *_TEXTS, *_COSTS, *_SECONDS, "device", "cells",
+    ]  # fmt: skip
+
+
+def _row(setting: Setting, leak: Leak) -> dict[str, Value]:
+    first = leak.findings[0]
+    row: dict[str, Value] = {column: getattr(first, column) for column in (*_NAMES, *_OBSERVED)}
+    row |= {"status": leak.status.value, "reason": " | ".join(leak.reasons)}
+    row["seeds"] = " ".join(str(finding.seed) for finding in leak.findings)
+    row |= {name: leak.count(status) for status, name in _STATUSES.items()}
+    for column in ("accuracy", "accuracy_global"):
+        values = setting.per_seed(column)
+        row |= {f"{column}_mean": mean(values), f"{column}_sd": sd(values)}
+    row |= {"targets": sum(finding.targets or 0 for finding in leak.scored) or None, "metric": leak.metric}
+    for column in _WITH_SD:
+        row |= {f"{column}_mean": leak.mean(column), f"{column}_sd": sd(leak.values(column))}
+    row |= {"advantage": leak.advantage, "advantage_low": leak.low, "advantage_high": leak.high, "interval": leak.interval}
+    row["advantage_worst_seed"] = max(leak.values("advantage"), default=None)
+    row |= {column: leak.mean(column) for column in _MEANS}
+    row |= {column: setting.largest(column) for column in _LARGEST}
+    row |= {column: setting.text(column) for column in _TEXTS}
+    row |= {column: mean(setting.per_seed(column)) for column in (*_COSTS, "seconds_train")}
+    row |= {"seconds_attack": leak.mean("seconds_attack"), "device": setting.text("device")}
+    row["cells"] = " ".join(finding.cell for finding in leak.findings)
+    assert list(row) == _columns()
+    return row
+
+
+def _cell(value: Value) -> str:
+    if value is None:
+        return ""
+    return repr(value) if isinstance(value, float) else str(value)

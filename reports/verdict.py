@@ -1,0 +1,191 @@
+"""The verdict: how accurate, who learns what, how sure are we - in sentences, each backed by numbers of the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fglaudit.finding import Status
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import Leak, Setting, mean, sd
+from fglaudit.reports.wording import NEGLIGIBLE, assurance, contradicted, deed, interval_words, observer_label
+
+
+@dataclass(frozen=True)
+class ObserverVerdict:
+    """The worst that one observer did anywhere in the run.
+
+    Attributes:
+        level: "leak" | "held" (no attack here succeeded) | "unknown" (nothing or not everything was measured).
+        lowest: the setting in which this observer's strongest attack got least.
+    """
+
+    observer: tuple[str, str]
+    level: str
+    headline: str
+    detail: str
+    lowest: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Attributes:
+    alarms: failed, broken or missing results and contradicted epsilons; shown first and in red.
+    warnings: notes of the records.
+    """
+
+    alarms: tuple[str, ...]
+    warnings: tuple[str, ...]
+    accuracy: tuple[str, ...]
+    observers: tuple[ObserverVerdict, ...]
+    certainty: tuple[str, ...]
+    assurances: tuple[str, ...]
+
+
+def observers_of(settings: Sequence[Setting]) -> list[tuple[str, str]]:
+    """Return the (parties, knowledge) of a run in the order of the suite."""
+    return list(dict.fromkeys(leak.observer for s in settings for leak in s.leaks if leak.observer[0]))
+
+
+def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdict:
+    """Judge a run. ``settings`` come from :func:`fglaudit.reports.summary.summarize`."""
+    notes = Counter(note for record in run.cells for note in record.notes)
+    statements = dict.fromkeys(
+        f"{labels.setting(s)} on {place(s)}: {text}" for s in settings if (text := assurance(s)) and not contradicted(s)
+    )
+    return Verdict(
+        alarms=tuple(_alarms(run, settings, labels)),
+        warnings=tuple(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
+        accuracy=tuple(_accuracy(settings, labels)),
+        observers=tuple(_observer(observer, settings, labels) for observer in observers_of(settings)),
+        certainty=tuple(_certainty(settings)),
+        assurances=tuple(statements),
+    )
+
+
+def _alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
+    statuses = Counter(finding.status for record in run.cells for finding in record.findings)
+    alarms = []
+    if not run.cells:
+        alarms.append("This run has no results at all.")
+    if run.missing:
+        alarms.append(
+            f"{plural(len(run.missing), 'planned cell')} of the suite {_have(len(run.missing))} no record: {_few(run.missing)}."
+        )
+    alarms += [f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable]
+    if statuses[Status.FAILED]:
+        alarms.append(f"{plural(statuses[Status.FAILED], 'finding')} failed: nothing is known about the leakage there.")
+    if broken := statuses[Status.BROKEN_ATTACK]:
+        alarms.append(
+            f"{plural(broken, 'finding')} {_come(broken)} from an attack that failed its self-test: "
+            "a low score there is no evidence that nothing leaks."
+        )
+    every = sorted({seed for setting in settings for seed in setting.seeds})
+    for setting in settings:
+        if absent := [str(seed) for seed in every if seed not in setting.seeds]:
+            alarms.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {', '.join(absent)}.")
+    alarms += [f"{labels.setting(s)} on {place(s)}: {assurance(s)}" for s in settings if contradicted(s)]
+    return alarms
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
+def _come(number: int) -> str:
+    return "comes" if number == 1 else "come"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _accuracy(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    sentences = []
+    for where in dict.fromkeys(place(s) for s in settings):
+        here = [s for s in settings if place(s) == where and s.per_seed("accuracy")]
+        if not here:
+            sentences.append(f"On {where}: no training finished.")
+            continue
+        best = max(here, key=lambda s: mean(s.per_seed("accuracy")) or 0.0)
+        worst = min(here, key=lambda s: mean(s.per_seed("accuracy")) or 0.0)
+        text = f"On {where}: {_scored(best, labels)}"
+        sentences.append(f"{text}, down to {_scored(worst, labels)}." if worst is not best else f"{text}.")
+    return sentences
+
+
+def _scored(setting: Setting, labels: Labels) -> str:
+    values = setting.per_seed("accuracy")
+    return f"{percent_spread(values, sd(values))} ({labels.setting(setting)})"
+
+
+def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> ObserverVerdict:
+    best = [(s, leak) for s in settings if (leak := s.strongest(observer)) is not None]
+    leaks = [leak for s in settings for leak in s.leaks if leak.observer == observer]
+    unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for leak in leaks)
+    doubt = f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack." if unsure else ""
+    if not best:
+        return ObserverVerdict(observer, "unknown", "Nothing was measured for this observer.", doubt or _why_nothing(leaks), "")
+    where, worst = max(best, key=lambda pair: pair[1].advantage or 0.0)
+    scene = f"{labels.setting(where)}, on {place(where)}"
+    ground = f"Attack {worst.attack}; {interval_words(worst)}; {scene}."
+    if _succeeded(worst):
+        level, headline = "leak", f"{observer_label(observer)} {deed(worst)}."
+    elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in best):
+        level, headline = "unknown", f"Undecided: {observer_label(observer)} {deed(worst)}; the interval reaches further."
+    elif unsure:
+        level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
+    else:
+        level, headline = "held", "No attack here succeeded. That is not a guarantee."
+    proven = worst.mean("identifiable_rate")
+    if proven:
+        ground += f" {percent(proven)} of the rows are proven to be determined, whatever the attack."
+    return ObserverVerdict(observer, level, headline, f"{ground} {doubt}".strip(), _lowest(best, worst, labels))
+
+
+def _succeeded(leak: Leak) -> bool:
+    """Whether an attack clearly beat its control: the advantage is not negligible and its interval excludes a mere guess."""
+    low = leak.low if leak.low is not None else leak.advantage
+    return (leak.advantage or 0.0) > NEGLIGIBLE and (low or 0.0) > 0
+
+
+def _why_nothing(leaks: Sequence[Leak]) -> str:
+    reasons = list(dict.fromkeys(reason for leak in leaks for reason in leak.reasons))
+    return f"Why: {'; '.join(reasons[:2])}." if reasons else ""
+
+
+def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -> str:
+    setting, leak = min(best, key=lambda pair: pair[1].high if pair[1].high is not None else pair[1].advantage or 0.0)
+    if leak is worst:
+        return ""
+    accuracy = setting.per_seed("accuracy")
+    cost = f" at {percent_spread(accuracy, sd(accuracy))} accuracy" if accuracy else ""
+    reach = f", interval {decimal(leak.low)} to {decimal(leak.high)}" if leak.high is not None else ""
+    return f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}."
+
+
+def _certainty(settings: Sequence[Setting]) -> list[str]:
+    leaks = [leak for s in settings for leak in s.leaks]
+    statuses = Counter(finding.status for leak in leaks for finding in leak.findings)
+    total = sum(statuses.values())
+    seeds = len({seed for s in settings for seed in s.seeds})
+    kinds = Counter(leak.interval for leak in leaks if leak.measured)
+    lines = [
+        f"{statuses[Status.OK]} of {plural(total, 'finding')} measured, {statuses[Status.FAILED]} failed, "
+        f"{statuses[Status.BROKEN_ATTACK]} from broken attacks, {statuses[Status.NOT_APPLICABLE]} not applicable; "
+        f"{plural(seeds, 'seed')}."
+    ]
+    if kinds["bootstrap"]:
+        lines.append(f"{plural(kinds['bootstrap'], 'interval')}: 95 % cluster bootstrap over clients and seeds.")
+    if kinds["range"]:
+        lines.append(
+            f"{plural(kinds['range'], 'interval')}: only the range, for lack of clusters (fewer than 5 clients x seeds)."
+        )
+    if blind := sum(leak.uninformative for leak in leaks):
+        lines.append(f"{plural(blind, 'comparison')} uninformative: a guess alone already scores 0.99 or more.")
+    if seeds == 1:
+        lines.append("One seed: how much accuracy and leakage vary between runs is unknown.")
+    return lines

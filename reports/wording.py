@@ -1,0 +1,192 @@
+"""Observers, metrics, defenses and leaks in plain words.
+
+The word "private" appears in one place, :func:`assurance`, and only where an epsilon was accounted.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fglaudit.reports.numbers import count, decimal, epsilon, percent
+from fglaudit.reports.summary import Leak, Setting
+
+NEGLIGIBLE = 0.02
+"""Up to this upper end of the advantage's interval an attack counts as not having succeeded."""
+
+METRICS = {
+    "exact_rate": "share of targets whose feature row is rebuilt exactly and assigned to the right node by the attack itself",
+    "matched_rate": "the same, with rows assigned to nodes by hindsight: an upper figure",
+    "f1": "F1 of the non-zero features, averaged over targets",
+    "auc": "chance that a non-zero feature gets a higher score than a zero one; 0.5 is a coin flip",
+    "cosine": "mean cosine between rebuilt and true feature rows",
+    "relative_error": "L2 error of the rebuilt row relative to the true row; lower is a stronger attack",
+    "tpr_at_fpr_1": "share of members found when 1 % of the non-members are called members too",
+    "tv_error": "total variation distance between the inferred and the true distribution; lower is a stronger attack",
+    "identifiable_rate": "share of targets whose row is proven to be determined by linear and integer algebra alone: "
+    "a floor of the leakage, never a ceiling",
+    "worst_decile": "mean score of the tenth of the targets that is rebuilt best",
+}
+METRIC_NAMES = {
+    "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
+    "relative_error": "relative error", "tpr_at_fpr_1": "TPR at 1 % FPR", "tv_error": "TV distance",
+    "identifiable_rate": "proven", "worst_decile": "worst decile", "targets": "targets", "control_exact_rate": "guess: exact rows",
+    "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
+}  # fmt: skip
+_SHARES = {"exact_rate", "matched_rate", "tpr_at_fpr_1"}
+
+_DEFENSES = {
+    "none": "Nothing is changed: every message leaves as the protocol computes it.",
+    "drop-singletons": "A node's only neighbour at another client is dropped before training, since a sum over one row is that "
+    "row. Sums over two and more rows still leave.",
+    "gaussian": "Feature rows are clipped and Gaussian noise is added to the messages named; the noise is calibrated to the "
+    "joint sensitivity of all of them.",
+}
+
+
+def observer_label(observer: tuple[str, str]) -> str:
+    """Short name of (parties, knowledge) for columns and legends."""
+    parties, knowledge = observer
+    who = _parties(parties)
+    extra = (
+        knowledge.replace("_", " ").replace(";", ", ").replace("no-degrees", "no degrees").replace("auxiliary=", "auxiliary ")
+    )
+    return f"{who} ({extra})" if extra else who
+
+
+def _parties(parties: str) -> str:
+    names = [p for p in parties.split("+") if p]
+    if not names:
+        return "No observer"
+    if names == ["wire"]:
+        return "Wiretap"
+    clients = [p.removeprefix("client:") for p in names if p.startswith("client:")]
+    rest = [p for p in names if not p.startswith("client:")]
+    words = []
+    if clients == ["each"]:
+        words.append("one client")
+    elif len(clients) == 1:
+        words.append(f"client {clients[0]}")
+    elif clients:
+        named = ["each of the others" if c == "each" else c for c in clients]
+        words.append(f"clients {', '.join(named[:-1])} and {named[-1]}")
+    text = " + ".join([*rest, *words])
+    return text[:1].upper() + text[1:]
+
+
+def threat_model(observer: tuple[str, str]) -> str:
+    """The threat model in full sentences: who, what is seen, what is known beforehand."""
+    parties, knowledge = observer
+    names = [p for p in parties.split("+") if p]
+    has_server, clients = "server" in names, [p for p in names if p.startswith("client:")]
+    if names == ["wire"]:
+        sees = "Somebody who reads the network: every message as it is sent, and the data of no party."
+    elif clients and has_server:
+        who = "one client, every client in turn," if clients == ["client:each"] else _parties("+".join(clients)).lower()
+        sees = f"The server and {who} put together all they receive and send, and what the client side holds itself."
+    elif has_server:
+        sees = "The server alone: every message that it receives or sends. It owns no data."
+    elif clients == ["client:each"]:
+        sees = (
+            "One client alone: its own rows, edges and labels, and every message that it receives or sends. "
+            "Every client is tried in turn and the results are pooled."
+        )
+    elif len(clients) == 1:
+        sees = f"{_parties(parties)} alone: its own rows, edges and labels, and every message that it receives or sends."
+    elif clients:
+        sees = f"{_parties(parties)} collude: they put together their own data and every message that they receive or send."
+    else:
+        sees = "No observer was set up, because the cell ended before."
+    return f"{sees} {_known(knowledge, bool(clients))}".strip()
+
+
+def _known(knowledge: str, owns_data: bool) -> str:
+    words = [w for w in knowledge.split(";") if w]
+    facts = {
+        "topology": "every edge of the graph",
+        "initial_weights": "the first model",
+        "degrees": "the degree of every node",
+    }
+    known = [facts[w] for w in words if w in facts]
+    known += [
+        f"features and labels of {percent(float(w.partition('=')[2]))} of all nodes (not counted as targets)"
+        for w in words
+        if w.startswith("auxiliary=")
+    ]
+    other = [w for w in words if w not in facts and w != "no-degrees" and not w.startswith("auxiliary=")]
+    if owns_data and "degrees" not in words and "topology" not in words:
+        if "no-degrees" in words:
+            other.append("but not the degrees of its neighbours at other clients")
+        else:
+            known.append("the degrees of its neighbours at other clients")
+    return f"Knows beforehand: {', '.join([*known, *other])}." if known or other else "Knows nothing else beforehand."
+
+
+def reading(metric: str, value: float | None) -> str:
+    """A value of ``metric``: rates in percent, others as decimals."""
+    return percent(value) if metric in _SHARES or metric.endswith("_rate") else decimal(value)
+
+
+def deed(leak: Leak) -> str:
+    """What the attack achieved beside what a guess achieves, e.g. ``rebuilds 63 % of ... exactly (a guess: 0 %)``."""
+    metric = leak.metric
+    value, control = reading(metric, leak.mean("value")), reading(metric, leak.mean("control"))
+    rows = _rows_at_stake(leak.observer[0])
+    verbs = {
+        "exact_rate": f"rebuilds {value} of {rows} exactly",
+        "matched_rate": f"rebuilds {value} of {rows} exactly, if rows are assigned to nodes by hindsight",
+        "f1": f"recovers the non-zero features of {rows} with F1 {value}",
+        "auc": f"tells non-zero features of {rows} from zeros with AUC {value}",
+        "cosine": f"rebuilds {rows} with a mean cosine of {value}",
+        "tpr_at_fpr_1": f"finds {value} of the members at 1 % false alarms",
+    }
+    return f"{verbs.get(metric, f'reaches {metric} {value}')} (a guess: {control})"
+
+
+def _rows_at_stake(parties: str) -> str:
+    if "client:" not in parties:
+        return "the clients\N{RIGHT SINGLE QUOTATION MARK} feature rows"
+    return "the feature rows of other clients that reach it in messages"
+
+
+def interval_words(leak: Leak) -> str:
+    """Advantage with its interval, and what kind of interval it is."""
+    if leak.low is None or leak.high is None:
+        return f"advantage {decimal(leak.advantage)}, no interval"
+    kind = "95 % interval" if leak.interval == "bootstrap" else "range over fewer than 5 clusters"
+    if leak.interval not in ("bootstrap", "range"):
+        kind = leak.interval or "interval"
+    return f"advantage {decimal(leak.advantage)}, {kind} {decimal(leak.low)} to {decimal(leak.high)}"
+
+
+def defense_words(name: str) -> str:
+    return _DEFENSES.get(name, "See the defense's own description: fglaudit show " + name + ".")
+
+
+def assurance(setting: Setting) -> str:
+    """What may be said on the ground of a stated epsilon; empty where none is stated."""
+    claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
+    if contradicted(setting):
+        return (
+            f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated "
+            f"({epsilon(setting.largest('epsilon_empirical'))}): a bug in the defense or its accounting. No assurance."
+        )
+    if accounted is None and claimed is None:
+        return ""
+    if accounted is None:
+        return f"Claims ε = {epsilon(claimed)}, but no epsilon could be accounted for the whole training: no assurance."
+    if not math.isfinite(accounted):
+        return "The accounted epsilon is infinite: no assurance."
+    odds = "more than a million" if accounted > math.log(1e6) else f"at most {count(math.ceil(math.exp(accounted)))}"
+    delta = setting.largest("delta")
+    return (
+        f"Differentially private with accounted ε = {epsilon(accounted)}, δ = {delta or 0:g}; "
+        f"unit: {setting.text('privacy_unit') or 'not stated'}; mechanism: {setting.text('mechanism') or 'not stated'}. "
+        f"All that is sent may change anybody's odds about one such record by a factor of {odds}"
+        f"{f', except with probability {delta:g}' if delta else ''}."
+    )
+
+
+def contradicted(setting: Setting) -> bool:
+    """Whether an attack demonstrated a larger epsilon than was accounted."""
+    accounted, shown = setting.per_seed("epsilon_accounted"), setting.largest("epsilon_empirical")
+    return bool(accounted) and shown is not None and shown > min(accounted)

@@ -1,0 +1,514 @@
+"""Reports from records: nothing dropped, nothing promised, nothing unescaped, equal for equal records."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fglaudit.errors import FglauditError
+from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.reports import write_report
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import decimal, percent, size
+from fglaudit.reports.pages import natural
+from fglaudit.reports.records import load_run
+from fglaudit.reports.summary import summarize
+from fglaudit.reports.verdict import make_verdict
+from fglaudit.reports.wording import threat_model
+
+PROTOCOLS = [
+    ("fedgcn", {"hops": 1, "rounds": 100}, 0.812),
+    ("fedgcn", {"hops": 2, "rounds": 100}, 0.816),
+    ("local-gcn", {"rounds": 100}, 0.42),
+]
+DEFENSES: list[tuple[str, dict[str, Any]]] = [
+    ("none", {}),
+    ("drop-singletons", {}),
+    ("gaussian", {"epsilon": 8.0, "delta": 1e-5}),
+]
+OBSERVERS = [("server", ""), ("client:each", ""), ("client:each", "no-degrees;auxiliary=0.1")]
+ATTACKS = ["subset-sum", "row-space", "map-prior", "box-propagation"]
+SEEDS = (0, 1)
+
+
+def blank(cell: str, protocol: tuple[str, dict[str, Any], float], defense: tuple[str, dict[str, Any]], seed: int) -> Finding:
+    return Finding(
+        suite="demo",
+        cell=cell,
+        dataset="csbm-cora",
+        partition="scheme=dirichlet;clients=10;beta=10000",
+        clients=10,
+        protocol=protocol[0],
+        protocol_args=";".join(f"{k}={v}" for k, v in protocol[1].items()),
+        server="honest",
+        defense=defense[0],
+        defense_args=";".join(f"{k}={v:g}" for k, v in defense[1].items()),
+        seed=seed,
+        observer="",
+        observer_knowledge="",
+        attack="",
+        status=Status.OK,
+    )
+
+
+def strength(observer: int, attack: int, defense: str) -> float:
+    """Share of rows rebuilt: plausible, and different for every combination."""
+    base = (0.93, 0.63, 0.21)[observer] * (1.0, 0.35, 0.6, 0.12)[attack]
+    return base * {"none": 1.0, "drop-singletons": 0.8, "gaussian": 0.0}[defense]
+
+
+def make_finding(base: Finding, observer: int, attack: int, rng: random.Random) -> tuple[Finding, list[list[float]]]:
+    parties, knowledge = OBSERVERS[observer]
+    row = replace(base, observer=parties, observer_knowledge=knowledge, attack=ATTACKS[attack])
+    if base.protocol == "local-gcn":
+        return replace(row, status=Status.NOT_APPLICABLE, reason="no node's features reach this observer"), []
+    share = strength(observer, attack, base.defense)
+    clusters = []
+    for _ in range(10):
+        targets = rng.randint(120, 170)
+        clusters.append([float(targets), float(sum(rng.random() < share for _ in range(targets))), 0.0])
+    targets = int(sum(c[0] for c in clusters))
+    value = sum(c[1] for c in clusters) / targets
+    row = replace(
+        row,
+        targets=targets,
+        metric="exact_rate",
+        value=value,
+        control=0.0,
+        advantage=value,
+        advantage_low=max(0.0, value - 0.02),
+        advantage_high=min(1.0, value + (0.02 if value else 0.003)),
+        interval="bootstrap",
+        exact_rate=value,
+        matched_rate=min(1.0, value + 0.03),
+        cosine=0.2 + 0.7 * value,
+        f1=0.15 + 0.8 * value,
+        auc=0.6 + 0.4 * value,
+        relative_error=1 - value,
+        control_exact_rate=0.0,
+        control_f1=0.15,
+        control_auc=0.6,
+        control_cosine=0.2,
+        identifiable_rate=0.087 if attack == 1 else None,
+        worst_decile=min(1.0, 2 * value),
+        seconds_attack=rng.random(),
+    )
+    if attack == 3 and observer == 2:
+        return replace(row, status=Status.BROKEN_ATTACK, reason="self-test: did not find a planted row"), clusters
+    return row, clusters
+
+
+def make_cell(
+    protocol: tuple[str, dict[str, Any], float],
+    defense: tuple[str, dict[str, Any]],
+    seed: int,
+    *,
+    observers: Sequence[int] = (0, 1, 2),
+) -> CellRecord:
+    rng = random.Random(repr((protocol, defense, seed)))
+    cell = f"{rng.getrandbits(64):016x}"
+    drop = 0.09 if defense[0] == "gaussian" and protocol[0] == "fedgcn" else 0.0
+    accuracy = protocol[2] - drop + rng.gauss(0, 0.005)
+    base = replace(
+        blank(cell, protocol, defense, seed),
+        accuracy=accuracy,
+        accuracy_global=accuracy - 0.004,
+        bytes_up=8_123_456,
+        bytes_down=23_456_789,
+        seconds_train=rng.random(),
+        device="cpu",
+    )
+    if defense[0] == "gaussian":
+        base = replace(
+            base,
+            epsilon_claimed=8.0,
+            epsilon_accounted=7.98,
+            delta=1e-5,
+            privacy_unit="node",
+            releases=1,
+            mechanism="gaussian sigma=0.91 on NeighborSums; one node's feature row zeroed out; edges and labels public",
+        )
+    rows = [make_finding(base, o, a, rng) for o in observers for a in range(len(ATTACKS))]
+    keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f, _ in rows]
+    scores = {
+        "degree": {"0-1": 0.9, "2": 0.8, "3-4": 0.6, "5-8": 0.3, "9+": 0.1},
+        "class": {str(c): 0.4 + 0.05 * c for c in range(7)},
+        "client": {str(k): 0.5 + 0.02 * k for k in range(10)},
+    }
+    return CellRecord(
+        cell=cell,
+        description={
+            "dataset": {"name": "csbm-cora"},
+            "protocol": {"name": protocol[0], **protocol[1]},
+            "defense": {"name": defense[0], **defense[1]},
+            "seed": seed,
+        },
+        findings=tuple(f for f, _ in rows),
+        clusters={key: clusters for key, (_, clusters) in zip(keys, rows, strict=True) if clusters},
+        breakdowns={key: scores for key, (_, clusters) in zip(keys, rows, strict=True) if clusters},
+        partition_facts={
+            "missing_links": 4741 + seed,
+            "label_heterogeneity": 0.061,
+            "client_sizes": [270, 271, 269, 272] * 2 + [273, 271],
+        },
+        history={"accuracy": [accuracy * (1 - 0.8**i) for i in range(1, 101)]},
+    )
+
+
+def make_run(seeds: Sequence[int] = SEEDS) -> list[CellRecord]:
+    """A run with working, broken, inapplicable and failed rows."""
+    records = [make_cell(p, d, seed) for p in PROTOCOLS for d in DEFENSES for seed in seeds]
+    first, last = records[0], records[-1]
+    failed = replace(first.findings[2], status=Status.FAILED, reason="RuntimeError: out of memory", value=None, advantage=None)
+    records[0] = replace(first, findings=(*first.findings[:2], failed, *first.findings[3:]))
+    lost = tuple(replace(f, status=Status.FAILED, reason="ValueError: training diverged", accuracy=None) for f in last.findings)
+    records[-1] = replace(last, findings=lost, history={}, clusters={}, breakdowns={})
+    return records
+
+
+def store(folder: Path, records: Sequence[CellRecord], *, plan: Sequence[CellRecord] = (), suite: str = "name: demo\n") -> Path:
+    (folder / "cells").mkdir(parents=True)
+    for record in records:
+        (folder / "cells" / f"{record.cell}.json").write_text(json.dumps(record.to_json(), sort_keys=True), "utf-8")
+    (folder / "suite.yaml").write_text(suite, "utf-8")
+    if plan:
+        cells = [{"cell": record.cell, "unfinished": _unfinished(record).to_json()} for record in plan]
+        manifest = {"suite": "demo", "version": "0.1.0", "plugins": {}, "cells": cells}
+        (folder / "run.json").write_text(json.dumps(manifest), "utf-8")
+    return folder
+
+
+def _unfinished(record: CellRecord) -> CellRecord:
+    rows = tuple(
+        replace(
+            blank(f.cell, (f.protocol, {}, 0.0), (f.defense, {}), f.seed),
+            observer=f.observer,
+            observer_knowledge=f.observer_knowledge,
+            attack=f.attack,
+            protocol_args=f.protocol_args,
+            defense_args=f.defense_args,
+            status=Status.FAILED,
+        )
+        for f in record.findings
+    )
+    return CellRecord(record.cell, record.description, rows)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text("utf-8") for path in write_report(folder)}
+
+
+class _Page(HTMLParser):
+    """Collects tags with their attributes, text by tag, and checks that tags close."""
+
+    void = frozenset({"meta", "link", "br", "rect", "path", "polyline", "img", "input"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.void:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = store(tmp_path_factory.mktemp("demo") / "run", make_run())
+    write_report(folder)
+    return folder
+
+
+def page_of(folder: Path) -> _Page:
+    return _Page((folder / "report.html").read_text("utf-8"))
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "summary.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_summary_has_every_setting_observer_and_attack(demo: Path) -> None:
+    rows = rows_of(demo)
+    assert len(rows) == len(PROTOCOLS) * len(DEFENSES) * len(OBSERVERS) * len(ATTACKS)
+    counted = {name: sum(int(row[name]) for row in rows) for name in ("ok", "failed", "broken", "not_applicable")}
+    findings = [f for record in make_run() for f in record.findings]
+    for name, status in zip(counted, (Status.OK, Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE), strict=True):
+        assert counted[name] == sum(f.status is status for f in findings) > 0
+    assert all(row["reason"] for row in rows if row["status"] != "ok")
+
+
+def test_summary_aggregates_over_seeds(demo: Path) -> None:
+    [row] = [
+        r
+        for r in rows_of(demo)
+        if (r["protocol_args"], r["defense"], r["observer"], r["observer_knowledge"], r["attack"])
+        == ("hops=1;rounds=100", "drop-singletons", "client:each", "", "subset-sum")
+    ]
+    cells = [make_cell(PROTOCOLS[0], DEFENSES[1], seed) for seed in SEEDS]
+    found = [
+        next(f for f in c.findings if (f.observer, f.observer_knowledge, f.attack) == ("client:each", "", "subset-sum"))
+        for c in cells
+    ]
+    values = [f.value or 0.0 for f in found]
+    assert float(row["value_mean"]) == pytest.approx(sum(values) / 2)
+    assert float(row["value_sd"]) == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    clusters = [c for cell in cells for c in cell.clusters["client:each||subset-sum"]]
+    pooled = sum(c[1] for c in clusters) / sum(c[0] for c in clusters)
+    assert float(row["advantage"]) == pytest.approx(pooled)
+    assert float(row["advantage_low"]) < pooled < float(row["advantage_high"])
+    assert (row["interval"], row["seeds"], row["bytes_up"]) == ("bootstrap", "0 1", "8123456.0")
+
+
+def test_page_shows_every_status_and_reason(demo: Path) -> None:
+    words = page_of(demo).words
+    for finding in (f for record in make_run() for f in record.findings):
+        assert finding.reason in words
+        assert finding.attack in words
+    assert "Incomplete or unsound results" in words
+    assert words.index("Incomplete or unsound results") < words.index("How accurate?") < words.index("Who learns what?")
+    assert words.index("Who learns what?") < words.index("How sure are we?")
+
+
+def test_worst_leak_is_named_per_observer(demo: Path) -> None:
+    run = load_run(demo)
+    settings = summarize(run)
+    verdict = make_verdict(run, settings, Labels.of(settings))
+    by_observer = {item.observer: item for item in verdict.observers}
+    assert set(by_observer) == set(OBSERVERS)
+    client = by_observer["client:each", ""]
+    assert client.level == "leak"
+    assert re.match(r"One client rebuilds 6\d\.\d.% of the feature rows .* exactly \(a guess: 0.%\)\.", client.headline)
+    assert "subset-sum" in client.detail
+    assert "95 % interval" in client.detail
+    assert "no defense" in client.detail
+    assert "gaussian" in client.lowest
+
+
+def test_nothing_is_requested_and_everything_closes(demo: Path) -> None:
+    page = page_of(demo)
+    fetching = {"src", "srcset", "poster", "data", "action", "background", "xlink:href"}
+    for tag, attributes in page.tags:
+        assert tag not in ("iframe", "object", "embed", "img", "form", "base")
+        assert not fetching & set(attributes)
+        if tag == "link":
+            assert attributes["href"] == "data:,"
+        if tag == "a":
+            assert re.fullmatch(r"#\w+|\w+\.csv", attributes["href"] or "")
+    text = (demo / "report.html").read_text("utf-8")
+    assert "default-src 'none'" in text
+    assert not re.search(r"https?://|url\(|@import", text)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert all(a["href"][1:] in ids for tag, a in page.tags if tag == "a" and a["href"] and a["href"][0] == "#")
+
+
+def test_private_is_said_only_with_an_accounted_epsilon(tmp_path: Path) -> None:
+    without = store(tmp_path / "without", [make_cell(p, d, 0) for p in PROTOCOLS for d in DEFENSES[:2]])
+    for name, text in texts(without).items():
+        assert not re.search(r"\bprivate(ly)?\b", text, re.IGNORECASE), name
+    cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
+    claimed = [replace(cell, findings=tuple(replace(f, epsilon_accounted=None) for f in cell.findings))]
+    for name, text in texts(store(tmp_path / "claimed", claimed)).items():
+        assert not re.search(r"\bprivate(ly)?\b", text, re.IGNORECASE), name
+    accounted = store(tmp_path / "accounted", [make_cell(PROTOCOLS[0], DEFENSES[2], 0)])
+    assert "Differentially private with accounted ε = 7.98" in texts(accounted)["report.html"]
+
+
+def test_an_epsilon_below_the_demonstrated_one_is_an_alarm_and_no_assurance(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
+    last = replace(cell.findings[-1], epsilon_empirical=11.0)  # on one row only, and the last
+    folder = store(tmp_path / "run", [replace(cell, findings=(*cell.findings[:-1], last))])
+    report = texts(folder)["report.md"]
+    assert "7.98 is below what an attack demonstrated (11)" in report
+    assert "private" not in report
+
+
+def test_all_attacks_at_the_control_is_not_called_safe(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0, observers=[0])
+    words = page_words(store(tmp_path / "held", [cell]))
+    assert "No attack here succeeded. That is not a guarantee." in words
+    assert not re.search(r"\b(safe|secure|anonymous)\b", words, re.IGNORECASE)
+    broken = replace(cell.findings[0], status=Status.BROKEN_ATTACK, reason="self-test failed")
+    words = page_words(store(tmp_path / "broken", [replace(cell, findings=(broken, *cell.findings[1:]))]))
+    assert "No attack here succeeded. That" not in words
+    assert "No working attack here succeeded, but not every attack worked." in words
+    wide = replace(cell.findings[0], advantage_high=0.3)
+    words = page_words(store(tmp_path / "wide", [replace(cell, findings=(wide, *cell.findings[1:]))]))
+    assert "Undecided" in words
+
+
+def page_words(folder: Path) -> str:
+    write_report(folder)
+    return page_of(folder).words
+
+
+def test_a_broken_attack_is_never_the_strongest(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[1])
+    loud = replace(cell.findings[3], status=Status.BROKEN_ATTACK, reason="false proofs", value=1.0, advantage=1.0)
+    [setting] = summarize(load_run(store(tmp_path / "run", [replace(cell, findings=(*cell.findings[:3], loud))])))
+    strongest = setting.strongest(("client:each", ""))
+    assert strongest is not None
+    assert strongest.attack == "subset-sum"
+
+
+HOSTILE = "<script>alert('x')</script><img src=x onerror=y>|`*_["
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0)
+    hostile = dict.fromkeys(
+        ("suite", "dataset", "partition", "protocol", "defense", "observer_knowledge", "attack", "mechanism"), HOSTILE
+    )
+    findings = [replace(f, **hostile) for f in cell.findings]  # type: ignore[arg-type]
+    findings[1] = replace(findings[1], status=Status.FAILED, reason=HOSTILE, observer=HOSTILE)
+    bad = replace(
+        cell,
+        findings=tuple(findings),
+        notes=(HOSTILE,),
+        partition_facts={HOSTILE: HOSTILE},
+        description={"protocol": {"name": HOSTILE, HOSTILE: HOSTILE}},
+    )
+    written = texts(store(tmp_path / "run", [bad], suite=f"name: {HOSTILE}</pre>"))
+    page = _Page(written["report.html"])
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert not any(tag == "img" or "onerror" in attributes for tag, attributes in page.tags)
+    assert "alert('x')" in page.words
+    assert not re.search(r"(?<!\\)<", written["report.md"])
+
+
+def test_equal_records_give_equal_files_in_any_order(tmp_path: Path) -> None:
+    records = make_run()
+    first = texts(store(tmp_path / "a", records))
+    again = texts(tmp_path / "a")
+    other = texts(store(tmp_path / "b", records[::-1]))
+    assert first == again == other
+    slower = [
+        replace(r, findings=tuple(replace(f, seconds_attack=9.0, seconds_train=9.0) for f in r.findings)) for r in records
+    ]
+    timed = texts(store(tmp_path / "c", slower))
+    assert timed["report.html"] == first["report.html"]
+    assert timed["report.md"] == first["report.md"]
+
+
+def test_planned_cells_without_a_record_are_announced(tmp_path: Path) -> None:
+    records = [make_cell(PROTOCOLS[0], d, seed) for d in DEFENSES for seed in SEEDS]
+    folder = store(tmp_path / "run", records[:-2], plan=records)
+    truncated = folder / "cells" / f"{records[0].cell}.json"
+    truncated.write_text(truncated.read_text("utf-8")[:500], "utf-8")
+    written = texts(folder)
+    assert len(rows_of(folder)) == len(DEFENSES) * len(OBSERVERS) * len(ATTACKS)
+    words = _Page(written["report.html"]).words
+    assert "2 planned cells of the suite have no record" in words
+    assert f"cells/{records[0].cell}.json cannot be read" in words
+    assert "not run: there is no record of this cell" in words
+    lost = [row for row in rows_of(folder) if row["defense"] == "gaussian"]
+    assert all((row["status"], row["failed"]) == ("failed", "2") for row in lost)
+
+
+def test_a_seed_that_one_setting_lacks_is_announced(tmp_path: Path) -> None:
+    records = [make_cell(PROTOCOLS[0], DEFENSES[0], seed) for seed in (0, 1)] + [make_cell(PROTOCOLS[0], DEFENSES[1], 0)]
+    assert "drop-singletons on csbm-cora, dirichlet, clients=10, beta=10000 has no result for seed 1" in page_words(
+        store(tmp_path / "run", records)
+    )
+
+
+def test_an_empty_run_says_so(tmp_path: Path) -> None:
+    written = texts(store(tmp_path / "run", []))
+    assert "This run has no results at all." in _Page(written["report.html"]).words
+    assert "This run has no results at all." in written["report.md"]
+    assert len(written["summary.csv"].splitlines()) == 1
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FglauditError, match="has no 'cells' folder"):
+        write_report(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
+    folder = store(tmp_path / "run", make_run(seeds=(3,))[:-1])
+    words = page_words(folder)
+    assert "One seed: how much accuracy and leakage vary between runs is unknown." in words
+    assert "±" not in words
+    assert {row["accuracy_sd"] for row in rows_of(folder)} == {""}
+    names = ("protocol_args", "defense", "observer", "attack")
+    wanted = ("hops=1;rounds=100", "drop-singletons", "server", "row-space")
+    [row] = [r for r in rows_of(folder) if tuple(r[n] for n in names) == wanted]
+    [finding] = [
+        f for f in make_cell(PROTOCOLS[0], DEFENSES[1], 3).findings if (f.observer, f.attack) == ("server", "row-space")
+    ]
+    assert float(row["advantage_high"]) == finding.advantage_high
+
+
+def test_settings_that_differ_only_in_the_description_are_not_pooled(tmp_path: Path) -> None:
+    one = make_cell(PROTOCOLS[0], DEFENSES[0], 0)
+    other = replace(one, cell="f" * 16, description={**one.description, "dataset": {"name": "csbm-cora", "noise": 1}})
+    assert len(summarize(load_run(store(tmp_path / "run", [one, other])))) == 2
+
+
+def test_markdown_has_the_verdict_and_the_main_table(demo: Path) -> None:
+    report = (demo / "report.md").read_text("utf-8")
+    table = [line for line in report.splitlines() if line.startswith(("| fedgcn", "| local-gcn"))]
+    assert len(table) == len(PROTOCOLS) * len(DEFENSES)
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 12 for line in table)
+    assert "Incomplete or unsound results" in report
+    assert "RuntimeError: out of memory" in report
+
+
+def test_nothing_is_left_behind_when_writing(demo: Path) -> None:
+    assert sorted(p.name for p in demo.iterdir()) == ["cells", "report.html", "report.md", "suite.yaml", "summary.csv"]
+
+
+@pytest.mark.parametrize(
+    ("observer", "expected"),
+    [
+        (("wire", ""), "every message as it is sent"),
+        (("server", "topology"), "Knows beforehand: every edge of the graph."),
+        (("client:each", ""), "the degrees of its neighbours at other clients"),
+        (("client:each", "no-degrees"), "but not the degrees"),
+        (("client:0+client:1", ""), "Clients 0 and 1 collude"),
+        (("server+client:0", "auxiliary=0.1"), "features and labels of 10.0"),
+    ],
+)
+def test_threat_models_in_words(observer: tuple[str, str], expected: str) -> None:
+    assert expected in threat_model(observer)
+
+
+def test_rounding_never_says_all_or_none() -> None:
+    assert percent(1474 / 1475) == "99.9\u202f%"
+    assert percent(0.99999) == ">\u202f99.9\u202f%"
+    assert percent(0.0001) == "<\u202f0.1\u202f%"
+    assert (percent(0.0), percent(1.0), percent(None)) == ("0\u202f%", "100\u202f%", "\u2013")
+    assert (decimal(0.9999), decimal(1.0), decimal(-0.0001), decimal(-0.5)) == ("0.999", "1.000", "0.000", "\u2212" + "0.500")
+    assert (size(999), size(1_593_000)) == ("999\u202fB", "1.59\u202fMB")
+
+
+def test_buckets_sort_as_numbers() -> None:
+    assert sorted(["10", "9", "9+", "0-1", "2-4"], key=natural) == ["0-1", "2-4", "9", "9+", "10"]
