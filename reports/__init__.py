@@ -5,9 +5,6 @@ They are made from the stored records alone, hold no timestamp, and are equal fo
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 from fglaudit.reports.html import render_html
@@ -15,6 +12,7 @@ from fglaudit.reports.markdown import render_markdown
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.tables import summary_csv
+from fglaudit.store import write_atomic
 
 __all__ = ["write_report"]
 
@@ -25,7 +23,7 @@ def write_report(run_dir: Path) -> list[Path]:
     A record that cannot be read is announced in the report instead of stopping it. Every file appears whole or not at all.
 
     Raises:
-        FglauditError: if ``run_dir`` is not the folder of a run.
+        FglauditError: if ``run_dir`` is not the folder of a run, or cannot be written.
     """
     run = load_run(run_dir)
     settings = summarize(run)
@@ -34,18 +32,6 @@ def write_report(run_dir: Path) -> list[Path]:
         "report.html": render_html(run, settings),
         "report.md": render_markdown(run, settings),
     }
-    return [_replace(run_dir / name, text) for name, text in texts.items()]
-
-
-def _replace(path: Path, text: str) -> Path:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
-    return path
+    for name, text in texts.items():
+        write_atomic(run_dir / name, text)
+    return [run_dir / name for name in texts]

@@ -11,15 +11,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from fglaudit import __version__
 from fglaudit.reports import numbers
+from fglaudit.reports.facts import partition_rows, versions
 from fglaudit.reports.figures import NUM_COLOURS, bar, marker, sparkline
 from fglaudit.reports.labels import Labels, arguments, place
-from fglaudit.reports.pages import breakdown, extras, failures, partition_rows, sections, versions
+from fglaudit.reports.pages import breakdown, extras, failures, sections
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import make_verdict, observers_of
 from fglaudit.reports.wording import METRIC_NAMES, METRICS, assurance, defense_words, observer_label, reading, threat_model
 
-WIDE, NARROW = (900, 430), (350, 380)
+WIDE, NARROW = (1140, 440), (350, 380)
 
 
 def render_html(run: Run, settings: Sequence[Setting]) -> str:

@@ -38,7 +38,7 @@ class _Frame:
     y_high: float
     width: int
     height: int
-    left: int = 50
+    left: int = 58
     right: int = 16
     top: int = 16
     bottom: int = 46
@@ -106,7 +106,7 @@ def _axes(frame: _Frame) -> list[Markup]:
     )
     parts.append(
         Markup(
-            '<text class="axis" transform="translate(13 {}) rotate(-90)" text-anchor="middle">advantage over a guess</text>'
+            '<text class="axis" transform="translate(12 {}) rotate(-90)" text-anchor="middle">advantage over a guess</text>'
         ).format((frame.top + low) / 2)
     )
     return parts
@@ -131,23 +131,40 @@ def _apart(spots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _labels(points: Sequence[Point], spots: Sequence[tuple[float, float]], frame: _Frame) -> list[Markup]:
-    """Place labels greedily beside their marks; one that fits nowhere is left out (its tooltip remains)."""
-    taken: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots]
+    """Name every setting once, beside its highest mark; a name that fits nowhere is left out (its tooltip remains)."""
+    taken = [_extent(point, spot, frame) for point, spot in zip(points, spots, strict=True)]
+    named: set[tuple[str, int]] = set()
     placed = []
-    for point, (x, y) in zip(points, spots, strict=True):
-        wide = 6.2 * len(point.label)
-        for left, base in ((x + 10, y + 4), (x - 10 - wide, y + 4), (x - wide / 2, y - 12), (x - wide / 2, y + 20)):
+    for point, (x, y) in sorted(zip(points, spots, strict=True), key=lambda pair: pair[1][1]):
+        wide = 6.6 * len(point.label)
+        extent = _extent(point, (x, y), frame)
+        sides = (
+            (extent[2] + 4, y + 4),
+            (extent[0] - 4 - wide, y + 4),
+            (x - wide / 2, extent[1] - 5),
+            (x - wide / 2, extent[3] + 13),
+        )
+        for left, base in () if (point.label, point.shape) in named else sides:
             box = (left, base - 10, left + wide, base + 3)
             inside = (
-                frame.left <= box[0] and box[2] <= frame.width - 4 and frame.top <= box[1] and box[3] <= frame.py(frame.y_low)
+                frame.left <= box[0] and box[2] <= frame.width - 4 and box[1] >= 0 and box[3] <= frame.height - frame.bottom
             )
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
+                named.add((point.label, point.shape))
                 placed.append(
                     Markup('<text class="label" x="{}" y="{}">{}</text>').format(f"{left:.1f}", f"{base:.1f}", point.label)
                 )
                 break
     return placed
+
+
+def _extent(point: Point, spot: tuple[float, float], frame: _Frame) -> Box:
+    """The area that a mark and its whiskers cover."""
+    x, y = spot
+    half = max(7.0, frame.px(point.x + (point.x_sd or 0.0)) - frame.px(point.x))
+    high, low = (y if end is None else frame.py(end) for end in (point.high, point.low))
+    return x - half, min(y - 7, high), x + half, max(y + 7, low)
 
 
 def _overlap(a: Box, b: Box) -> bool:

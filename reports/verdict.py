@@ -11,7 +11,7 @@ from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Leak, Setting, mean, sd
-from fglaudit.reports.wording import NEGLIGIBLE, assurance, contradicted, deed, interval_words, observer_label
+from fglaudit.reports.wording import NEGLIGIBLE, assurance, contradicted, deed, interval_words, observer_subject
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,17 @@ def observers_of(settings: Sequence[Setting]) -> list[tuple[str, str]]:
 def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdict:
     """Judge a run. ``settings`` come from :func:`fglaudit.reports.summary.summarize`."""
     notes = Counter(note for record in run.cells for note in record.notes)
-    statements = dict.fromkeys(
-        f"{labels.setting(s)} on {place(s)}: {text}" for s in settings if (text := assurance(s)) and not contradicted(s)
-    )
+    statements: dict[str, list[str]] = {}
+    for setting in settings:
+        if (text := assurance(setting)) and not contradicted(setting):
+            statements.setdefault(text, []).append(labels.setting(setting))
     return Verdict(
         alarms=tuple(_alarms(run, settings, labels)),
         warnings=tuple(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
         accuracy=tuple(_accuracy(settings, labels)),
         observers=tuple(_observer(observer, settings, labels) for observer in observers_of(settings)),
         certainty=tuple(_certainty(settings)),
-        assurances=tuple(statements),
+        assurances=tuple(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in statements.items()),
     )
 
 
@@ -133,9 +134,9 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     scene = f"{labels.setting(where)}, on {place(where)}"
     ground = f"Attack {worst.attack}; {interval_words(worst)}; {scene}."
     if _succeeded(worst):
-        level, headline = "leak", f"{observer_label(observer)} {deed(worst)}."
+        level, headline = "leak", f"{observer_subject(observer)} {deed(worst)}."
     elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in best):
-        level, headline = "unknown", f"Undecided: {observer_label(observer)} {deed(worst)}; the interval reaches further."
+        level, headline = "unknown", f"Undecided: {observer_subject(observer)} {deed(worst)}; the interval reaches further."
     elif unsure:
         level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
     else:

@@ -73,6 +73,12 @@ def _parties(parties: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def observer_subject(observer: tuple[str, str]) -> str:
+    """The observer as the subject of a sentence about what it does."""
+    first, space, rest = observer_label(observer).partition(" ")
+    return {"Server": "The server", "Wiretap": "A wiretap"}.get(first, first) + space + rest
+
+
 def threat_model(observer: tuple[str, str]) -> str:
     """The threat model in full sentences: who, what is seen, what is known beforehand."""
     parties, knowledge = observer
