@@ -1,0 +1,45 @@
+"""The long measurements' own parts: a table that survives a kill, a canonical random graph, a checked aggregation."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from fglaudit.graph import canonical_edges
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import from the repository's top level, which is not on the path when pytest runs as a command of its own."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module(name)
+
+
+def test_table_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = module("bench.table", monkeypatch).Table(tmp_path / "deep" / "t.csv", ("method", "seed"), ("accuracy",))
+    table.add({"method": "a", "seed": 0, "accuracy": 0.5})
+    table.add({"method": "a", "seed": 1, "accuracy": 0.25})
+    table.path.write_text(table.path.read_text() + "a,2,0.1")  # cut off inside the value
+    assert table.has({"method": "a", "seed": 1})
+    assert not table.has({"method": "a", "seed": 2})
+    table.add({"method": "a", "seed": 2, "accuracy": 0.125})
+    assert [row["accuracy"] for row in table.rows()] == ["0.5", "0.25", "0.125"]
+
+
+def test_random_edges_are_canonical(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = module("bench.scale", monkeypatch)
+    edges = scale.random_edges(50, 400, np.random.default_rng(0))
+    assert edges.shape == (2, 800)
+    assert torch.equal(edges, canonical_edges(edges, 50))
+
+
+def test_scale_measurement_checks_its_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = module("bench.scale", monkeypatch)
+    figures = scale.measure(nodes=400, edges=3000, features=8, clients=4)
+    assert set(figures) == set(scale.VALUES)
