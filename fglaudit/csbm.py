@@ -21,7 +21,7 @@ from fglaudit.rng import derive
 
 PUBLIC_TRAIN_PER_CLASS, PUBLIC_VAL, PUBLIC_TEST = 20, 500, 1000  # Cora's public split
 MAX_REDRAWS = 1000
-BORDER_MIXING = 0.8  # share of a border node's edges that leave its class
+BORDER_MIXING = 0.7  # share of a border node's edges that leave its class
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CsbmOptions:
             frequencies. Gaussian: ratio of the class centre's norm to the noise's norm.
         degree_exponent: the node of rank r has propensity r ** -degree_exponent; 0 gives nearly equal degrees.
         border: share of nodes between the classes, as interdisciplinary papers are: they take most of the edges across
-            classes (border * 0.8 <= 1 - homophily) and their features do not depend on the class. With 0 every node is equally
+            classes (border * 0.7 <= 1 - homophily) and their features do not depend on the class. With 0 every node is equally
             typical of its class, and a GCN is right almost everywhere.
         class_sizes: nodes per class; None for sizes that differ by at most one.
         seed: of the draw. It belongs to the data set, not to the cell: all cells of a suite see one graph.
@@ -83,7 +83,7 @@ class CsbmOptions:
                 f"csbm needs degree_exponent >= 0; got {self.degree_exponent}; use 0 for nearly equal degrees",
             ),
             (
-                0 <= self.border and self.border * BORDER_MIXING <= 1 - self.homophily + 1e-9,
+                self.border >= 0 and self.border * BORDER_MIXING <= 1 - self.homophily + 1e-9,
                 f"csbm needs 0 <= border * {BORDER_MIXING} <= 1 - homophily; got border {self.border} with homophily "
                 f"{self.homophily}; lower border",
             ),
@@ -125,9 +125,9 @@ CORA_LIKE = CsbmOptions(
     homophily=0.81,
     features="binary",
     ones_per_row=18.2,
-    signal=0.75,
+    signal=1.0,
     degree_exponent=0.68,
-    border=0.22,
+    border=0.27,
     class_sizes=(351, 217, 418, 818, 426, 298, 180),
     seed=2708,
 )
@@ -179,7 +179,13 @@ def _draw_edges(options: CsbmOptions, labels: Tensor) -> Tensor:
     for same, count in zip((True, False), options.edge_counts(), strict=True):
         ends = _Endpoints(propensity * (1 - mixing if same else mixing), labels, options)
         starts = first[is_inside == same][:count]
-        codes = torch.unique(codes_of(starts, ends.partner(starts, same, rng), same))
+        codes = torch.empty(0, dtype=torch.long)
+        for _ in range(MAX_REDRAWS):
+            partners = ends.partner(starts, same, rng)
+            codes = torch.unique(torch.cat([codes, codes_of(starts, partners, same)]))
+            starts = starts[starts == partners]  # drew themselves
+            if len(starts) == 0:
+                break
         for _ in range(MAX_REDRAWS):
             missing = count - len(codes)
             if missing == 0:
@@ -204,7 +210,7 @@ def _border(options: CsbmOptions) -> Tensor:
 def _mixing(options: CsbmOptions) -> Tensor:
     """Return the expected share of across-class edges of every node [N]; the mean is 1 - homophily."""
     rest = max(0.0, (1 - options.homophily - options.border * BORDER_MIXING) / max(1 - options.border, 1e-9))
-    return torch.where(_border(options), BORDER_MIXING, rest).double()
+    return _border(options).double() * (BORDER_MIXING - rest) + rest
 
 
 class _Endpoints:
@@ -251,10 +257,11 @@ def _draw_words(options: CsbmOptions, labels: Tensor) -> Tensor:
 def _draw_gaussian(options: CsbmOptions, labels: Tensor) -> Tensor:
     """Return rows [N, F] around class centres; noise and centres have unit expected norm before ``signal``."""
     rng = derive(options.seed, "csbm", "gaussian")
-    scale = options.dimensions**-0.5
+    scale = float(options.dimensions) ** -0.5
     centres = torch.randn(options.classes, options.dimensions, generator=rng) * scale
     noise = torch.randn(options.nodes, options.dimensions, generator=rng) * scale
-    return options.signal * torch.where(_border(options).unsqueeze(1), 0.0, centres[labels]) + noise
+    shift = centres[labels] * (~_border(options)).unsqueeze(1)
+    return noise + shift * options.signal
 
 
 def _public_split(options: CsbmOptions, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 DESCRIPTIONS = {
@@ -34,6 +34,7 @@ class PygSource:
         files: names of the raw files.
         nodes, edges, features, classes: what a sound copy gives; ``edges`` are the columns of ``edge_index`` as loaded, None
             where the number is not asserted.
+        split: nodes in the (first) public train, validation and test mask; None where there is none or it is not asserted.
         make: calls the class with (class, root).
         class_name: in ``torch_geometric.datasets``.
     """
@@ -45,8 +46,9 @@ class PygSource:
     edges: int | None
     features: int
     classes: int
+    split: tuple[int, int, int] | None
     class_name: str
-    make: Callable[[Any, str], Any]
+    make: Callable[[Any, str], Any] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class OgbSource:
     url: str
 
 
-def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int) -> PygSource:
+def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int, train: int) -> PygSource:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
     return PygSource(
         folder="planetoid",
@@ -71,6 +73,7 @@ def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int) -
         edges=edges,
         features=features,
         classes=classes,
+        split=(train, 500, 1000),
         class_name="Planetoid",
         make=lambda cls, root: cls(root, name),
     )
@@ -85,12 +88,13 @@ def _amazon(name: str, nodes: int, edges: int, features: int, classes: int) -> P
         edges=edges,
         features=features,
         classes=classes,
+        split=None,
         class_name="Amazon",
         make=lambda cls, root: cls(root, name),
     )
 
 
-def _wikipedia(name: str, nodes: int, edges: int, features: int, classes: int) -> PygSource:
+def _wikipedia(name: str, nodes: int, edges: int, features: int, classes: int, split: tuple[int, int, int]) -> PygSource:
     splits = tuple(f"{name}_split_0.6_0.2_{i}.npz" for i in range(10))
     return PygSource(
         folder="wikipedia",
@@ -100,19 +104,20 @@ def _wikipedia(name: str, nodes: int, edges: int, features: int, classes: int) -
         edges=edges,
         features=features,
         classes=classes,
+        split=split,
         class_name="WikipediaNetwork",
         make=lambda cls, root: cls(root, name, geom_gcn_preprocess=True),
     )
 
 
 PYG_SOURCES = {
-    "cora": _planetoid("Cora", 2708, 10556, 1433, 7),
-    "citeseer": _planetoid("CiteSeer", 3327, 9104, 3703, 6),
-    "pubmed": _planetoid("PubMed", 19717, 88648, 500, 3),
+    "cora": _planetoid("Cora", 2708, 10556, 1433, 7, train=140),
+    "citeseer": _planetoid("CiteSeer", 3327, 9104, 3703, 6, train=120),
+    "pubmed": _planetoid("PubMed", 19717, 88648, 500, 3, train=60),
     "computers": _amazon("Computers", 13752, 491722, 767, 10),
     "photo": _amazon("Photo", 7650, 238162, 745, 8),
-    "chameleon": _wikipedia("chameleon", 2277, 36101, 2325, 5),
-    "squirrel": _wikipedia("squirrel", 5201, 217073, 2089, 5),
+    "chameleon": _wikipedia("chameleon", 2277, 36101, 2325, 5, (1092, 729, 456)),
+    "squirrel": _wikipedia("squirrel", 5201, 217073, 2089, 5, (2496, 1664, 1041)),
     "wikics": PygSource(
         folder="wikics",
         raw="raw",
@@ -121,6 +126,7 @@ PYG_SOURCES = {
         edges=None,
         features=300,
         classes=10,
+        split=None,
         class_name="WikiCS",
         make=lambda cls, root: cls(root, is_undirected=True),
     ),

@@ -60,9 +60,10 @@ def load_npz(path: str) -> RawGraph:
 def _read(path: Path) -> Arrays:
     _require(path.is_file(), f"name: npz reads a file; {path} is none", "give path: the .npz with x, edge_index and y")
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise ValueError("it is a single .npy array")
+        opened = np.load(path, allow_pickle=False)
+        if isinstance(opened, np.ndarray):
+            raise ValueError("it is a single .npy array")
+        with opened as stored:
             arrays = {name: stored[name] for name in (*REQUIRED, *MASKS) if name in stored.files}
             names = sorted(stored.files)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:

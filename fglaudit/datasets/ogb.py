@@ -60,5 +60,5 @@ def load_ogb(name: str, root: str | None) -> RawGraph:
 
 
 def _table(path: Path, dtype: type[np.generic]) -> np.ndarray[tuple[int, int], np.dtype[np.generic]]:
-    frame = pd.read_csv(path, header=None, compression="gzip", dtype=dtype)  # type: ignore[arg-type]
-    return frame.to_numpy(dtype=dtype)
+    frame = pd.read_csv(path, header=None, compression="gzip", dtype=dtype)
+    return frame.to_numpy(dtype=dtype, copy=True)

@@ -94,12 +94,14 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def _check_counts(name: str, source: PygSource, raw: RawGraph, folder: Path) -> None:
-    got = (raw.x.shape[0], raw.edge_index.shape[1], raw.x.shape[1], int(raw.y.max().item()) + 1)
-    edges = got[1] if source.edges is None else source.edges
-    expected = (source.nodes, edges, source.features, source.classes)
+    edges = raw.edge_index.shape[1]
+    masks = (raw.train, raw.val, raw.test)
+    split = tuple(0 if mask is None else int(mask[:, 0].sum().item()) for mask in masks)
+    got = (raw.x.shape[0], edges, raw.x.shape[1], int(raw.y.max().item()) + 1, split)
+    expected = (source.nodes, source.edges or edges, source.features, source.classes, source.split or split)
     if got != expected:
         raise FglauditError(
-            f"{name} has (nodes, edges, features, classes) = {expected}; the raw files in {folder} give {got}: a file is cut short "
+            f"{name} has (nodes, edges, features, classes, split) = {expected}; the raw files in {folder} give {got}: a file is cut short "
             f"or altered; delete them and run: fglaudit data fetch {name} --root DIR"
         )
 

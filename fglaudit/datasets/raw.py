@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
@@ -75,3 +78,28 @@ def row_normalised(x: Tensor) -> Tensor:
     """Divide every row of ``x`` [..., F] by its L1 norm; zero rows stay zero."""
     norm = x.abs().sum(-1, keepdim=True)
     return x / torch.where(norm == 0, torch.ones_like(norm), norm)
+
+
+def largest_component(graph: Graph) -> Graph:
+    """Return the largest connected component of ``graph``, its nodes renumbered in their old order."""
+    n = graph.num_nodes
+    row, col = graph.edge_index.numpy()
+    adjacency = coo_array((np.ones(len(row), dtype=np.int8), (row, col)), shape=(n, n))
+    component = torch.from_numpy(connected_components(adjacency, directed=False)[1]).long()
+    nodes = (component == torch.bincount(component).argmax()).nonzero().squeeze(1)
+    position = torch.full((n,), -1)
+    position[nodes] = torch.arange(len(nodes))
+    edges = position[graph.edge_index]
+
+    def kept(mask: Tensor | None) -> Tensor | None:
+        return None if mask is None else mask[nodes]
+
+    return Graph(
+        x=graph.x[nodes],
+        y=graph.y[nodes],
+        edge_index=edges[:, edges[0] >= 0],
+        name=graph.name,
+        train=kept(graph.train),
+        val=kept(graph.val),
+        test=kept(graph.test),
+    )

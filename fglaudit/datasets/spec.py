@@ -11,12 +11,13 @@ from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SO
 from fglaudit.datasets.npz import load_npz
 from fglaudit.datasets.ogb import load_ogb
 from fglaudit.datasets.pyg import load_pyg
-from fglaudit.datasets.raw import RawGraph, row_normalised, to_graph
+from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, to_graph
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import Graph
 
 FEATURES = ("raw", "row-normalised")
 SPLITS = ("public", "random")
+COMPONENTS = ("all", "largest")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class DatasetSpec:
         split: "public" masks, or "random": every client draws its own (see ``fglaudit.partition``).
         train, val, test: fractions of a client's nodes for ``split: random``.
         split_index: which public split, where the set has several (Chameleon and Squirrel 10, WikiCS 20).
+        component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of missing
+            links are those of Cora's 2485 nodes in it.
         csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.csbm.CsbmOptions`.
     """
 
@@ -43,6 +46,7 @@ class DatasetSpec:
     val: float = 0.4
     test: float = 0.4
     split_index: int = 0
+    component: str = "all"
     csbm: CsbmOptions | None = None
 
     def __post_init__(self) -> None:
@@ -53,6 +57,8 @@ class DatasetSpec:
             raise unknown("features", self.features, FEATURES)
         if self.split not in SPLITS:
             raise unknown("split", self.split, SPLITS)
+        if self.component not in COMPONENTS:
+            raise unknown("component", self.component, COMPONENTS)
         if (self.name == "npz") != (self.path is not None):
             raise FglauditError(
                 f"path belongs to name: npz and to no other; got name: {self.name}, path: {self.path}; change one"
@@ -81,6 +87,8 @@ class DatasetSpec:
             FglauditError: missing or corrupt files, or a user's graph that breaks a rule. Nothing is ever downloaded.
         """
         graph, notes = self._load()
+        if self.component == "largest":
+            graph = largest_component(graph)
         if self.features == "row-normalised":
             graph = dataclasses.replace(graph, x=row_normalised(graph.x))
         return graph, notes

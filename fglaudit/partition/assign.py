@@ -12,7 +12,7 @@ def lists_of(owner: Tensor, clients: int) -> list[Tensor]:
     """Return the ascending node ids of every client, from ``owner`` [N] with values 0 ... clients - 1."""
     order = torch.argsort(owner, stable=True)
     sizes = torch.bincount(owner, minlength=clients)
-    return list(order.split(sizes.tolist()))
+    return list(torch.split(order, sizes.tolist()))
 
 
 def refuse_empty(clients: list[Tensor], scheme: str, value: str, fix: str) -> None:

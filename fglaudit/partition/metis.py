@@ -27,10 +27,8 @@ def metis(graph: Graph, clients: int, rng: torch.Generator) -> list[Tensor]:
         return [torch.arange(graph.num_nodes)]
     row, col = graph.edge_index
     starts = torch.cat([row.new_zeros(1), torch.bincount(row, minlength=graph.num_nodes).cumsum(0)])
-    options = pymetis.Options(seed=seed)
-    _, part = pymetis.part_graph(
-        clients, xadj=starts.int().numpy(), adjncy=col.int().numpy(), options=options, warn_on_copies=False
-    )
+    adjacency = pymetis.CSRAdjacency(starts.int().numpy(), col.int().numpy())
+    _, part = pymetis.part_graph(clients, adjacency, options=pymetis.Options(seed=seed))
     parts = lists_of(torch.as_tensor(part, dtype=torch.long), clients)
     refuse_empty(parts, "metis", f"{clients} clients on {graph.num_nodes} nodes", "lower clients")
     return parts

@@ -102,7 +102,7 @@ class PartitionSpec:
             case "unbalanced":
                 return unbalanced(graph, self.clients, rng)
             case _:
-                return list(torch.arange(graph.num_nodes).split(1))
+                return list(torch.arange(graph.num_nodes).unsqueeze(1).unbind())
 
 
 def _edges_between(graph: Graph, clients: tuple[Tensor, ...]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ def random_split(y: Tensor, dataset: DatasetSpec, rng: torch.Generator) -> list[
     shares = (dataset.train, dataset.train + dataset.val, dataset.train + dataset.val + dataset.test)
     ends = [0, *(min(round(share * len(labelled)), len(labelled)) for share in shares)]
     masks = []
-    for start, stop in zip(ends[:-1], ends[1:], strict=True):
+    for start, stop in pairwise(ends):
         mask = torch.zeros(len(label), dtype=torch.bool)
         mask[shuffled[start:stop]] = True
         masks.append(mask)

@@ -1,0 +1,349 @@
+"""Data sets: real files where a root has them, a user's own graph, and what goes wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fglaudit.datasets.catalog as catalog
+from fglaudit.csbm import CsbmOptions
+from fglaudit.datasets import DatasetSpec, check_root, dataset_facts, dataset_names, fetch, verify_checksums
+from fglaudit.datasets.root import CHECKSUMS
+from fglaudit.errors import FglauditError
+from fglaudit.graph import canonical_edges
+
+ROOT = Path(os.environ.get("FGLAUDIT_DATA") or "../shared/data").resolve()
+PUBLISHED = {  # nodes, undirected edges without loops, features, classes, training nodes of the public split
+    "cora": (2708, 5278, 1433, 7, 140),
+    "citeseer": (3327, 4552, 3703, 6, 120),
+    "pubmed": (19717, 44324, 500, 3, 60),
+    "computers": (13752, 245861, 767, 10, "none"),
+    "photo": (7650, 119081, 745, 8, "none"),
+    "chameleon": (2277, 31371, 2325, 5, 1092),
+    "squirrel": (5201, 198353, 2089, 5, 2496),
+}
+
+
+def raw_folder(name: str, root: Path = ROOT) -> Path:
+    source = catalog.PYG_SOURCES[name]
+    return root / source.folder / source.raw
+
+
+def need(name: str) -> None:
+    if not raw_folder(name).is_dir():
+        pytest.skip(f"{name} is not under the data root {ROOT}")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("FGLAUDIT_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def cora_copy(tmp_path: Path) -> Path:
+    """A root of one's own with Cora's raw files, to be damaged."""
+    need("cora")
+    shutil.copytree(raw_folder("cora"), raw_folder("cora", tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_real_sets_have_their_published_counts(name: str) -> None:
+    need(name)
+    before = sorted(ROOT.rglob("*"))
+    graph = DatasetSpec(name, root=str(ROOT)).load()
+    facts = dataset_facts(graph)
+    assert tuple(facts[k] for k in ("nodes", "edges", "features", "classes", "train")) == PUBLISHED[name]
+    assert torch.equal(graph.edge_index, canonical_edges(graph.edge_index, graph.num_nodes))
+    assert sorted(ROOT.rglob("*")) == before, "nothing may be written into the data root"
+
+
+def test_directed_sets_say_what_was_changed() -> None:
+    need("chameleon")
+    graph, notes = DatasetSpec("chameleon", root=str(ROOT), split_index=9).load_with_notes()
+    assert any("50 self-loops" in note for note in notes) and any("undirected" in note for note in notes)
+    first = DatasetSpec("chameleon", root=str(ROOT)).load()
+    assert first.train is not None and graph.train is not None and not torch.equal(first.train, graph.train)
+    with pytest.raises(FglauditError, match="split_index"):
+        DatasetSpec("chameleon", root=str(ROOT), split_index=10).load()
+
+
+def test_cached_load_equals_first_load(cora_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FGLAUDIT_CACHE", str(tmp_path / "cache"))
+    first = DatasetSpec("cora", root=str(cora_copy)).load()
+    (cached,) = (tmp_path / "cache").iterdir()
+    again = DatasetSpec("cora", root=str(cora_copy)).load()
+    assert torch.equal(first.x, again.x) and torch.equal(first.edge_index, again.edge_index)
+    cached.write_bytes(cached.read_bytes()[:1000])
+    repaired = DatasetSpec("cora", root=str(cora_copy)).load()
+    assert torch.equal(first.x, repaired.x)
+
+
+@pytest.mark.parametrize("file", catalog.PYG_SOURCES["cora"].files)
+def test_truncated_files_are_named_even_with_a_warm_cache(cora_copy: Path, file: str) -> None:
+    spec = DatasetSpec("cora", root=str(cora_copy))
+    spec.load()
+    path = raw_folder("cora", cora_copy) / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(FglauditError, match="fglaudit data fetch cora"):
+        spec.load()
+
+
+def test_checksums_are_checked_before_anything_is_parsed(cora_copy: Path) -> None:
+    need("cora")
+    if not (ROOT / CHECKSUMS).is_file():
+        pytest.skip("the data root has no SHA256SUMS")
+    lines = [line for line in (ROOT / CHECKSUMS).read_text().splitlines() if "planetoid/Cora" in line]
+    (cora_copy / CHECKSUMS).write_text("\n".join(lines))
+    assert verify_checksums(cora_copy) == []
+    path = raw_folder("cora", cora_copy) / "ind.cora.graph"
+    path.write_bytes(path.read_bytes() + b"x")
+    assert [Path(p).name for p in verify_checksums(cora_copy)] == ["ind.cora.graph"]
+    with pytest.raises(FglauditError, match=r"ind\.cora\.graph is corrupt"):
+        DatasetSpec("cora", root=str(cora_copy)).load()
+
+
+def test_missing_files_name_folder_and_fix(tmp_path: Path) -> None:
+    for name in catalog.PYG_SOURCES | catalog.OGB_SOURCES:
+        with pytest.raises(FglauditError, match="missing") as caught:
+            DatasetSpec(name, root=str(tmp_path)).load()
+        assert str(tmp_path) in str(caught.value) and "--root" in str(caught.value)
+    with pytest.raises(FglauditError, match="is no folder"):
+        DatasetSpec("cora", root=str(tmp_path / "nowhere")).load()
+    assert {status for _, status in check_root(tmp_path)} == {
+        status for _, status in check_root(tmp_path) if "absent" in status
+    }
+
+
+def test_loading_never_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that vanishes between the check and the parse must not make torch-geometric reach for the network."""
+    import fglaudit.datasets.pyg as pyg
+
+    monkeypatch.setattr(pyg, "link_or_copy", lambda source, target: None)
+    folder = raw_folder("cora", tmp_path)
+    folder.mkdir(parents=True)
+    for file in catalog.PYG_SOURCES["cora"].files:
+        (folder / file).write_bytes(b"")
+    with pytest.raises(FglauditError, match="may not download"):
+        DatasetSpec("cora", root=str(tmp_path)).load()
+
+
+def test_fetch_offline_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch_geometric.datasets
+
+    def unreachable(self: object) -> None:
+        raise OSError("network is unreachable")
+
+    monkeypatch.setattr(torch_geometric.datasets.Planetoid, "download", unreachable)
+    with pytest.raises(FglauditError, match=r"could not be downloaded.*check the network"):
+        fetch("cora", tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+    with pytest.raises(FglauditError, match="needs no download"):
+        fetch("csbm-cora", tmp_path)
+    with pytest.raises(FglauditError, match="unpack http"):
+        fetch("ogbn-arxiv", tmp_path)
+    with pytest.raises(FglauditError, match="did you mean 'cora'"):
+        fetch("coar", tmp_path)
+
+
+def test_fetch_keeps_only_raw_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("cora")
+    import torch_geometric.datasets
+
+    def copied(self: Any) -> None:
+        for file in catalog.PYG_SOURCES["cora"].files:
+            shutil.copy(raw_folder("cora") / file, self.raw_dir)
+
+    monkeypatch.setattr(torch_geometric.datasets.Planetoid, "download", copied)
+    folder = fetch("cora", tmp_path)
+    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == sorted(catalog.PYG_SOURCES["cora"].files)
+    assert folder == raw_folder("cora", tmp_path)
+    assert DatasetSpec("cora", root=str(tmp_path)).load().num_nodes == 2708
+
+
+def test_wikics_reads_its_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real file is not at hand; a small one in its format goes through the same reader."""
+    monkeypatch.setitem(
+        catalog.PYG_SOURCES,
+        "wikics",
+        catalog.PygSource(
+            "wikics", "raw", ("data.json",), 4, None, 2, 2, None, "WikiCS", lambda c, r: c(r, is_undirected=True)
+        ),
+    )
+    folder = tmp_path / "wikics/raw"
+    folder.mkdir(parents=True)
+    data = {
+        "features": [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6], [0.7, 0.8]],
+        "labels": [0, 1, 0, 1],
+        "links": [[1], [2], [3], []],
+        "train_masks": [[True, False, False, False], [False, True, False, False]],
+        "val_masks": [[False, True, False, False], [True, False, False, False]],
+        "stopping_masks": [[False] * 4] * 2,
+        "test_mask": [False, False, True, True],
+    }
+    (folder / "data.json").write_text(json.dumps(data))
+    graph = DatasetSpec("wikics", root=str(tmp_path), split_index=1).load()
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
+    assert graph.train is not None and graph.train.tolist() == [False, True, False, False]
+    assert graph.test is not None and graph.test.tolist() == [False, False, True, True]
+
+
+def test_ogb_reads_its_csv_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(catalog.OGB_SOURCES, "ogbn-arxiv", catalog.OgbSource("ogb/ogbn_arxiv", "time", 4, 2, 3, "URL"))
+    tables = {
+        "raw/edge": "0,1\n1,2\n3,2\n",
+        "raw/node-feat": "0.5,1\n2,3\n4,5\n6,7.25\n",
+        "raw/node-label": "0\n2\n1\n0\n",
+        "split/time/train": "0\n3\n",
+        "split/time/valid": "1\n",
+        "split/time/test": "2\n",
+    }
+    for name, text in tables.items():
+        path = tmp_path / "ogb/ogbn_arxiv" / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()))
+    graph = DatasetSpec("ogbn-arxiv", root=str(tmp_path)).load()
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
+    assert graph.x[3].tolist() == [6, 7.25] and graph.y.tolist() == [0, 2, 1, 0]
+    assert graph.train is not None and graph.train.tolist() == [True, False, False, True]
+    feat = tmp_path / "ogb/ogbn_arxiv/raw/node-feat.csv.gz"
+    feat.write_bytes(feat.read_bytes()[:20])
+    with pytest.raises(FglauditError, match="readable"):
+        DatasetSpec("ogbn-arxiv", root=str(tmp_path)).load()
+
+
+# A user's own graph
+
+
+def arrays(**changes: Any) -> dict[str, Any]:
+    base = {
+        "x": np.eye(4, 3, dtype=np.float32),
+        "edge_index": np.array([[0, 1, 1, 2], [1, 0, 2, 3]]),
+        "y": np.array([0, 1, 1, 0]),
+    }
+    return {key: value for key, value in (base | changes).items() if value is not None}
+
+
+def own_graph(tmp_path: Path, **changes: Any) -> DatasetSpec:
+    path = tmp_path / "own.npz"
+    np.savez(path, **arrays(**changes))
+    return DatasetSpec("npz", path=str(path), split="random")
+
+
+def test_own_graph_is_made_canonical_and_says_so(tmp_path: Path) -> None:
+    edges = np.array([[0, 1, 1, 1, 2], [1, 0, 2, 2, 2]])
+    graph, notes = own_graph(tmp_path, edge_index=edges).load_with_notes()
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert [note.split(": ", 1)[1] for note in notes] == [
+        "1 self-loops removed (protocols add their own)",
+        "1 duplicate edges removed",
+        "directed edges made undirected (1 reverse edges added)",
+    ]
+    assert graph.train is None and graph.x.dtype == torch.float32
+
+
+def test_own_masks_are_used(tmp_path: Path) -> None:
+    masks = {name: np.arange(4) == k for k, name in enumerate(("train_mask", "val_mask", "test_mask"))}
+    graph = own_graph(tmp_path, **masks).load()
+    assert graph.val is not None and graph.val.tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"x": np.array([[0.0, np.nan], [1, 1], [1, 1], [1, 1]])}, r"rows have NaN or inf, the first is 0"),
+        ({"x": np.full((4, 2), np.inf)}, "4 rows have NaN or inf"),
+        ({"x": np.zeros(4)}, r"x must have shape \[nodes, features\]"),
+        ({"x": np.array([["a"], ["b"], ["c"], ["d"]])}, "x must hold numbers"),
+        ({"y": np.array([0, 1])}, r"y must have shape \[4\]"),
+        ({"y": np.array([0.0, 1, 1, 0])}, "y must hold integers"),
+        ({"y": np.array([0, 1, -2, 0])}, "labels must be >= 0"),
+        ({"y": np.full(4, -1)}, "at least one node must have a label"),
+        ({"edge_index": np.array([[0, 1], [1, 4]])}, r"nodes 0 \.\.\. 3; got \[4\]"),
+        ({"edge_index": np.array([[0, -1], [1, 2]])}, r"got \[-1\]"),
+        ({"edge_index": np.array([[0.0], [1.0]])}, "edge_index must hold integers"),
+        ({"edge_index": np.zeros((5, 2), dtype=int)}, "transpose"),
+        ({"y": None}, r"missing \['y'\]"),
+        ({"train_mask": np.ones(4, bool)}, "all of train_mask"),
+        ({f"{m}_mask": np.ones(4, bool) for m in ("train", "val", "test")}, "4 nodes are in more than one"),
+        ({f"{m}_mask": np.zeros(4, int) for m in ("train", "val", "test")}, "must be boolean"),
+        ({f"{m}_mask": np.zeros(5, bool) for m in ("train", "val", "test")}, r"must have shape \[4\]"),
+        ({"x": np.array([[None], [1], [2], [3]], dtype=object)}, "without pickled objects"),
+    ],
+)
+def test_own_graph_errors(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(FglauditError, match=words):
+        own_graph(tmp_path, **changes).load()
+
+
+def test_own_file_missing_truncated_or_no_archive(tmp_path: Path) -> None:
+    with pytest.raises(FglauditError, match="is none"):
+        DatasetSpec("npz", path=str(tmp_path / "none.npz")).load()
+    spec = own_graph(tmp_path)
+    path = tmp_path / "own.npz"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(FglauditError, match="sound"):
+        spec.load()
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(FglauditError, match=r"single \.npy"):
+        spec.load()
+
+
+# The specification itself
+
+
+def test_row_normalised_rows_add_up_to_one_and_zero_rows_stay(tmp_path: Path) -> None:
+    spec = own_graph(tmp_path, x=np.array([[1, 1, 0], [0, 0, 0], [-1, 1, 2], [0, 0, 5]]))
+    x = DatasetSpec("npz", path=spec.path, features="row-normalised").load().x
+    assert x.tolist() == [[0.5, 0.5, 0], [0, 0, 0], [-0.25, 0.25, 0.5], [0, 0, 1]]
+
+
+def test_largest_component_is_cut_out_and_renumbered(tmp_path: Path) -> None:
+    spec = own_graph(tmp_path, edge_index=np.array([[1, 2], [3, 3]]))
+    graph = DatasetSpec("npz", path=spec.path, component="largest").load()
+    assert graph.y.tolist() == [1, 1, 0]
+    assert graph.edge_index.tolist() == [[0, 1, 2, 2], [2, 2, 0, 1]]
+
+
+def test_aliases_and_plain_json() -> None:
+    assert DatasetSpec("amazon-photo") == DatasetSpec("photo")
+    json.dumps(asdict(DatasetSpec("csbm", csbm=CsbmOptions(class_sizes=(500, 500), classes=2))))
+    assert set(catalog.PYG_SOURCES) | set(catalog.OGB_SOURCES) < set(dataset_names())
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"name": "coraa"}, "did you mean 'cora'"),
+        ({"name": "cora", "features": "row-normalized"}, "did you mean 'row-normalised'"),
+        ({"name": "cora", "split": "publik"}, "did you mean 'public'"),
+        ({"name": "cora", "component": "larges"}, "did you mean 'largest'"),
+        ({"name": "npz"}, "path belongs to name: npz"),
+        ({"name": "cora", "path": "x.npz"}, "path belongs to name: npz"),
+        ({"name": "cora", "csbm": CsbmOptions()}, "csbm parameters belong"),
+        ({"name": "cora", "train": 0.9}, "add up to at most 1"),
+        ({"name": "cora", "train": float("nan")}, "add up to at most 1"),
+        ({"name": "cora", "train": 0.0}, "train must be above 0"),
+        ({"name": "cora", "split_index": -1}, "split_index"),
+    ],
+)
+def test_bad_specifications(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(FglauditError, match=words):
+        DatasetSpec(**fields)
+
+
+def test_general_block_model_loads_with_its_options() -> None:
+    graph = DatasetSpec("csbm", csbm=CsbmOptions(nodes=60, edges=90, classes=3, dimensions=40)).load()
+    assert (graph.num_nodes, graph.edge_index.shape[1], graph.name) == (60, 180, "csbm")
