@@ -3,5 +3,6 @@
 ATTACKS: dict[str, str] = {
     "subset-sum": "fglaudit.attacks.subset_sum:SubsetSum",
     "row-space": "fglaudit.attacks.row_space:RowSpace",
+    "maximum-a-posteriori": "fglaudit.attacks.maximum_a_posteriori:MaximumAPosteriori",
     "integer-propagation": "fglaudit.attacks.integer_propagation:IntegerPropagation",
 }

@@ -25,6 +25,7 @@ from fglaudit.attacks._bit_decoding import DecodedBits, decode_bits
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks._planting import plant_lone_neighbors
+from fglaudit.attacks._row_scales import resolve_scales
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -46,20 +47,25 @@ class SubsetSum(Attack):
     joint: bool = True
 
     def unsupported(self, view: View) -> str | None:
-        if view.public.features is not FeatureKind.BINARY:
-            return f"subset sums need binary features; these are {view.public.features}"
+        if view.public.features is FeatureKind.REAL:
+            return "subset sums need rows whose non-zero entries are equal; these are real-valued"
         if view.public.hyperparameters.get("aggregate") != "normalised":
             return "plain counts have no weights to tell neighbours apart; use row-space or maximum-a-posteriori"
         if view.public.noise.get(NeighborSums.__name__) is not None:
             return "subset sums are decoded from noise-free sums; use maximum-a-posteriori on noisy ones"
-        return no_equations(view, need_degrees=True)
+        return no_equations(view, need_degrees=False)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        equations = neighbor_equations(view).to(device)
-        prior = feature_prior(view, equations.nodes.cpu())
+        equations = neighbor_equations(view)
+        prior = feature_prior(view, equations.nodes)
+        equations, scales = resolve_scales(view, equations, prior)
+        equations = equations.to(device)
         odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
         decoded = decode_bits(equations, odds) if self.joint else _row_by_row(equations, odds)
-        return reconstruction(equations.nodes, decoded)
+        chance = torch.where(decoded.bits > 0, decoded.probability, 1 - decoded.probability)
+        confidence = torch.where(decoded.proven, 1.0, chance).clamp(min=1e-12).log().sum(1).exp()
+        rows = scales.apply(decoded.bits.cpu(), prior)
+        return Reconstruction(rows, equations.nodes.cpu(), confidence.cpu(), decoded.proven.all(1).cpu() & scales.certain)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)
@@ -75,10 +81,3 @@ def _row_by_row(equations: NeighborEquations, odds: Tensor) -> DecodedBits:
     best = torch.empty(equations.num_unknowns, dtype=torch.long, device=odds.device)
     best[equations.columns[order]] = order  # the last write, the most settled copy, stays
     return DecodedBits(decoded.probability[best], decoded.bits[best], decoded.proven[best])
-
-
-def reconstruction(nodes: Tensor, decoded: DecodedBits) -> Reconstruction:
-    """Return the decoded rows; confidence is the product of the chances of the bits, as if independent."""
-    chance = torch.where(decoded.bits > 0, decoded.probability, 1 - decoded.probability)
-    confidence = torch.where(decoded.proven, 1.0, chance).clamp(min=1e-12).log().sum(1).exp()
-    return Reconstruction(decoded.bits.cpu(), nodes.cpu(), confidence.cpu(), decoded.proven.all(1).cpu())
