@@ -10,6 +10,7 @@ propensity, a fixed share of the edges (the homophily) inside a class, the rest 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -210,7 +211,8 @@ def _border(options: CsbmOptions) -> Tensor:
 def _mixing(options: CsbmOptions) -> Tensor:
     """Return the expected share of across-class edges of every node [N]; the mean is 1 - homophily."""
     rest = max(0.0, (1 - options.homophily - options.border * BORDER_MIXING) / max(1 - options.border, 1e-9))
-    return _border(options).double() * (BORDER_MIXING - rest) + rest
+    shares = torch.tensor([rest, BORDER_MIXING], dtype=torch.float64)
+    return shares[_border(options).long()]
 
 
 class _Endpoints:
@@ -257,7 +259,7 @@ def _draw_words(options: CsbmOptions, labels: Tensor) -> Tensor:
 def _draw_gaussian(options: CsbmOptions, labels: Tensor) -> Tensor:
     """Return rows [N, F] around class centres; noise and centres have unit expected norm before ``signal``."""
     rng = derive(options.seed, "csbm", "gaussian")
-    scale = float(options.dimensions) ** -0.5
+    scale = 1 / math.sqrt(options.dimensions)
     centres = torch.randn(options.classes, options.dimensions, generator=rng) * scale
     noise = torch.randn(options.nodes, options.dimensions, generator=rng) * scale
     shift = centres[labels] * (~_border(options)).unsqueeze(1)
