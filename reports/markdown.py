@@ -57,7 +57,7 @@ def _row(row: Row) -> list[str]:
         row.defense,
         percent_spread(*row.stat("accuracy")),
         percent_spread(*row.stat("accuracy_global")),
-        *(_observer(cell) for cell in row.observers),
+        *([row.outcome[0].value] * len(row.observers) if row.outcome else map(_observer, row.observers)),
         epsilon(row.setting.largest("epsilon_accounted")),
         epsilon(row.setting.largest("epsilon_claimed")),
         size(row.average("bytes_up")),

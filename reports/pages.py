@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from fglaudit.finding import Status
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.numbers import percent
+from fglaudit.reports.numbers import percent, plural
 from fglaudit.reports.scatter import Point, scatter
 from fglaudit.reports.summary import Leak, Setting, mean, sd
 from fglaudit.reports.wording import interval_words, observer_label
@@ -28,6 +28,7 @@ class ObserverCell:
     bar_high: float | None
     problems: tuple[str, ...]
     nothing: str
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Row:
     defense: str
     observers: tuple[ObserverCell, ...]
     history: tuple[float, ...]
+    outcome: tuple[Status, str] | None
+    """Status and reason where all findings of the setting share one that is not ok."""
 
     def stat(self, column: str) -> tuple[list[float], float | None]:
         """Values over seeds and their standard deviation."""
@@ -85,7 +88,10 @@ def _row(setting: Setting, labels: Labels, observers: Sequence[tuple[str, str]])
     histories = [h for record in setting.records if (h := record.history.get("accuracy"))]
     shortest = min((len(h) for h in histories), default=0)
     history = tuple(sum(h[i] for h in histories) / len(histories) for i in range(shortest))
-    return Row(setting, labels.protocol(setting), labels.defense(setting), cells, history)
+    outcomes = {(f.status, f.reason) for leak in setting.leaks for f in leak.findings}
+    only = outcomes.pop() if len(outcomes) == 1 else None
+    outcome = only if only is not None and only[0] is not Status.OK else None
+    return Row(setting, labels.protocol(setting), labels.defense(setting), cells, history, outcome)
 
 
 def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
@@ -96,16 +102,22 @@ def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
         if number := sum(leak.count(status) for leak in leaks):
             problems.append(f"{number} {word}")
     if best is None:
-        return ObserverCell(observer, None, None, None, tuple(problems), "" if problems else _nothing(leaks))
+        return ObserverCell(observer, None, None, None, tuple(problems), "" if problems else _nothing(leaks), _reasons(leaks))
     control = best.mean("control") or 0.0
     ends = [None if end is None else control + end * (1 - control) for end in (best.low, best.high)]
-    return ObserverCell(observer, best, ends[0], ends[1], tuple(problems), "")
+    if idle := sum(leak.status is Status.NOT_APPLICABLE for leak in leaks):
+        problems.append(f"{idle} of {plural(len(leaks), 'attack')} not applicable")
+    return ObserverCell(observer, best, ends[0], ends[1], tuple(problems), "", ())
+
+
+def _reasons(leaks: Sequence[Leak]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reason for leak in leaks for reason in leak.reasons))
 
 
 def _nothing(leaks: Sequence[Leak]) -> str:
     if not leaks:
         return "not in this cell"
-    return "uninformative" if any(leak.uninformative for leak in leaks) else "not applicable"
+    return "uninformative" if any(leak.uninformative for leak in leaks) else "no attack applies"
 
 
 def _points(row: Row, observers: Sequence[tuple[str, str]], defenses: Sequence[str]) -> list[Point]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
-from fglaudit.reports.records import Run
+from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Leak, Setting, mean, sd
 from fglaudit.reports.wording import NEGLIGIBLE, assurance, contradicted, deed, interval_words, observer_subject
 
@@ -77,8 +77,9 @@ def _alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
             f"{plural(len(run.missing), 'planned cell')} of the suite {_have(len(run.missing))} no record: {_few(run.missing)}."
         )
     alarms += [f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable]
-    if statuses[Status.FAILED]:
-        alarms.append(f"{plural(statuses[Status.FAILED], 'finding')} failed: nothing is known about the leakage there.")
+    not_run = sum(finding.reason == NOT_RUN for record in run.cells for finding in record.findings)
+    if failed := statuses[Status.FAILED] - not_run:
+        alarms.append(f"{plural(failed, 'finding')} failed: nothing is known about the leakage there.")
     if broken := statuses[Status.BROKEN_ATTACK]:
         alarms.append(
             f"{plural(broken, 'finding')} {_come(broken)} from an attack that failed its self-test: "
@@ -129,7 +130,8 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for leak in leaks)
     doubt = f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack." if unsure else ""
     if not best:
-        return ObserverVerdict(observer, "unknown", "Nothing was measured for this observer.", doubt or _why_nothing(leaks), "")
+        detail = f"{doubt} {_why_nothing(leaks)} What this observer learns is unknown.".strip()
+        return ObserverVerdict(observer, "unknown", "Nothing was measured for this observer.", detail, "")
     where, worst = max(best, key=lambda pair: pair[1].advantage or 0.0)
     scene = f"{labels.setting(where)}, on {place(where)}"
     ground = f"Attack {worst.attack}; {interval_words(worst)}; {scene}."
@@ -154,18 +156,25 @@ def _succeeded(leak: Leak) -> bool:
 
 
 def _why_nothing(leaks: Sequence[Leak]) -> str:
-    reasons = list(dict.fromkeys(reason for leak in leaks for reason in leak.reasons))
-    return f"Why: {'; '.join(reasons[:2])}." if reasons else ""
+    reasons = Counter(f.reason for leak in leaks for f in leak.findings if f.reason and f.reason != NOT_RUN)
+    return f"Why: {'; '.join(reason for reason, _ in reasons.most_common(3))}." if reasons else ""
 
 
 def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -> str:
-    setting, leak = min(best, key=lambda pair: pair[1].high if pair[1].high is not None else pair[1].advantage or 0.0)
+    def weakness(pair: tuple[Setting, Leak]) -> tuple[float, float]:
+        high = pair[1].advantage if pair[1].high is None else pair[1].high
+        return high or 0.0, -(mean(pair[0].per_seed("accuracy")) or 0.0)
+
+    setting, leak = min(best, key=weakness)
     if leak is worst:
         return ""
     accuracy = setting.per_seed("accuracy")
     cost = f" at {percent_spread(accuracy, sd(accuracy))} accuracy" if accuracy else ""
     reach = f", interval {decimal(leak.low)} to {decimal(leak.high)}" if leak.high is not None else ""
-    return f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}."
+    tried = [other for other in setting.leaks if other.observer == leak.observer]
+    worked = sum(other.measured for other in tried)
+    coverage = "" if worked == len(tried) else f"; only {worked} of {plural(len(tried), 'attack')} applied and worked"
+    return f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}."
 
 
 def _certainty(settings: Sequence[Setting]) -> list[str]:

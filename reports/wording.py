@@ -13,6 +13,9 @@ from fglaudit.reports.summary import Leak, Setting
 NEGLIGIBLE = 0.02
 """Up to this upper end of the advantage's interval an attack counts as not having succeeded."""
 
+MEANINGFUL = 10.0
+"""Above this an accounted epsilon allows odds to change by a factor of more than 22 000: no ground to speak of an assurance."""
+
 METRICS = {
     "exact_rate": "share of targets whose feature row is rebuilt exactly and assigned to the right node by the attack itself",
     "matched_rate": "the same, with rows assigned to nodes by hindsight: an upper figure",
@@ -182,13 +185,16 @@ def assurance(setting: Setting) -> str:
         return f"Claims ε = {epsilon(claimed)}, but no epsilon could be accounted for the whole training: no assurance."
     if not math.isfinite(accounted):
         return "The accounted epsilon is infinite: no assurance."
-    odds = "more than a million" if accounted > math.log(1e6) else f"at most {count(math.ceil(math.exp(accounted)))}"
-    delta = setting.largest("delta")
+    delta = setting.largest("delta") or 0.0
+    facts = (
+        f"accounted ε = {epsilon(accounted)}, δ = {delta:g}; unit: {setting.text('privacy_unit') or 'not stated'}; "
+        f"mechanism: {setting.text('mechanism') or 'not stated'}."
+    )
+    if accounted > MEANINGFUL:
+        return f"Stated, with {facts} An epsilon above {MEANINGFUL:g} bounds nothing of practical use: no assurance."
     return (
-        f"Differentially private with accounted ε = {epsilon(accounted)}, δ = {delta or 0:g}; "
-        f"unit: {setting.text('privacy_unit') or 'not stated'}; mechanism: {setting.text('mechanism') or 'not stated'}. "
-        f"All that is sent may change anybody's odds about one such record by a factor of {odds}"
-        f"{f', except with probability {delta:g}' if delta else ''}."
+        f"Differentially private with {facts} All that is sent may change anybody's odds about one such record by a factor "
+        f"of at most {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )
 
 

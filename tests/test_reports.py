@@ -341,6 +341,14 @@ def test_private_is_said_only_with_an_accounted_epsilon(tmp_path: Path) -> None:
     assert "Differentially private with accounted ε = 7.98" in texts(accounted)["report.html"]
 
 
+def test_a_very_large_accounted_epsilon_is_no_ground(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
+    folder = store(tmp_path / "run", [replace(cell, findings=tuple(replace(f, epsilon_accounted=64.0) for f in cell.findings))])
+    for name, text in texts(folder).items():
+        assert not re.search(r"\bprivate(ly)?\b", text, re.IGNORECASE), name
+    assert "An epsilon above 10 bounds nothing of practical use: no assurance." in page_of(folder).words
+
+
 def test_an_epsilon_below_the_demonstrated_one_is_an_alarm_and_no_assurance(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
     last = replace(cell.findings[-1], epsilon_empirical=11.0)  # on one row only, and the last
@@ -367,6 +375,20 @@ def test_all_attacks_at_the_control_is_not_called_safe(tmp_path: Path) -> None:
 def page_words(folder: Path) -> str:
     write_report(folder)
     return page_of(folder).words
+
+
+def test_attacks_that_did_not_apply_are_said_beside_the_one_that_did(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[1])
+    idle = [replace(f, status=Status.NOT_APPLICABLE, reason="needs noise-free sums", advantage=None) for f in cell.findings[1:]]
+    words = page_words(store(tmp_path / "run", [replace(cell, findings=(cell.findings[0], *idle))]))
+    assert "3 of 4 attacks not applicable" in words
+
+
+def test_an_observer_that_no_attack_served_is_unknown(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[2], DEFENSES[0], 0, observers=[0])
+    words = page_words(store(tmp_path / "run", [cell]))
+    assert "Nothing was measured for this observer. Why: no node's features reach this observer." in words
+    assert "What this observer learns is unknown." in words
 
 
 def test_a_broken_attack_is_never_the_strongest(tmp_path: Path) -> None:
@@ -404,7 +426,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 
 
 def test_equal_records_give_equal_files_in_any_order(tmp_path: Path) -> None:
-    records = make_run()
+    records = make_run()[:4]
     first = texts(store(tmp_path / "a", records))
     again = texts(tmp_path / "a")
     other = texts(store(tmp_path / "b", records[::-1]))
