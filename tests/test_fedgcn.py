@@ -173,6 +173,25 @@ def test_too_few_hops_do_not() -> None:
     assert not torch.allclose(logits(field, weights)[field.mask].double(), centralized[torch.cat(graph.clients)], atol=1e-3)
 
 
+@pytest.mark.parametrize("hops", [0, 1])
+def test_few_hops_propagate_among_own_nodes_only(hops: int) -> None:
+    """0 hops: an ordinary GCN on the own subgraph. 1 hop: the first layer is exact, the second sees own neighbours only."""
+    graph = all_tested(example_graph())
+    problem, inputs = FedGCN(hops=hops).pretrain(graph, PlainChannel(), CPU)
+    layout = gcn_layout(graph.num_features, 16, graph.num_classes, 2)
+    weights = {n: w.expand(3, -1, -1) for n, w in unflatten(glorot(layout, derive(1)).unsqueeze(0), layout).items()}
+    first, second = (weight[0].double() for weight in weights.values())
+    field = problem.fields(inputs, 2)[1]
+    got = logits(field, weights)
+    whole_graph, plain = adjacency(graph), adjacency(graph, counts=True)
+    for k, nodes in enumerate(graph.clients):
+        own = plain[nodes][:, nodes]
+        degree = own.sum(1)
+        inner = own / (degree[:, None] * degree[None, :]).sqrt() if hops == 0 else whole_graph[nodes][:, nodes]
+        sums = inner @ graph.x[nodes].double() if hops == 0 else (whole_graph @ graph.x.double())[nodes]
+        assert torch.allclose(got[k][field.mask[k]].double(), inner @ ((sums @ first).relu() @ second), atol=1e-5)
+
+
 def all_tested(graph: FederatedGraph) -> FederatedGraph:
     return dataclasses.replace(graph, test=tuple(torch.ones_like(mask) for mask in graph.test))
 

@@ -32,11 +32,12 @@ def main() -> None:
         runs = []
         for _ in range(options.runs):
             finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            seconds, gigabytes = finished.stdout.split()
-            runs.append((float(seconds), float(gigabytes)))
-        times, memory = zip(*runs, strict=True)
+            seconds, cpu, gigabytes = finished.stdout.split()
+            runs.append((float(seconds), float(cpu), float(gigabytes)))
+        times, cpus, memory = zip(*runs, strict=True)
         print(
             f"{hops} hops: median {statistics.median(times):.2f} s ({min(times):.2f} to {max(times):.2f}), "
+            f"CPU {statistics.median(cpus):.2f} s, "
             f"peak memory {statistics.median(memory):.2f} GB, {options.runs} runs",
             flush=True,
         )
