@@ -5,4 +5,5 @@ ATTACKS: dict[str, str] = {
     "row-space": "fglaudit.attacks.row_space:RowSpace",
     "maximum-a-posteriori": "fglaudit.attacks.maximum_a_posteriori:MaximumAPosteriori",
     "integer-propagation": "fglaudit.attacks.integer_propagation:IntegerPropagation",
+    "server-partial-sums": "fglaudit.attacks.server_partial_sums:ServerPartialSums",
 }

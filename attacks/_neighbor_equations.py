@@ -86,10 +86,38 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Knowledge:
+    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N]."""
+
+    sums: RecordedSums
+    edges: Tensor
+    degrees: Tensor
+    mine: Tensor
+    owner: Tensor
+
+
 def neighbor_equations(view: View) -> NeighborEquations:
-    """Return the observer's equations; auxiliary rows count as known and are subtracted."""
-    sums, edges, degrees, mine = recorded_sums(view), known_edges(view), known_degrees(view), own_nodes(view)
-    parts = sees_parts(view)
+    """Return the observer's equations; auxiliary rows count as known and are subtracted.
+
+    An observer of the uploads gets one equation per partial sum, and one per total sum where it cannot tell which client
+    holds which of the terms.
+    """
+    sums, edges = recorded_sums(view), known_edges(view)
+    owner = owners(view, sums, edges) if sees_parts(view) else torch.full((view.public.num_nodes,), -1)
+    known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner)
+    equations = _equations(view, known, parts=False)
+    if sees_parts(view):
+        unsure = (owner < 0) & ~known.mine
+        open_ends = torch.bincount(edges[0], unsure[edges[1]].double(), minlength=view.public.num_nodes) > 0
+        parts = _equations(view, known, parts=True)
+        equations = _stack(parts, _select_rows(equations, open_ends[equations.about]))
+    return _compact(_subtract_known(equations, view.auxiliary.nodes, view.auxiliary.x))
+
+
+def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquations:
+    """Return the equations of partial or of total sums; ``nodes`` are all ids, ``columns`` point into them."""
+    sums, degrees = known.sums, known.degrees
     own_upload = torch.isin(sums.parties, torch.tensor(view.observer.clients, dtype=torch.long))
     picked = ((sums.parties != SERVER) & ~own_upload if parts else sums.parties == SERVER).nonzero().squeeze(1)
     about, uploader = sums.nodes[picked], sums.parties[picked]
@@ -97,26 +125,23 @@ def neighbor_equations(view: View) -> NeighborEquations:
         values = sums.values[picked].double()
         size = values.abs()
     else:
-        values, size = _remote_parts(view, sums, picked, own_upload, edges, degrees, mine)
-    rows, columns, hidden = _terms(view, sums, edges, degrees, mine, about, uploader)
+        values, size = _remote_parts(view, known, picked, own_upload)
+    rows, columns, hidden = _terms(view, known, about, uploader, parts=parts)
 
-    normalised = view.public.hyperparameters["aggregate"] == "normalised"
     degree = degrees[about]
-    if normalised:
+    scale = torch.ones(len(about), dtype=torch.double)
+    coefficients = torch.ones(len(columns), dtype=torch.double)
+    if view.public.hyperparameters["aggregate"] == "normalised":
         scale = torch.where(degree < 0, 1.0, (degree + 1.0).double().sqrt())
         unknown_weight = (degrees[columns] < 0) | (degree[rows] < 0)
         coefficients = torch.where(unknown_weight, torch.nan, (degrees[columns] + 1.0).double().rsqrt())
-    else:
-        scale = torch.ones(len(about), dtype=torch.double)
-        coefficients = torch.ones(len(columns), dtype=torch.double)
     noise = view.public.noise.get(NeighborSums.__name__)
     std = torch.full((len(about),), 0.0 if noise is None else noise.std, dtype=torch.double)
     if not parts:
         others = torch.bincount(rows, minlength=len(about)) + hidden
         std = std * _expected_uploaders(others, view.public.num_clients - len(view.observer.clients)).sqrt()
-    nodes, columns = torch.unique(columns, return_inverse=True)
-    equations = NeighborEquations(
-        nodes=nodes,
+    return NeighborEquations(
+        nodes=torch.arange(view.public.num_nodes),
         rows=rows,
         columns=columns,
         coefficients=coefficients,
@@ -127,14 +152,11 @@ def neighbor_equations(view: View) -> NeighborEquations:
         about=about,
         uploader=uploader,
     )
-    return _compact(_subtract_known(equations, view.auxiliary.nodes, view.auxiliary.x))
 
 
-def _remote_parts(
-    view: View, sums: RecordedSums, picked: Tensor, own_upload: Tensor, edges: Tensor, degrees: Tensor, mine: Tensor
-) -> tuple[Tensor, Tensor]:
+def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Tensor) -> tuple[Tensor, Tensor]:
     """Return total sums less the observer's own uploads, and the size of what was added and subtracted, both [R, F]."""
-    n = view.public.num_nodes
+    n, sums, edges, degrees, mine = view.public.num_nodes, known.sums, known.edges, known.degrees, known.mine
     position = torch.full((n,), -1)
     position[sums.nodes[picked]] = torch.arange(len(picked))
     values = sums.values[picked].double()
@@ -155,11 +177,10 @@ def _remote_parts(
     return values.index_add(0, where, -own), values.abs().index_add(0, where, own.abs())
 
 
-def _terms(
-    view: View, sums: RecordedSums, edges: Tensor, degrees: Tensor, mine: Tensor, about: Tensor, uploader: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, parts: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows [E] and node ids [E] of the unknown terms of every sum, and ``hidden`` [R]."""
     n, count = view.public.num_nodes, len(about)
+    edges, degrees, mine = known.edges, known.degrees, known.mine
     starts = torch.searchsorted(edges[0].contiguous(), torch.arange(n + 1))
     sizes = (starts[1:] - starts[:-1])[about]
     rows = torch.repeat_interleave(torch.arange(count), sizes)
@@ -174,8 +195,8 @@ def _terms(
         remote = torch.bincount(rows[keep], minlength=count)
         hidden = torch.where(mine[about], 0, degrees[about].clamp(min=1))
         keep &= torch.where(mine[about], remote > 1, False)[rows] | (columns == about[rows])
-    if sees_parts(view):
-        owner = owners(view, sums, edges)[columns]
+    if parts:
+        owner = known.owner[columns]
         unsure = torch.bincount(rows[keep & (owner < 0)], minlength=count)
         hidden = hidden + unsure
         keep &= owner == uploader[rows]
@@ -204,9 +225,28 @@ def _subtract_known(equations: NeighborEquations, nodes: Tensor, x: Tensor) -> N
     )
 
 
+_BY_ROW = ("values", "tolerance", "std", "hidden", "about", "uploader")
+
+
+def _select_rows(equations: NeighborEquations, chosen: Tensor) -> NeighborEquations:
+    """Return the equations where the mask ``chosen`` [R] is true."""
+    term = chosen[equations.rows]
+    number = chosen.cumsum(0) - 1
+    by_term = {name: getattr(equations, name)[term] for name in ("columns", "coefficients")}
+    by_row = {name: getattr(equations, name)[chosen] for name in _BY_ROW}
+    return dataclasses.replace(equations, rows=number[equations.rows[term]], **by_term, **by_row)
+
+
+def _stack(first: NeighborEquations, second: NeighborEquations) -> NeighborEquations:
+    """Return both sets of equations over the same unknowns."""
+    names = ("columns", "coefficients", *_BY_ROW)
+    joined = {name: torch.cat([getattr(first, name), getattr(second, name)]) for name in names}
+    return dataclasses.replace(first, rows=torch.cat([first.rows, second.rows + first.num_rows]), **joined)
+
+
 def _compact(equations: NeighborEquations) -> NeighborEquations:
     """Drop equations without terms and unknowns without equations."""
     kept, rows = torch.unique(equations.rows, return_inverse=True)
     present, columns = torch.unique(equations.columns, return_inverse=True)
-    by_row = {name: getattr(equations, name)[kept] for name in ("values", "tolerance", "std", "hidden", "about", "uploader")}
+    by_row = {name: getattr(equations, name)[kept] for name in _BY_ROW}
     return dataclasses.replace(equations, nodes=equations.nodes[present], rows=rows, columns=columns, **by_row)

@@ -1,7 +1,7 @@
 """Self-test problems for attacks on ``NeighborSums``: every sum holds at most one row that the observer does not own.
 
 Every node of the observer gets exactly one neighbour at another client, and that neighbour has no other: its row lies in the open
-in one sum. An observer of the uploads instead sees all nodes paired across clients. Own rows, ids, number of clients and
+in one sum. All other nodes are alone; an observer of the uploads sees their rows in their own sums. Own rows, ids, number of clients and
 public facts stay; rows of others are drawn from the prior; there is no defense.
 """
 
@@ -65,9 +65,6 @@ def plant_lone_neighbors(view: View, rng: torch.Generator) -> Planted:
     for client in view.own:
         owner[client.nodes] = client.client
     owner[others] = torch.tensor(strangers, dtype=torch.long)[torch.arange(len(others)) % max(1, len(strangers))]
-    if sees_parts(view) and len(strangers) > 1:  # neighbours in this order belong to different clients
-        rest = others[len(own) :]
-        pairs = torch.cat([pairs, rest[: len(rest) // 2 * 2].reshape(-1, 2).T], dim=1)
     used = torch.unique(torch.cat([own, others if sees_parts(view) else pairs[1]]))
     targets = used[~mine[used]]
     x = torch.zeros(n, public.num_features)

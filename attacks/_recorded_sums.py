@@ -96,19 +96,29 @@ def known_edges(view: View) -> Tensor:
 def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     """Return the client of every node [N] as one who sees all uploads can tell, -1 where it cannot.
 
-    With one hop a total sum goes to its owner alone. With more hops the owner of j is among the receivers of the sum of j and
-    uploaded a part of the sum of every neighbour of j, which leaves one candidate nearly always.
+    With one hop a total sum goes to its owner alone. With more hops two rules narrow the candidates: the owner of j uploads a part
+    of the sum of j and of each neighbour of j; and whoever uploads a part of the sum of i holds one of i's closed neighbours.
     """
     n, k = view.public.num_nodes, view.public.num_clients
     candidates = torch.zeros(n, k, dtype=torch.bool)
     candidates[sums.deliveries[1], sums.deliveries[0]] = True
+    candidates[:, list(view.observer.clients)] = False
+    for client in view.own:
+        candidates[client.nodes] = torch.arange(k) == client.client
     if int(view.public.hyperparameters["hops"]) > 1 and view.public.defense != "drop-singletons":
         uploaded = sums.parties >= 0
-        sent = torch.zeros(n, k)
+        sent = torch.zeros(n, k, dtype=torch.int8)
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
-        everywhere = torch.ones(n, k).scatter_reduce(0, edges[0][:, None].expand(-1, k), sent[edges[1]], "amin")
-        candidates &= everywhere > 0
-    for client in view.own:
-        candidates[client.nodes] = False
-        candidates[client.nodes, client.client] = True
+        row, column = edges
+        index = row[:, None].expand(-1, k)
+        candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
+        whole = own_nodes(view) | (view.topology is not None)  # nodes all of whose neighbours are known
+        while True:
+            holders = torch.zeros(n, k).index_add_(0, row, candidates[column].float())
+            only = (sent.bool() & (holders == 1) & whole[:, None])[row] & candidates[column]
+            forced = torch.zeros_like(sent).scatter_reduce(0, column[:, None].expand(-1, k), only.to(torch.int8), "amax").bool()
+            narrowed = torch.where(forced.any(1, keepdim=True), candidates & forced, candidates)
+            if bool((narrowed == candidates).all()):
+                break
+            candidates = narrowed
     return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)

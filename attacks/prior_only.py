@@ -2,8 +2,8 @@
 
 The prior is the one the attacks themselves use (:mod:`fglaudit.attacks._feature_prior`), so an attack's advantage over this
 guess is what the messages gave. Discrete rows get their m likeliest entries, with the m that scores the best mean F1 on the
-observer's own rows, each predicted from its own neighbours. Real-valued rows get the prior mean. An observer without any row knows the number of features
-only; all ones then has the best expected F1 of all binary rows, and zeros the least error of real-valued ones.
+observer's own rows, each predicted from its own neighbours. Real-valued rows get the prior mean. An observer without any row
+knows the number of features only; all ones then has the best expected F1 of all binary rows, and zeros the least error of real-valued ones.
 """
 
 from __future__ import annotations
