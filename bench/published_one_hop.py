@@ -21,7 +21,7 @@ from fglaudit.rng import split
 def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator) -> Trained:
     """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the clear."""
     clients = [graph.client(k) for k in range(graph.num_clients)]
-    edges = KeptEdges.of(clients, graph.num_nodes)
+    edges = KeptEdges.of(clients, graph.degrees())
     rows = HeldRows.within(edges, len(clients), 1)
     row, column = rows.known_edges(edges, reach=1)
     problem = Problem.on(clients, graph.num_nodes, rows, row, column, local_degrees(row, column, len(rows.node)))

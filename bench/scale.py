@@ -96,7 +96,7 @@ def measure(nodes: int, edges: int, features: int, clients: int) -> dict[str, st
     started = time.perf_counter()
     graph = random_graph(nodes, edges, features, clients)
     prepared = [graph.client(k) for k in range(clients)]
-    kept = KeptEdges.of(prepared, nodes)
+    kept = KeptEdges.of(prepared, graph.degrees())
     x = gather_features(prepared, nodes)
     del prepared, graph
     rows = HeldRows.within(kept, clients, 0)

@@ -107,7 +107,7 @@ class FedGCN(FederatedProtocol):
         Normalised: ``||A[:, j]||^2 = 1/(d_j+1) sum_i 1/(d_i+1)`` over the closed neighbourhood. Neighbours have ``d_i >= 1``, so this
         is at most ``1/(d_j+1)^2 + d_j / (2 (d_j+1))``, which is 1 for ``d_j = 0`` and at most 1/2 otherwise: the gain is at most 1
         for every graph. Counts: exactly ``sqrt(d_j + 1)``; the largest degree counts as public, as the topology does.
-        Dropped edges only remove terms.
+        Dropped edges only remove terms, because degrees stay those of the whole graph.
         """
         if self.hops == 0:
             return ()
@@ -151,7 +151,7 @@ class FedGCN(FederatedProtocol):
         """
         self.check(graph)
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
-        edges = KeptEdges.of(clients, graph.num_nodes).to(device)
+        edges = KeptEdges.of(clients, graph.degrees()).to(device)
         problem = Problem.of(clients, edges, self.hops)
         x = gather_features(clients, graph.num_nodes).to(device)
         if self.hops == 0:

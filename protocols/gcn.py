@@ -62,7 +62,7 @@ class GCN(FederatedProtocol):
         self.check(graph)
         initial, dropout = split(rng, "weights"), split(rng, "dropout")
         whole = pooled(graph)
-        problem = Problem.local([whole], graph.num_nodes, device)
+        problem = Problem.local([whole], graph.degrees(), device)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
         noise = torch.Generator(device).manual_seed(dropout.initial_seed())

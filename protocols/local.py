@@ -63,7 +63,7 @@ class LocalGCN(FederatedProtocol):
         self.check(graph)
         initial, dropout = split(rng, "weights"), split(rng, "dropout")
         clients = [graph.client(k) for k in range(graph.num_clients)]
-        problem = Problem.local(clients, graph.num_nodes, device)
+        problem = Problem.local(clients, graph.degrees(), device)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
         noise = torch.Generator(device).manual_seed(dropout.initial_seed())

@@ -343,6 +343,28 @@ def test_changing_one_row_moves_the_uploads_by_the_column_norm() -> None:
     assert float(change) == pytest.approx(float(adjacency(graph)[:, 7].norm()), rel=1e-4)
 
 
+def test_a_defense_that_hides_a_hub_does_not_raise_the_gain() -> None:
+    """A hub that drops its own edges and states degree 0 still enters every leaf's sum."""
+    leaves = torch.arange(1, 13)
+    edges = canonical_edges(torch.stack([torch.zeros_like(leaves), leaves]), 13)
+    every = torch.ones(13, dtype=torch.bool)
+    graph = federate(
+        Graph(torch.eye(13), leaves.new_zeros(13), edges, "star"), [torch.tensor([0]), leaves], every, every, every
+    )
+
+    class Hiding(PlainChannel):
+        def prepare(self, client: ClientGraph) -> ClientGraph:
+            if client.client == 1:
+                return client
+            return dataclasses.replace(client, boundary=client.boundary[:, :0], degrees=torch.zeros_like(client.degrees))
+
+    channel = Hiding()
+    FedGCN().pretrain(graph, channel, CPU)
+    hub = torch.stack([row[0] for row in channel.sums(up=True).values()]).norm()
+    (release,) = FedGCN().releases(graph)
+    assert release.gain is not None and 0.5 < float(hub) <= release.gain
+
+
 def test_node_numbers_do_not_matter() -> None:
     graph = example_graph()
     order = torch.randperm(graph.num_nodes, generator=derive(9))

@@ -23,7 +23,8 @@ class KeptEdges:
     Attributes:
         start: [N + 1] offsets of the edges of node i.
         source: [E] the nodes j.
-        degrees: [N] neighbours as the owner states them, self-loops not counted.
+        degrees: [N] neighbours in the whole graph, self-loops not counted. Dropped edges do not lower them: weights then never
+            exceed those of the whole graph, and a bound on its columns stays one.
         owner: [N] client of every node, -1 for none (then it has no edges, not even to itself).
     """
 
@@ -33,19 +34,18 @@ class KeptEdges:
     owner: Tensor
 
     @staticmethod
-    def of(clients: Sequence[ClientGraph], num_nodes: int) -> KeptEdges:
+    def of(clients: Sequence[ClientGraph], degrees: Tensor) -> KeptEdges:
         """Collect the edges that the (prepared) client graphs hold; nothing is sorted globally, time is linear in E.
 
-        ``source`` takes 4 bytes per edge below 2^31 nodes.
+        ``degrees`` [N] are those of the whole graph. ``source`` takes 4 bytes per edge below 2^31 nodes.
         """
+        num_nodes = len(degrees)
         counts = torch.zeros(num_nodes, dtype=torch.long)
-        degrees = torch.zeros(num_nodes, dtype=torch.long)
         owner = torch.full((num_nodes,), -1)
         for client in clients:
             local = torch.bincount(client.edge_index[0], minlength=len(client.nodes))
             remote = torch.bincount(client.boundary[0], minlength=len(client.nodes))
             counts[client.nodes] = local + remote + 1
-            degrees[client.nodes] = client.degrees
             owner[client.nodes] = client.client
         start = torch.zeros(num_nodes + 1, dtype=torch.long)
         torch.cumsum(counts, 0, out=start[1:])

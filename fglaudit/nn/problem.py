@@ -93,9 +93,9 @@ class Problem:
         )
 
     @staticmethod
-    def local(clients: Sequence[ClientGraph], num_nodes: int, device: torch.device) -> Problem:
-        """Set up training on the clients' own subgraphs alone."""
-        return Problem.of(clients, KeptEdges.of(clients, num_nodes).to(device), hops=0)
+    def local(clients: Sequence[ClientGraph], degrees: Tensor, device: torch.device) -> Problem:
+        """Set up training on the clients' own subgraphs alone; ``degrees`` [N] are those of the whole graph."""
+        return Problem.of(clients, KeptEdges.of(clients, degrees).to(device), hops=0)
 
     def own_sums(self, x: Tensor, layers: int) -> Tensor:
         """Return the first-layer input [H, F] of the :meth:`needed` rows where no sums are exchanged; ``x`` [N, F]."""
