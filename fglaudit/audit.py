@@ -123,7 +123,8 @@ def run_cell(
         progress: called with (round, rounds) during training.
         transcript_dir: where the transcript is kept when the cell says ``record: all``.
     """
-    graph, notes = _federate(cell)
+    whole, notes = cell.dataset.load_with_notes()
+    graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     protocol = cell.protocol
     protocol.check(graph)
     context = Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
@@ -145,6 +146,7 @@ def run_cell(
 
     public = _public_facts(cell, graph, session, trained)
     shared = {
+        "clients": graph.num_clients,
         "accuracy": trained.client_mean,
         "accuracy_global": trained.whole_test_set,
         "bytes_up": int(channel.bytes_up.sum().item()),
@@ -180,18 +182,13 @@ def run_cell(
         findings=tuple(r.finding for r in rows),
         clusters={key: r.clusters for key, r in zip(keys, rows, strict=True) if r.clusters},
         breakdowns={key: r.breakdown for key, r in zip(keys, rows, strict=True) if r.breakdown},
-        partition_facts=partition_facts(graph),
+        partition_facts=partition_facts(graph, whole),
         history={
             "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
         },
         notes=notes,
     )
-
-
-def _federate(cell: Cell) -> tuple[FederatedGraph, tuple[str, ...]]:
-    graph, notes = cell.dataset.load_with_notes()
-    return cell.partition.apply(graph, cell.dataset, derive(cell.seed, "partition")), notes
 
 
 def _public_facts(cell: Cell, graph: FederatedGraph, session: DefenseSession, trained: Trained) -> PublicFacts:
