@@ -12,6 +12,7 @@ from typing import Any
 from fglaudit import __version__
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 
 
@@ -30,17 +31,6 @@ def arguments(plugin: Any) -> str:
         if f.default is dataclasses.MISSING or value != f.default:
             parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
     return ";".join(parts)
-
-
-@dataclass(frozen=True)
-class ObserverSpec:
-    """An observer as a suite writes it, before "client:each" is expanded. See :class:`fglaudit.view.Observer`."""
-
-    parties: tuple[str, ...] = ()  # "server", "client:3", "client:each", or "wire" alone
-    topology: bool = False
-    degrees: bool | None = None
-    initial_weights: bool = False
-    auxiliary: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from fglaudit import registry
-from fglaudit.audit import blank_record
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.finding import CellRecord, Status
+from fglaudit.rows import blank_record
 from fglaudit.worker import Failure, Progress, Runner, Task, explain, serve
 
 
@@ -31,7 +31,13 @@ class Listener:
 
 
 class Engine(ABC):
-    """Computes cells somewhere."""
+    """Computes cells somewhere.
+
+    Attributes:
+        threads: CPU threads of each cell. Sums in another number of threads round differently, so a run keeps its number.
+    """
+
+    threads: int = 1
 
     @abstractmethod
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
@@ -49,6 +55,21 @@ def failed(task: Task, reason: str) -> CellRecord:
 def available_cores() -> int:
     """Number of CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_jobs(cells: int, device: str) -> int:
+    """Return how many of ``cells`` to compute at a time: one per core as memory allows, one on a GPU.
+
+    One thread per cell is faster than all cores on one cell: most tensors here are too small to share out.
+    """
+    if device != "cpu":
+        return 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else JOB_MEMORY
+    return max(1, min(cells, available_cores(), memory // JOB_MEMORY))
+
+
+JOB_MEMORY = 3 * 2**30
+"""Bytes set aside for a cell in :func:`default_jobs`."""
 
 
 @dataclass
@@ -214,4 +235,7 @@ def make_engine(name: str, jobs: int, threads: int = 0, address: str = "") -> En
     if name == "ray":
         _import_ray()
         return RayEngine(address, jobs, threads or max(1, available_cores() // jobs))
-    raise unknown("engine", name, ("local", "ray"))
+    raise unknown("engine", name, ENGINES)
+
+
+ENGINES = ("local", "ray")

@@ -73,7 +73,9 @@ class Finding:
     seconds_attack: float | None = None
     device: str = ""
     interval: str = ""  # "bootstrap" | "range" (fewer than 5 clusters) | ""
-    worst_decile: float | None = None  # mean of the primary metric's per-target score over the best-rebuilt tenth of targets
+    worst_decile: float | None = None  # mean F1 over the tenth of the targets that are rebuilt best
+    f1_unproven: float | None = None  # F1 over the rows that were not proven, with its control
+    control_f1_unproven: float | None = None
 
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))
@@ -87,7 +89,7 @@ class CellRecord:
         cell: content hash, the file's name.
         description: the cell as a suite would name it: dataset, partition, protocol, server, defense, seed (plain JSON).
         findings: one per observer x attack, at least one whatever happened.
-        clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) [targets, sum of values, sum of control values] of the
+        clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) [targets, sum of values, sum of controls] of the
             primary metric, so that intervals over several seeds can be formed later.
         breakdowns: by the same key: the primary metric by degree bucket, class and client, for the report.
         partition_facts: missing links, label heterogeneity, client sizes.

@@ -89,8 +89,8 @@ class Score(NamedTuple):
     rows: RowScores
     auc: float | None
     matched_rate: float
-    identifiable_rate: float | None
-    false_proofs: int  # rows the attack called proven that are wrong: a broken attack
+    proven: Tensor | None  # [T]: which rows the attack called proven; None where it does not prove
+    false_proofs: int  # of these, how many are wrong: a broken attack
 
 
 def score(games: Sequence[Game], results: Sequence[Reconstruction], *, matching: bool = True) -> Score:
@@ -115,13 +115,11 @@ def score(games: Sequence[Game], results: Sequence[Reconstruction], *, matching:
             hits += matched_exact(result.rows[mine][best].to(game.truth.dtype), game.truth, game.kind)
     pooled = RowScores.pool(parts)
     total = len(pooled.exact_rate)
-    proven_all = torch.cat(proofs)
-    gave_proofs = any(r.proven is not None for r in results)
     return Score(
         rows=pooled,
         auc=auc_of_entries(answers, [g.truth for g in games if len(g.targets)], games[0].kind),
         matched_rate=hits / total,
-        identifiable_rate=float(proven_all.float().mean().item()) if gave_proofs else None,
+        proven=torch.cat(proofs) if any(r.proven is not None for r in results) else None,
         false_proofs=wrong,
     )
 

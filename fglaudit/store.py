@@ -29,10 +29,10 @@ import yaml
 from filelock import FileLock, Timeout
 
 from fglaudit import __version__, registry
-from fglaudit.audit import blank_record
 from fglaudit.cell import Cell
 from fglaudit.errors import FglauditError
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.rows import blank_record
 from fglaudit.suite import Suite
 
 NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
@@ -58,11 +58,13 @@ class RunStore:
     """The folder of a run while this process holds its lock.
 
     Attributes:
+        threads: CPU threads of a cell; those of the run's first part where it is continued.
         notes: what a user should know, e.g. records that were set aside.
     """
 
     directory: Path
     cells: Sequence[Cell]
+    threads: int = 1
     notes: list[str] = field(default_factory=list)
 
     def finished(self) -> dict[str, CellRecord]:
@@ -102,6 +104,7 @@ def open_run(directory: Path, suite: Suite, cells: Sequence[Cell], data: Mapping
 
     Args:
         data: digest of the content of each data set; a run continues on the same content only.
+        threads: CPU threads of a cell, if the run is new.
 
     Raises:
         FglauditError: if another run is using the folder, it holds something else, or it cannot be written.
@@ -127,26 +130,27 @@ def open_run(directory: Path, suite: Suite, cells: Sequence[Cell], data: Mapping
     except OSError as error:
         raise FglauditError(f"the output folder must be writable; {directory}: {error.strerror or error}") from error
     try:
-        store = RunStore(directory, cells)
+        store = RunStore(directory, cells, threads)
         _check_same(directory, suite, store, data or {})
         for left in (*directory.glob(".*.tmp"), *(directory / "cells").glob(".*.tmp")):  # from a run that was killed
             left.unlink()
         write_atomic(directory / "suite.yaml", yaml.safe_dump(suite.resolved(), sort_keys=False, width=120))
-        write_atomic(directory / "run.json", json.dumps(_manifest(suite, cells, data or {}), indent=1, default=str) + "\n")
+        write_atomic(directory / "run.json", json.dumps(_manifest(suite, store, data or {}), indent=1, default=str) + "\n")
         yield store
     finally:
         lock.release()
 
 
-def _manifest(suite: Suite, cells: Sequence[Cell], data: Mapping[str, str]) -> dict[str, Any]:
+def _manifest(suite: Suite, store: RunStore, data: Mapping[str, str]) -> dict[str, Any]:
     return {
         "suite": suite.name,
         "version": __version__,
         "plugins": registry.loaded_files(),
         "data": dict(data),
+        "threads": store.threads,
         "cells": [
             {"cell": cell.hash(), "unfinished": blank_record(cell, suite.name, Status.FAILED, NOT_RUN).to_json()}
-            for cell in cells
+            for cell in store.cells
         ],
     }
 
@@ -172,6 +176,7 @@ def _check_same(directory: Path, suite: Suite, store: RunStore, data: Mapping[st
     for name, digest in old["data"].items():
         if data.get(name, digest) != digest:
             raise FglauditError(f"{rule} results on other content of {name}; {fix}")
+    store.threads = int(old["threads"])
 
 
 def _difference(directory: Path, suite: Suite) -> str:
@@ -195,7 +200,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise FglauditError(f"a run folder has a run.json; there is none in {directory}; name the --out folder of a run")
     try:
         data: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        return {key: data[key] for key in ("suite", "version", "plugins", "data", "cells")}
+        return {key: data[key] for key in ("suite", "version", "plugins", "data", "threads", "cells")}
     except (ValueError, KeyError, TypeError) as error:
         raise FglauditError(
             f"run.json must be whole; {path} is damaged ({error}); run the suite again into the folder"

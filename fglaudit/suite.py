@@ -22,10 +22,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fglaudit import registry
-from fglaudit.cell import Cell, ObserverSpec, describe
+from fglaudit.cell import Cell, describe
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite_checks import check_observers, check_partition_fits
 

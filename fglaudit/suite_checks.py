@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import torch
 
-from fglaudit.cell import ObserverSpec
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
+from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 
 

@@ -66,7 +66,7 @@ def test_the_most_confident_row_of_a_node_counts() -> None:
 
 def test_false_proofs_are_counted() -> None:
     result = score([game()], [answer(torch.ones(2, 4), [10, 20], torch.tensor([True, False]))])
-    assert result.false_proofs == 1 and result.identifiable_rate == pytest.approx(1 / 3)
+    assert result.false_proofs == 1 and result.proven is not None and result.proven.tolist() == [True, False, False]
 
 
 def test_scaled_binary_and_real_rows() -> None:

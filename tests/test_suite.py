@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from fglaudit import registry
-from fglaudit.cell import ObserverSpec
 from fglaudit.errors import FglauditError
+from fglaudit.observers import ObserverSpec
 from fglaudit.overrides import load_suite, parse_seeds
 from fglaudit.suite import Suite, embedded, parse, resolve
 

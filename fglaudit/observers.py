@@ -1,0 +1,57 @@
+"""Observers as a suite writes them, and the threat models they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fglaudit.errors import FglauditError
+from fglaudit.payloads import SERVER
+from fglaudit.view import Observer
+
+
+@dataclass(frozen=True)
+class ObserverSpec:
+    """An observer as a suite writes it, before "client:each" is expanded. See :class:`fglaudit.view.Observer`."""
+
+    parties: tuple[str, ...] = ()  # "server", "client:3", "client:each", or "wire" alone
+    topology: bool = False
+    degrees: bool | None = None
+    initial_weights: bool = False
+    auxiliary: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The observer column: ``server``, ``client:each``, ``server+client:0`` ..."""
+        return "+".join(self.parties)
+
+
+def expand(spec: ObserverSpec, num_clients: int) -> tuple[list[Observer], bool]:
+    """Return the observers that ``spec`` stands for, and whether they are one client in turn, to be pooled.
+
+    Raises:
+        FglauditError: for an unknown party or a client that does not exist.
+    """
+    known = Observer(
+        wire=spec.parties == ("wire",),
+        topology=spec.topology,
+        degrees=spec.degrees,
+        initial_weights=spec.initial_weights,
+        auxiliary=spec.auxiliary,
+    )
+    if known.wire:
+        return [known], False
+    each = "client:each" in spec.parties
+    fixed = [_party(name, num_clients) for name in spec.parties if name != "client:each"]
+    groups = [(*fixed, k) for k in range(num_clients)] if each else [tuple(fixed)]
+    return [replace(known, parties=group) for group in groups], each
+
+
+def _party(name: str, num_clients: int) -> int:
+    kind, _, number = name.partition(":")
+    if name == "server":
+        return SERVER
+    if kind != "client" or not number.isdigit() or int(number) >= num_clients:
+        raise FglauditError(
+            f"a party is server, wire (alone), client:each or client:0 ... client:{num_clients - 1}; got {name!r}; change it"
+        )
+    return int(number)
