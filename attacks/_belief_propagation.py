@@ -14,10 +14,12 @@ from torch import Tensor
 from fglaudit.attacks._binary_system import BinarySystem
 
 _ENUMERATED = 7
-_MAX_GRID = 192
+_MAX_GRID = 96
 _CLAMP = 35.0
 _SETTLED = 1e-3
 _CELLS_AT_ONCE = 1 << 23
+_CELLS_IN_ALL = 1 << 31
+"""Work in one call; larger problems get fewer rounds, at least two."""
 
 
 def bit_log_odds(system: BinarySystem, log_odds: Tensor, *, std: Tensor, rounds: int = 12, damping: float = 0.3) -> Tensor:
@@ -37,12 +39,13 @@ def bit_log_odds(system: BinarySystem, log_odds: Tensor, *, std: Tensor, rounds:
     back = torch.zeros(len(variable), dtype=torch.double, device=prior.device)
     total = prior
     batches = [(n, (sizes == n).nonzero().squeeze(1)) for n in torch.unique(sizes[sizes > 0]).tolist()]
-    for _ in range(rounds):
+    cells = {n: 2**n * n if n <= _ENUMERATED else 4 * n * _MAX_GRID for n, _ in batches}
+    work = sum(cells[n] * len(chosen) for n, chosen in batches)
+    for _ in range(max(2, min(rounds, _CELLS_IN_ALL // max(work, 1)))):
         forth = (total[variable] - back).clamp(-_CLAMP, _CLAMP)
         new = torch.empty_like(back)
         for n, chosen in batches:
-            cells = 2**n if n <= _ENUMERATED else 4 * n * _MAX_GRID
-            for part in torch.split(chosen, max(1, _CELLS_AT_ONCE // cells)):
+            for part in torch.split(chosen, max(1, _CELLS_AT_ONCE // cells[n])):
                 index = starts[part][:, None] + torch.arange(n, device=part.device)
                 message = _enumerated if n <= _ENUMERATED else _forward_backward
                 new[index] = message(forth[index], weight[index], system.targets[part], std[part], system.exact[part])

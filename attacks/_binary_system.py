@@ -56,9 +56,10 @@ def binary_system(equations: NeighborEquations) -> BinarySystem:
         entry = equations.values[equations.rows, columns]
         slack = equations.tolerance[equations.rows, columns]
         excluded = torch.where(blind[:, None], entry <= slack, needed[:, None] > room[equations.rows, columns])
-        zero = torch.zeros(equations.num_unknowns, excluded.shape[1], dtype=torch.int8, device=device)
-        zero.index_reduce_(0, equations.columns, excluded.to(torch.int8), "amax")
-        term, feature = (~zero.bool()[equations.columns]).nonzero(as_tuple=True)
+        excluded &= entry >= -slack  # no bits add up to less than zero: such an entry proves nothing
+        zero = torch.zeros(equations.num_unknowns, excluded.shape[1], dtype=torch.int32, device=device)
+        zero.index_add_(0, equations.columns, excluded.to(torch.int32))
+        term, feature = (zero[equations.columns] == 0).nonzero(as_tuple=True)
         terms.append((term, feature + start))
     term = torch.cat([t for t, _ in terms])
     feature = torch.cat([f for _, f in terms])

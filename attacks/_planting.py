@@ -1,8 +1,8 @@
 """Self-test problems for attacks on ``NeighborSums``: every sum holds at most one row that the observer does not own.
 
 Every node of the observer gets exactly one neighbour at another client, and that neighbour has no other: its row lies in the open
-in one sum. All other nodes are alone; an observer of the uploads sees their rows in their own sums. Own rows, ids, number of clients and
-public facts stay; rows of others are drawn from the prior; there is no defense.
+in one sum. All other nodes are alone; an observer of the uploads sees their rows in their own sums. Own rows, ids, number of
+clients and public facts stay; rows of others are drawn from the prior; there is no defense.
 """
 
 from __future__ import annotations
@@ -51,8 +51,13 @@ def planted_rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
     return rows / rows.sum(1, keepdim=True) if view.public.features is FeatureKind.SCALED_BINARY else rows
 
 
-def plant_lone_neighbors(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem described in the module docstring."""
+def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool | None = None) -> Planted:
+    """Return the problem described in the module docstring.
+
+    Args:
+        lone_nodes: whether nodes that are no neighbours of own nodes are part of it; by default for an observer of the uploads
+            who knows all edges, and so can tell what their sums are made of.
+    """
     public, n = view.public, view.public.num_nodes
     rng = split(rng, "plant")
     mine = own_nodes(view)
@@ -65,7 +70,9 @@ def plant_lone_neighbors(view: View, rng: torch.Generator) -> Planted:
     for client in view.own:
         owner[client.nodes] = client.client
     owner[others] = torch.tensor(strangers, dtype=torch.long)[torch.arange(len(others)) % max(1, len(strangers))]
-    used = torch.unique(torch.cat([own, others if sees_parts(view) else pairs[1]]))
+    if lone_nodes is None:
+        lone_nodes = sees_parts(view) and view.topology is not None
+    used = torch.unique(torch.cat([own, others if lone_nodes else pairs[1]]))
     targets = used[~mine[used]]
     x = torch.zeros(n, public.num_features)
     for client in view.own:

@@ -52,7 +52,10 @@ def split_by_weight(system: BinarySystem) -> BinarySystem:
     high = groups.size.clone()
     alone = (per_constraint == 1)[groups.constraint] & system.exact[groups.constraint]
     count = (system.targets[groups.constraint] / groups.coefficient).round().long()
-    low, high = torch.where(alone, count, low), torch.where(alone, count, high)
+    missed = (system.targets[groups.constraint] - count * groups.coefficient).abs() > system.tolerance[groups.constraint]
+    possible = (count >= 0) & (count <= groups.size) & ~missed
+    low = torch.where(alone, torch.where(possible, count, 1), low)
+    high = torch.where(alone, torch.where(possible, count, 0), high)
     first = per_constraint.cumsum(0) - per_constraint
     # Constraints with equally many groups go together, the frontier bounded by taking them in slices.
     for number in torch.unique(per_constraint[mixed]).tolist():
@@ -62,11 +65,16 @@ def split_by_weight(system: BinarySystem) -> BinarySystem:
             low[index], high[index] = _count_range(
                 groups.coefficient[index], groups.size[index], system.targets[part], system.tolerance[part]
             )
-    return _refine(system, groups, low, high)
+    contradictory = torch.zeros(len(system.targets), dtype=torch.bool, device=low.device)
+    contradictory[groups.constraint[low > high]] = True
+    return _drop(_refine(system, groups, low, high), contradictory)
 
 
 def _count_range(weight: Tensor, size: Tensor, target: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the least and greatest count of every group over all solutions of B constraints with G groups each, [B, G]."""
+    """Return the least and greatest count of every group over all solutions of B constraints with G groups each, [B, G].
+
+    Without any solution least exceeds greatest; with too many branches to look at, the bounds are 0 and the size.
+    """
     batch, number = weight.shape
     device = weight.device
     # What the groups after g can add at most.
@@ -90,10 +98,22 @@ def _count_range(weight: Tensor, size: Tensor, target: Tensor, tolerance: Tensor
         who = who[parent]
     low = torch.full((batch, number), 32767, dtype=torch.int16, device=device)
     high = torch.full((batch, number), -1, dtype=torch.int16, device=device)
-    low.index_reduce_(0, who, counts, "amin")
-    high.index_reduce_(0, who, counts, "amax")
-    none = undecided | (high[:, 0] < 0)
-    return torch.where(none[:, None], 0, low.long()), torch.where(none[:, None], size, high.long())
+    index = who[:, None].expand_as(counts)
+    low = low.scatter_reduce(0, index, counts, "amin")
+    high = high.scatter_reduce(0, index, counts, "amax")
+    low, high = torch.where(undecided[:, None], 0, low.long()), torch.where(undecided[:, None], size, high.long())
+    return low, high
+
+
+def _drop(system: BinarySystem, contradictory: Tensor) -> BinarySystem:
+    """Remove the first constraints where ``contradictory`` [n]: no bits fit, so a premise (scale, degree, no noise) is wrong there."""
+    term = ~torch.nn.functional.pad(contradictory, (0, len(system.targets) - len(contradictory)))[system.constraint]
+    return dataclasses.replace(
+        system,
+        constraint=system.constraint[term],
+        variable=system.variable[term],
+        coefficient=system.coefficient[term],
+    )
 
 
 def _refine(system: BinarySystem, groups: _Groups, low: Tensor, high: Tensor) -> BinarySystem:

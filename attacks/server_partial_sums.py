@@ -72,7 +72,7 @@ class ServerPartialSums(Attack):
         return Reconstruction(rows, nodes, certainty.cpu()[best], torch.zeros(len(nodes), dtype=torch.bool))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        return plant_lone_neighbors(view, rng)
+        return plant_lone_neighbors(view, rng, lone_nodes=True)
 
 
 def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
