@@ -89,8 +89,8 @@ class CellRecord:
         cell: content hash, the file's name.
         description: the cell as a suite would name it: dataset, partition, protocol, server, defense, seed (plain JSON).
         findings: one per observer x attack, at least one whatever happened.
-        clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) [targets, sum of values, sum of controls] of the
-            primary metric, so that intervals over several seeds can be formed later.
+        clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) the number of targets and the sums
+            of the primary metric and of its control, so that intervals over several seeds can be formed later.
         breakdowns: by the same key: the primary metric by degree bucket, class and client, for the report.
         partition_facts: missing links, label heterogeneity, client sizes.
         history: client-mean and whole-test accuracy per round.

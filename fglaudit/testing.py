@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
 from fglaudit.defenses.none import NoDefense
-from fglaudit.graph import FederatedGraph, FeatureKind, canonical_edges
+from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.interfaces import (
     Attack,
     Context,
