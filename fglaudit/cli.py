@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,7 +73,9 @@ def run(
     dataset: Annotated[list[str] | None, typer.Option(help="Replace the suite's data sets (may be repeated).")] = None,
     root: RootOption = None,
     seeds: Annotated[str | None, typer.Option(help="Replace the suite's seeds: 0,1,2 or 0-9.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Cells computed at the same time.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Cells computed at the same time; by default one per core, one on a GPU.")
+    ] = None,
     engine: Annotated[str, typer.Option(help="local (processes here) or ray.")] = "local",
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -92,10 +95,13 @@ def run(
         return
 
     from fglaudit.display import failures_table, findings_table
-    from fglaudit.engine import make_engine
+    from fglaudit.engine import default_jobs, make_engine
     from fglaudit.run import run_suite
     from fglaudit.store import failed_rows
 
+    if jobs is None:
+        jobs = default_jobs(len(resolved.cells()), chosen)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # batch systems stop a job so: end as with Ctrl-C
     try:
         records = run_suite(resolved, directory, make_engine(engine, jobs, address=address), chosen, console)
     except KeyboardInterrupt:

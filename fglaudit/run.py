@@ -54,7 +54,8 @@ def run_suite(
     """
     cells = suite.cells()
     data = check_data(suite)
-    with open_run(directory, suite, cells, data.digests) as store:
+    with open_run(directory, suite, cells, data.digests, engine.threads) as store:
+        engine.threads = store.threads
         finished = store.finished()
         for note in [*data.notes, *store.notes]:
             console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)

@@ -99,7 +99,9 @@ class RunStore:
 
 
 @contextlib.contextmanager
-def open_run(directory: Path, suite: Suite, cells: Sequence[Cell], data: Mapping[str, str] | None = None) -> Iterator[RunStore]:
+def open_run(
+    directory: Path, suite: Suite, cells: Sequence[Cell], data: Mapping[str, str] | None = None, threads: int = 1
+) -> Iterator[RunStore]:
     """Lock ``directory`` for a run of ``suite``, creating or continuing it.
 
     Args:
