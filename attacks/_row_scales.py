@@ -45,7 +45,8 @@ def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior
     if bool(unknown.any()):
         largest = min(_LARGEST_DEGREE, view.public.num_nodes)
         complete = _complete_rows(equations)
-        equations, _ = fill_degrees(complete, prior.size, largest)
+        degrees = torch.cat([client.degrees for client in view.own]) + 1
+        equations, _ = fill_degrees(complete, prior.size, degrees, largest)
         certain[:] = False
     clip = view.public.defense_parameters.get("clip") if view.public.defense == "gaussian" else None
     if not normalised and clip is None:
@@ -62,7 +63,7 @@ def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior
         return (limit / count.sqrt()).clamp(max=1.0)
 
     noisy = dataclasses.replace(equations, tolerance=equations.tolerance + 3 * equations.std[:, None])
-    filled, _ = fill_counts(noisy, value, _LARGEST_COUNT)
+    filled, _ = fill_counts(noisy, value, (view.known_rows().x != 0).sum(1), _LARGEST_COUNT)
     return dataclasses.replace(equations, coefficients=filled.coefficients), RowScales(normalised, certain)
 
 

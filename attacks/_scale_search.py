@@ -17,29 +17,37 @@ from torch import Tensor
 
 from fglaudit.attacks._neighbor_equations import NeighborEquations
 
+_PRIOR_WEIGHT = 0.25
+"""How much an integer's frequency among known rows counts beside its hits; settles ties, little more."""
+_NO_HIT = 0.02
 
-def fill_degrees(equations: NeighborEquations, size: float, largest: int) -> tuple[NeighborEquations, Tensor]:
+
+def fill_degrees(equations: NeighborEquations, size: float, known: Tensor, largest: int) -> tuple[NeighborEquations, Tensor]:
     """Return the equations with unknown coefficients ``1 / sqrt(D)`` filled in, and D of every unknown [U].
 
     Args:
         size: expected number of entries per row.
+        known: D of the observer's own nodes [n], a sample of what is likely.
         largest: largest D to try.
     """
     unknown = equations.coefficients.isnan()
     ones = dataclasses.replace(equations, coefficients=torch.where(unknown, 1.0, equations.coefficients))
-    found = _search(
-        ones, torch.arange(2, largest + 1), lambda q: q.double().rsqrt(), lambda q: torch.full_like(q, size), unknown
-    )
+    integers = torch.arange(2, largest + 1)
+    found = _search(ones, integers, lambda q: q.rsqrt(), lambda q: torch.full_like(q, size), unknown, known)
     filled = torch.where(unknown, found[equations.columns].double().rsqrt(), equations.coefficients)
     return dataclasses.replace(equations, coefficients=filled), found
 
 
 def fill_counts(
-    equations: NeighborEquations, value: Callable[[Tensor], Tensor], largest: int
+    equations: NeighborEquations, value: Callable[[Tensor], Tensor], known: Tensor, largest: int
 ) -> tuple[NeighborEquations, Tensor]:
-    """Return the equations of the binary rows behind rows ``value(q) x bits`` with q entries, and q of every unknown [U]."""
+    """Return the equations of the binary rows behind rows ``value(q) x bits`` with q entries, and q of every unknown [U].
+
+    Args:
+        known: numbers of entries of known rows [n], a sample of what is likely.
+    """
     every = torch.ones_like(equations.columns, dtype=torch.bool)
-    found = _search(equations, torch.arange(1, largest + 1), value, lambda q: q.double(), every)
+    found = _search(equations, torch.arange(1, largest + 1), value, lambda q: q, every, known)
     return dataclasses.replace(equations, coefficients=equations.coefficients * value(found[equations.columns].double())), found
 
 
@@ -49,6 +57,7 @@ def _search(
     value: Callable[[Tensor], Tensor],
     expected: Callable[[Tensor], Tensor],
     searched: Tensor,
+    known: Tensor,
 ) -> Tensor:
     """Return the best integer of every unknown [U].
 
@@ -57,6 +66,7 @@ def _search(
         value: entry of a row of scale q, before its coefficient.
         expected: number of entries of a row of scale q.
         searched: which terms have an unknown scale [E].
+        known: integers of known rows.
     """
     integers = integers.to(equations.values.device)
     term = searched.nonzero().squeeze(1)
@@ -67,8 +77,10 @@ def _search(
     hits = _hits(sorted_values, slack, row, weight[:, None] * value(integers.double()))
     share = (hits / wanted).clamp(max=1)
     terms = torch.bincount(column, minlength=equations.num_unknowns).clamp(min=1)
-    score = torch.zeros(equations.num_unknowns, len(integers), dtype=torch.double, device=hits.device)
-    score.index_add_(0, column, share / terms[column, None])
+    seen = torch.bincount(known.clamp(max=int(integers[-1])), minlength=int(integers[-1]) + 1)[int(integers[0]) :].double()
+    prior = _PRIOR_WEIGHT * ((seen + 0.1) / (seen + 0.1).sum()).log().to(hits.device)
+    score = prior.expand(equations.num_unknowns, -1).clone()
+    score.index_add_(0, column, share.clamp(min=_NO_HIT).log() / terms[column, None])
     # Rows an integer can serve: the entries that show it, in rows' worth.
     capacity = (hits / wanted).round().clamp(min=1).long()
     group = torch.unique(torch.stack([row.double(), weight]), dim=1, return_inverse=True)[1]
@@ -83,7 +95,7 @@ def _search(
         lost = ordered[rank >= capacity[ordered, choice[ordered]]]
         if not len(lost) or not len(kinds):
             break
-        score[column[lost], choice[lost]] = -1.0
+        score[column[lost], choice[lost]] = -torch.inf
     return integers[score.argmax(1)]
 
 
