@@ -274,6 +274,18 @@ def test_messages_in_buckets_train_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
+@pytest.mark.parametrize("aggregate", ["normalised", "counts"])
+def test_sums_of_very_large_graphs_are_accumulated_in_float32(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> None:
+    graph = example_graph()
+    precise, fast = PlainChannel(), PlainChannel()
+    FedGCN(aggregate=aggregate).pretrain(graph, precise, CPU)
+    monkeypatch.setattr(sums_module, "PRECISE_WORK", 0)
+    FedGCN(aggregate=aggregate).pretrain(graph, fast, CPU)
+    rows = fast.sums(up=True)
+    for key, row in precise.sums(up=True).items():
+        assert torch.equal(rows[key], row) if aggregate == "counts" else torch.allclose(rows[key], row, rtol=1e-6, atol=0)
+
+
 def test_sampled_clients_upload_and_all_receive() -> None:
     graph = example_graph(clients=5)
     channel = PlainChannel()

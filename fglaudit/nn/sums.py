@@ -1,8 +1,11 @@
 """Weighted neighbour sums, produced sender by sender in one pass over the edges.
 
 Sums are accumulated in float64 and rounded once to the float32 that travels: what an attack gets is exact to one rounding.
-Memory stays bounded: senders are taken in buckets whose rows fit ``BUCKET_BYTES``, and within a bucket float64 exists
-only for the senders' own features and for ``CHUNK_BYTES`` of results at a time.
+Above ``PRECISE_WORK`` multiplications (ten times ogbn-arxiv) they are accumulated in float32, which is several times faster and
+as exact for counts below 2^24.
+
+Memory stays bounded: senders are taken in buckets whose rows fit ``BUCKET_BYTES``, and within a bucket float64 exists only for
+the senders' own features and for ``CHUNK_BYTES`` of results at a time.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.nn.sparse import csr, row_starts
 
 BUCKET_BYTES = 2**30
 CHUNK_BYTES = 2**26
+PRECISE_WORK = 2**32
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,15 @@ def weighted_sums(start: Tensor, columns: Tensor, values: Tensor, x: Tensor) -> 
     Args:
         start: [R + 1] offsets of the rows' entries.
         columns: [e] rows of ``x``.
-        values: [e] float64.
-        x: [n, F] float64.
+        values: [e], of the type of ``x``.
+        x: [n, F], float64 or float32: the type in which is accumulated.
 
     Returns:
-        [R, F] float32, accumulated in float64.
+        [R, F] float32.
     """
+    if x.dtype == torch.float32:
+        offsets = start.to(columns.dtype)
+        return embedding_bag(columns, x, offsets, mode="sum", per_sample_weights=values, include_last_offset=True)
     rows, features = len(start) - 1, x.shape[1]
     sums = torch.empty(rows, features, dtype=torch.float32, device=x.device)
     step = max(1, CHUNK_BYTES // (8 * features))
@@ -82,6 +90,7 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
     scale = edges.scale()
     local = torch.zeros_like(edges.owner, dtype=edges.source.dtype)
     receivers = edges.receivers()
+    accumulated = torch.float64 if len(edges.source) * x.shape[1] <= PRECISE_WORK else torch.float32
     for first, last in buckets(most_rows * x.shape[1] * 4):
         chosen = ((sender >= first) & (sender < last)).nonzero().squeeze(1)
         if last - first > 1:
@@ -97,7 +106,7 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
         ones = torch.ones(len(row), dtype=torch.float64, device=x.device)
         values = ones if counts else scale[row] * scale[source]
         offsets = torch.cat([starts, starts.new_tensor([len(row)])])
-        sums = weighted_sums(offsets, local[source], values, x[own].double())
+        sums = weighted_sums(offsets, local[source], values.to(accumulated), x[own].to(accumulated))
         yield SenderSums(torch.arange(first, last), row[starts].long(), sums, splits)
 
 
