@@ -27,6 +27,7 @@ class BinarySystem:
         constraint, variable, coefficient: the terms [T].
         targets, tolerance: [C], float64.
         exact: whether a constraint has no hidden terms [C].
+        fresh: whether a constraint has changed since it was last taken apart [C].
     """
 
     variables: Tensor
@@ -37,6 +38,7 @@ class BinarySystem:
     targets: Tensor
     tolerance: Tensor
     exact: Tensor
+    fresh: Tensor
 
     def sums(self, weights: Tensor) -> Tensor:
         """Add ``weights`` [T] over the terms of every constraint [C]."""
@@ -76,6 +78,7 @@ def binary_system(equations: NeighborEquations) -> BinarySystem:
         targets=equations.values.reshape(-1)[entries],
         tolerance=equations.tolerance.reshape(-1)[entries],
         exact=equations.hidden[row] == 0,
+        fresh=torch.ones_like(row, dtype=torch.bool),
     )
 
 
@@ -106,6 +109,7 @@ def propagate(system: BinarySystem) -> BinarySystem:
         targets=(system.targets - system.sums(w * (value == 1)))[kept],
         tolerance=system.tolerance[kept],
         exact=system.exact[kept],
+        fresh=(system.fresh | (system.sums((~unsettled).double()) > 0))[kept],
     )
 
 
@@ -128,4 +132,5 @@ def restrict(system: BinarySystem, chosen: Tensor) -> BinarySystem:
         targets=system.targets[kept],
         tolerance=system.tolerance[kept],
         exact=system.exact[kept],
+        fresh=system.fresh[kept],
     )

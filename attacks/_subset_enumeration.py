@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.attacks._binary_system import BinarySystem
 
-_MAX_BRANCHES = 20_000
+_MAX_BRANCHES = 4_000
 """Partial solutions kept per constraint; a constraint with more stays undecided."""
 _MAX_FRONTIER = 4_000_000
 
@@ -47,7 +47,7 @@ def split_by_weight(system: BinarySystem) -> BinarySystem:
     """Replace every group whose count is certain by a constraint ``number of ones in the group = count``."""
     system, groups = _groups(system)
     per_constraint = torch.bincount(groups.constraint, minlength=len(system.targets))
-    mixed = ((per_constraint > 1) & system.exact).nonzero().squeeze(1)
+    mixed = ((per_constraint > 1) & system.exact & system.fresh).nonzero().squeeze(1)
     low = torch.zeros_like(groups.size)
     high = groups.size.clone()
     alone = (per_constraint == 1)[groups.constraint] & system.exact[groups.constraint]
@@ -130,4 +130,5 @@ def _refine(system: BinarySystem, groups: _Groups, low: Tensor, high: Tensor) ->
         targets=torch.cat([system.targets - settled, low[certain].double()]),
         tolerance=torch.cat([system.tolerance, torch.full_like(system.targets[:1], 0.5).expand(int(certain.sum()))]),
         exact=torch.cat([system.exact, torch.ones_like(certain[certain])]),
+        fresh=torch.cat([torch.zeros_like(system.fresh), torch.zeros_like(certain[certain])]),
     )
