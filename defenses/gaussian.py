@@ -83,6 +83,7 @@ class Gaussian(Defense):
     """
 
     name: ClassVar[str] = "gaussian"
+    shown: ClassVar[tuple[str, ...]] = ("epsilon", "clip")
 
     epsilon: float = 8.0
     delta: float = 1e-5

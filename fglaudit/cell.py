@@ -24,11 +24,13 @@ def describe(plugin: Any) -> dict[str, Any]:
 
 
 def arguments(plugin: Any) -> str:
-    """Return the fields that differ from their defaults as ``a=1;b=2``, for ``protocol_args`` and ``defense_args``."""
+    """Return as ``a=1;b=2``, for ``protocol_args`` and ``defense_args``, the fields that the plugin's ``shown`` names (what a
+    reader compares) and all that differ from their defaults."""
+    shown: tuple[str, ...] = getattr(type(plugin), "shown", ())
     parts = []
     for f in dataclasses.fields(plugin):
         value = getattr(plugin, f.name)
-        if f.default is dataclasses.MISSING or value != f.default:
+        if f.name in shown or f.default is dataclasses.MISSING or value != f.default:
             parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
     return ";".join(parts)
 

@@ -1,7 +1,7 @@
 """The three kinds of plugin - protocol, defense, attack - and what they hand over.
 
 Every plugin is a frozen dataclass whose fields are its hyperparameters, so a suite can name them, ``fglaudit show`` can print
-them and a cell's hash can cover them. Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
+them and a cell's hash can cover them. Fields named in ``shown`` stand in every report, also at their defaults. Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ class Defense(ABC):
     """Changes what is sent or how training is done, and states its guarantee. Subclasses are frozen dataclasses."""
 
     name: ClassVar[str]
+    shown: ClassVar[tuple[str, ...]] = ()
 
     def unsupported(self, context: Context) -> str | None:
         """Return why this defense cannot serve the protocol, or None. The cell is then `not-applicable` with that reason."""
@@ -160,6 +161,7 @@ class FederatedProtocol(ABC):
     """A federated training method. Subclasses are frozen dataclasses; their fields are the hyperparameters."""
 
     name: ClassVar[str]
+    shown: ClassVar[tuple[str, ...]] = ()
     emits: ClassVar[tuple[type[Payload], ...]]
 
     @property

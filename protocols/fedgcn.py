@@ -63,6 +63,7 @@ class FedGCN(FederatedProtocol):
     """
 
     name: ClassVar[str] = "fedgcn"
+    shown: ClassVar[tuple[str, ...]] = ("hops", "aggregate")
     emits: ClassVar[tuple[type[Payload], ...]] = (NeighborSums, ModelUpdate)
 
     hops: int = 2
