@@ -1,7 +1,8 @@
 """The three kinds of plugin - protocol, defense, attack - and what they hand over.
 
 Every plugin is a frozen dataclass whose fields are its hyperparameters, so a suite can name them, ``fglaudit show`` can print
-them and a cell's hash can cover them. Fields named in ``shown`` stand in every report, also at their defaults. Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
+them and a cell's hash can cover them; those named in ``shown`` stand in every report, also at their defaults. Contracts that
+the type checker cannot see are checked by ``fglaudit.testing``.
 """
 
 from __future__ import annotations
