@@ -5,6 +5,9 @@ subset sum of the known coefficients ``1 / sqrt(D_j)`` of the neighbours, and ro
 knows its neighbours' degrees reads off who has which word, except among neighbours of equal degree, of which it learns how many
 have it. Rows of several sums are joined: bits that one sum settles are subtracted from the others until nothing changes.
 
+Row-normalised rows add an unknown integer per neighbour, its number of entries, and so do unknown degrees; both show in the values that a
+sum takes (:mod:`fglaudit.attacks._scale_search`). They are found, not proven, so such rows are never marked as proven.
+
 What stays open, and why that is the ceiling: neighbours of equal degree that share all of the observer's sums enter every equation with the
 same coefficient, so swapping their rows changes no message; likewise degrees whose ratio is the square of a
 rational (2 and 8, say) where the counts happen to fit both ways. Open bits are set to the likeliest pattern under the prior.
