@@ -21,7 +21,7 @@ def _accountant(scale: float) -> pld.PLDAccountant:
     # The grid's cost grows with the range of losses it must cover, so its step follows the expected epsilon.
     return pld.PLDAccountant(
         neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-        value_discretization_interval=max(1e-4, scale * 2e-5),
+        value_discretization_interval=max(1e-4, scale * 2e-6),
     )
 
 
@@ -37,7 +37,7 @@ def check_budget(epsilon: float, delta: float) -> None:
 
 
 def epsilon_of(event: dp_accounting.DpEvent, delta: float, *, scale: float = 1.0) -> float:
-    """Return the epsilon of ``event`` at ``delta``; ``scale`` is its order of magnitude (precision is 2e-5 of it).
+    """Return the epsilon of ``event`` at ``delta``; ``scale`` is its order of magnitude (precision is a few millionths of it).
 
     Raises:
         FglauditError: if the accountant does not support the event.

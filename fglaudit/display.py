@@ -116,20 +116,43 @@ def _first_failure(record: CellRecord) -> list[Finding]:
 
 
 def findings_table(records: Sequence[CellRecord]) -> Table:
-    """Return per cell (seeds together) and observer the attack that got furthest ahead of its control."""
-    table = Table(title="Who learns what: the strongest attack of each observer, mean over seeds", title_justify="left")
-    for column in ("data", "protocol", "defense", "observer"):
-        table.add_column(column, overflow="fold")
-    for column in ("accuracy", "best attack", "value", "control", "advantage [95 %]"):
-        table.add_column(column, justify="left" if column == "best attack" else "right")
+    """Return per cell (seeds together) and observer the attack that got furthest ahead of its control.
+
+    Settings that could not be run at all are counted in the caption; the report says why.
+    """
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for row in (row for record in records for row in record.findings):
         observer = f"{row.observer} ({row.observer_knowledge})" if row.observer_knowledge else row.observer
-        groups[f"{row.dataset} {row.partition}", _call(row.protocol, row.protocol_args), _call(row.defense, row.defense_args),
-               observer].append(row)  # fmt: skip
-    for key, rows in groups.items():
+        key = (f"{row.dataset} {row.partition}", _call(row.protocol, row.protocol_args), _call(row.defense, row.defense_args))
+        groups[*key, observer].append(row)
+    settings: dict[tuple[str, ...], dict[str, list[Finding]]] = defaultdict(dict)
+    for key, found in groups.items():
+        settings[key[:-1]][key[-1]] = found
+    one_source = len({data for data, _, _ in settings}) == 1
+
+    table = Table(title="Who learns what: the strongest attack of each observer, mean over seeds", title_justify="left")
+    for column in ("data", "protocol", "defense", "observer")[one_source:]:
+        table.add_column(column, overflow="fold")
+    for column in ("accuracy", "best attack", "value", "control", "advantage [95 %]"):
+        table.add_column(column, justify="left" if column == "best attack" else "right")
+    skipped = 0
+    for setting, observers in settings.items():
+        rows = [row for found in observers.values() for row in found]
         accuracy = _mean(row.accuracy for row in rows)
-        table.add_row(*(escape(word) for word in key), _number(accuracy), *_best(rows))
+        head = [escape(word) for word in setting[one_source:]]
+        if any(row.status is not Status.NOT_APPLICABLE for row in rows):
+            for observer, found in observers.items():
+                table.add_row(*head, escape(observer), _number(accuracy), *_best(found))
+        elif accuracy is not None:
+            table.add_row(*head, "all", _number(accuracy), "nothing to attack", "", "", "")
+        else:
+            skipped += 1
+    if one_source:
+        table.title = f"{table.title}; {escape(next(iter(settings))[0])}"
+    if skipped:
+        table.caption = (
+            f"{skipped} settings where the defense does not apply to the protocol are not shown; the report says why"
+        )
     return table
 
 

@@ -91,7 +91,25 @@ def _measure(attack: Attack, blank: Finding, arena: Arena, seed: int, device: to
         rng=derive(seed, "self-test", name),
         device=device,
     )
-    return _scored(attack, replace(blank, seconds_attack=seconds), arena, score(arena.games, rebuilt), broken, seed)
+    answers = [with_guesses(result, guess) for result, guess in zip(rebuilt, arena.controls, strict=True)]
+    return _scored(attack, replace(blank, seconds_attack=seconds), arena, score(arena.games, answers), broken, seed)
+
+
+def with_guesses(result: Reconstruction, guess: Reconstruction) -> Reconstruction:
+    """Return ``result`` with the prior-only guess for the nodes that it has no row for.
+
+    Anybody can guess; counting such rows as empty would let an attack that covers few targets fall below its control and hide
+    what it does learn. They come last by confidence and are never proven.
+    """
+    extra = ~torch.isin(guess.nodes, result.nodes)
+    count = int(extra.sum().item())
+    proven = None if result.proven is None else torch.cat([result.proven, torch.zeros(count, dtype=torch.bool)])
+    return Reconstruction(
+        rows=torch.cat([result.rows, guess.rows[extra].to(result.rows)]),
+        nodes=torch.cat([result.nodes, guess.nodes[extra]]),
+        confidence=torch.cat([result.confidence, torch.zeros(count).to(result.confidence)]),
+        proven=proven,
+    )
 
 
 def _scored(attack: Attack, blank: Finding, arena: Arena, found: Score, broken: str | None, seed: int) -> Measurement:

@@ -12,6 +12,7 @@ from torch import Tensor
 from fglaudit.game import Game, breakdown, cluster_sums, score
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
+from fglaudit.measure import with_guesses
 from fglaudit.metrics import auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
 from fglaudit.stats import advantage, advantage_interval
@@ -129,3 +130,11 @@ def test_bootstrap_covers_about_as_often_as_it_says() -> None:
 def test_cluster_order_does_not_change_the_point(order: list[int]) -> None:
     clusters = torch.tensor([[5.0, i, i / 2] for i in range(6)])
     assert advantage_interval(clusters[order], derive(0))[0] == pytest.approx(advantage_interval(clusters, derive(0))[0])
+
+
+def test_nodes_without_a_row_get_the_guess_that_anybody_could_make() -> None:
+    result = answer(TRUTH[:1], [10], torch.tensor([True]))
+    completed = with_guesses(result, answer(TRUTH[[1, 1]], [10, 20]))
+    assert completed.nodes.tolist() == [10, 20] and torch.equal(completed.rows, TRUTH[:2])
+    assert completed.proven is not None and completed.proven.tolist() == [True, False]
+    assert completed.confidence[1] < completed.confidence[0]
