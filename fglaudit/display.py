@@ -123,8 +123,8 @@ def findings_table(records: Sequence[CellRecord]) -> Table:
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for row in (row for record in records for row in record.findings):
         observer = f"{row.observer} ({row.observer_knowledge})" if row.observer_knowledge else row.observer
-        key = (f"{row.dataset} {row.partition}", _call(row.protocol, row.protocol_args), _call(row.defense, row.defense_args))
-        groups[*key, observer].append(row)
+        setting = (f"{row.dataset} {row.partition}", _call(row.protocol, row.protocol_args), _call(row.defense, row.defense_args))
+        groups[*setting, observer].append(row)
     settings: dict[tuple[str, ...], dict[str, list[Finding]]] = defaultdict(dict)
     for key, found in groups.items():
         settings[key[:-1]][key[-1]] = found
@@ -136,10 +136,10 @@ def findings_table(records: Sequence[CellRecord]) -> Table:
     for column in ("accuracy", "best attack", "value", "control", "advantage [95 %]"):
         table.add_column(column, justify="left" if column == "best attack" else "right")
     skipped = 0
-    for setting, observers in settings.items():
+    for where, observers in settings.items():
         rows = [row for found in observers.values() for row in found]
         accuracy = _mean(row.accuracy for row in rows)
-        head = [escape(word) for word in setting[one_source:]]
+        head = [escape(word) for word in where[one_source:]]
         if any(row.status is not Status.NOT_APPLICABLE for row in rows):
             for observer, found in observers.items():
                 table.add_row(*head, escape(observer), _number(accuracy), *_best(found))
