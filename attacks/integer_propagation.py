@@ -27,7 +27,7 @@ from fglaudit.view import View
 
 @dataclass(frozen=True)
 class IntegerPropagation(Attack):
-    """Apply bounds to a fixpoint; see the module docstring."""
+    """Bounds on who can have a word, applied until nothing changes."""
 
     name: ClassVar[str] = "integer-propagation"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)

@@ -36,7 +36,7 @@ _MOST_ENTRIES = 256
 
 @dataclass(frozen=True)
 class MaximumAPosteriori(Attack):
-    """Posterior decoding; see the module docstring.
+    """Likeliest rows given all sums, the noise of the defense and what known rows look like.
 
     Attributes:
         rounds: rounds of belief propagation on noisy sums.

@@ -28,7 +28,7 @@ _EXACT = 5e-4
 
 @dataclass(frozen=True)
 class RowSpace(Attack):
-    """Solve the linear equations; see the module docstring."""
+    """Solve the sums as linear equations; says which rows they determine. For any features."""
 
     name: ClassVar[str] = "row-space"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)

@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class ServerPartialSums(Attack):
-    """Read the self terms out of partial sums; see the module docstring."""
+    """Rows read out of the partial sums that the server or the wire sees, without the topology."""
 
     name: ClassVar[str] = "server-partial-sums"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)

@@ -37,7 +37,7 @@ from fglaudit.view import View
 
 @dataclass(frozen=True)
 class SubsetSum(Attack):
-    """Decode weighted sums of binary rows.
+    """Known degrees make every entry of a normalised sum a subset sum that can be decoded.
 
     Attributes:
         joint: decode all sums together; False decodes each alone and keeps the reading with the most settled bits.

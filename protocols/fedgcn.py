@@ -58,8 +58,8 @@ class FedGCN(FederatedProtocol):
         hops: 0, 1, 2 or more.
         aggregate: "normalised" or "counts".
         layers, hidden: of the GCN.
-        rounds, local_steps, participation, weighting: see :class:`fglaudit.nn.fedavg.FedAvg`.
-        optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.nn.training.LocalSettings`.
+        rounds, local_steps, participation, weighting: see ``fglaudit.nn.fedavg.FedAvg``.
+        optimizer, learning_rate, weight_decay, dropout: see ``fglaudit.nn.training.LocalSettings``.
     """
 
     name: ClassVar[str] = "fedgcn"

@@ -27,7 +27,7 @@ METRICS = {
     "tv_error": "total variation distance between the inferred and the true distribution; lower is a stronger attack",
     "identifiable_rate": "share of targets whose row is proven to be determined by linear and integer algebra alone: "
     "a floor of the leakage, never a ceiling",
-    "worst_decile": "mean score of the tenth of the targets that is rebuilt best",
+    "worst_decile": "mean F1 of the tenth of the targets that is rebuilt best",
 }
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
