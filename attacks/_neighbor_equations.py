@@ -21,6 +21,7 @@ from fglaudit.attacks._recorded_sums import (
     known_degrees,
     known_edges,
     missing_sums,
+    own_clients,
     own_nodes,
     owners,
     recorded_sums,
@@ -104,7 +105,7 @@ def neighbor_equations(view: View) -> NeighborEquations:
     holds which of the terms.
     """
     sums, edges = recorded_sums(view), known_edges(view)
-    owner = owners(view, sums, edges) if sees_parts(view) else torch.full((view.public.num_nodes,), -1)
+    owner = owners(view, sums, edges) if sees_parts(view) else own_clients(view)
     known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner)
     equations = _equations(view, known, parts=False)
     if sees_parts(view):
@@ -190,11 +191,14 @@ def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, pa
     hidden = torch.where(complete, 0, torch.where(degrees[about] < 0, n, degrees[about] - inside))
     keep = ~mine[columns]
     if view.public.defense == "drop-singletons":
-        # A receiver with one remote neighbour gets nothing from it. Whether that holds for a node of another client depends on
-        # who owns its neighbours, so of such a sum only the node's own term is certain.
-        remote = torch.bincount(rows[keep], minlength=count)
-        hidden = torch.where(mine[about], 0, degrees[about].clamp(min=1))
-        keep &= torch.where(mine[about], remote > 1, False)[rows] | (columns == about[rows])
+        # A node with one neighbour at other clients gets nothing from it. Where the observer cannot tell, for want of owners,
+        # whether that holds for a node, only the node's own term is certain.
+        foreign = known.owner[columns] != known.owner[about][rows]
+        lone = torch.bincount(rows[foreign], minlength=count) == 1
+        unowned = torch.bincount(rows[known.owner[columns] < 0], minlength=count) > 0
+        sure = mine[about] | (complete & ~unowned)
+        hidden = torch.where(sure, hidden, degrees[about].clamp(min=1))
+        keep &= torch.where(sure[rows], ~(foreign & lone[rows]), columns == about[rows])
     if parts:
         owner = known.owner[columns]
         unsure = torch.bincount(rows[keep & (owner < 0)], minlength=count)

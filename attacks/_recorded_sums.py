@@ -64,6 +64,14 @@ def own_nodes(view: View) -> Tensor:
     return mine
 
 
+def own_clients(view: View) -> Tensor:
+    """Return the client of every node [N] that belongs to the observer, -1 for all others."""
+    owner = torch.full((view.public.num_nodes,), -1)
+    for client in view.own:
+        owner[client.nodes] = client.client
+    return owner
+
+
 def known_degrees(view: View) -> Tensor:
     """Return the degree of every node [N] as far as the observer knows it, else -1."""
     n = view.public.num_nodes
