@@ -123,7 +123,11 @@ def findings_table(records: Sequence[CellRecord]) -> Table:
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for row in (row for record in records for row in record.findings):
         observer = f"{row.observer} ({row.observer_knowledge})" if row.observer_knowledge else row.observer
-        setting = (f"{row.dataset} {row.partition}", _call(row.protocol, row.protocol_args), _call(row.defense, row.defense_args))
+        setting = (
+            f"{row.dataset} {row.partition}",
+            _call(row.protocol, row.protocol_args),
+            _call(row.defense, row.defense_args),
+        )
         groups[*setting, observer].append(row)
     settings: dict[tuple[str, ...], dict[str, list[Finding]]] = defaultdict(dict)
     for key, found in groups.items():

@@ -74,7 +74,7 @@ class Game:
 
     def save(self, path: Path) -> None:
         """Write the truth for a later scorer; attacks never open it."""
-        fields = {name: getattr(self, name).contiguous() for name in self.__dataclass_fields__ if name != "kind"}
+        fields = {name: getattr(self, name).clone().contiguous() for name in self.__dataclass_fields__ if name != "kind"}
         save_file(fields, path, metadata={"kind": self.kind.value})
 
     @staticmethod

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from fglaudit.cell import Cell, arguments
+from fglaudit.datasets import DatasetSpec
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
@@ -20,7 +22,7 @@ def blank_finding(cell: Cell, suite: str, spec: ObserverSpec, attack: str, statu
     return Finding(
         suite=suite,
         cell=cell.hash(),
-        dataset=cell.dataset.name if cell.dataset.features == "raw" else f"{cell.dataset.name} ({cell.dataset.features})",
+        dataset=_dataset_name(cell.dataset),
         partition=partition,
         clients=cell.partition.clients,
         protocol=type(cell.protocol).name,
@@ -45,3 +47,8 @@ def blank_record(cell: Cell, suite: str, status: Status, reason: str) -> CellRec
         for attack in cell.attacks
     )
     return CellRecord(cell.hash(), cell.description(), rows)
+
+
+def _dataset_name(spec: DatasetSpec) -> str:
+    name = spec.name if spec.path is None else Path(spec.path).stem
+    return name if spec.features == "raw" else f"{name} ({spec.features})"
