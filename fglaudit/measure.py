@@ -12,6 +12,7 @@ import torch
 from fglaudit.attacks.prior_only import prior_only
 from fglaudit.finding import Finding, Status
 from fglaudit.game import Game, Score, breakdown, cluster_sums, score
+from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.rng import derive
 from fglaudit.selftest import self_test
@@ -95,6 +96,13 @@ def _measure(attack: Attack, blank: Finding, arena: Arena, seed: int, device: to
     return _scored(attack, replace(blank, seconds_attack=seconds), arena, score(arena.games, answers), broken, seed)
 
 
+def primary_metric(attack: Attack, kind: FeatureKind) -> str:
+    """Return the metric that the advantage is computed on: the attack's own, but cosine for F1 where features are real-valued,
+    since any dense guess finds all non-zero entries of dense rows."""
+    metric = type(attack).metric
+    return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
+
+
 def with_guesses(result: Reconstruction, guess: Reconstruction) -> Reconstruction:
     """Return ``result`` with the prior-only guess for the nodes that it has no row for.
 
@@ -113,7 +121,7 @@ def with_guesses(result: Reconstruction, guess: Reconstruction) -> Reconstructio
 
 
 def _scored(attack: Attack, blank: Finding, arena: Arena, found: Score, broken: str | None, seed: int) -> Measurement:
-    metric, games, guess = type(attack).metric, arena.games, arena.guess
+    metric, games, guess = primary_metric(attack, arena.games[0].kind), arena.games, arena.guess
     values, controls = getattr(found.rows, metric), getattr(guess.rows, metric)
     clusters = cluster_sums(games, values, controls)
     point, low, high, kind = advantage_interval(torch.tensor(clusters), derive(seed, "bootstrap"))

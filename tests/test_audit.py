@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 import torch
 
+from fglaudit.attacks.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.row_space import RowSpace
 from fglaudit.attacks.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.subset_sum import SubsetSum
@@ -32,8 +33,9 @@ from fglaudit.side_knowledge import load_views
 from fglaudit.testing import CPU
 from fglaudit.view import View
 
+OPTIONS = CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)
 CELL = Cell(
-    dataset=DatasetSpec(name="csbm", split="random", csbm=CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)),
+    dataset=DatasetSpec(name="csbm", split="random", csbm=OPTIONS),
     partition=PartitionSpec(scheme="dirichlet", clients=6, beta=10.0),
     protocol=FedGCN(hops=1, rounds=2),
     server="honest",
@@ -95,6 +97,13 @@ def test_a_defense_that_does_not_fit_is_a_row_with_a_reason() -> None:
     record = run(dataclasses.replace(CELL, protocol=GCN(rounds=1), defense=Gaussian()))
     assert len(record.findings) == 6
     assert all(f.status is Status.NOT_APPLICABLE and "sends no NeighborSums" in f.reason for f in record.findings)
+
+
+def test_f1_says_nothing_about_dense_rows() -> None:
+    dense = DatasetSpec(name="csbm", split="random", csbm=dataclasses.replace(OPTIONS, features="gaussian"))
+    record = run(dataclasses.replace(CELL, dataset=dense, attacks=(MaximumAPosteriori(),), defense=Gaussian(epsilon=1.0)))
+    for f in record.findings:
+        assert f.metric == "cosine" and f.advantage is not None and f.advantage < 0.5
 
 
 def test_noise_states_its_epsilon() -> None:
