@@ -156,7 +156,7 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
 def parse(text: str, source: str) -> dict[str, Any]:
     """Return the keys of a suite's YAML ``text``; ``source`` names it in messages."""
     try:
-        data = yaml.load(text, Loader=_Loader)  # a SafeLoader: constructs plain data only
+        data = _Loader(text).get_single_data()  # a SafeLoader: constructs plain data only
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
