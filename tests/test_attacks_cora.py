@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 from neighbor_sum_views import make_view
 
 from fglaudit.attacks import ATTACKS

@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).parent))
 from neighbor_sum_views import Recorded, dense_weights, federated, make_view, neighbor_sums, random_federated
+from torch import Tensor
 
 from fglaudit.attacks import ATTACKS
 from fglaudit.attacks._neighbor_equations import neighbor_equations

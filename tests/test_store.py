@@ -6,12 +6,12 @@ import csv
 import io
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, measure, misbehave
 from rich.console import Console
 
 from fglaudit.engine import Engine, Listener, LocalEngine, failed, make_engine
@@ -21,9 +21,6 @@ from fglaudit.run import run_suite
 from fglaudit.store import NOT_RUN, open_run, read_record, read_records, write_findings
 from fglaudit.suite import Suite, resolve
 from fglaudit.worker import Failure, Progress, Runner, Task, compute
-
-sys.path.insert(0, str(Path(__file__).parent))  # worker processes inherit it and import the runners by name
-from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, measure, misbehave
 
 
 def suite(**changes: Any) -> Suite:
