@@ -81,7 +81,7 @@ class DistGAT(FederatedProtocol):
         clients = [_alone(channel.prepare(graph.client(k))) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
         x = unit_ball(gather_features(clients, graph.num_nodes).to(device))
-        plan = Plan.of(clients, edges, self.layers)
+        plan = Plan.of(clients, edges, self.layers, exchange=False)
 
         groups = edges.owner.clamp(min=0)
         num_clients = graph.num_clients

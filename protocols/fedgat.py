@@ -6,7 +6,7 @@ evaluates, for any current weights, the attention-weighted mean of the neighbour
 its Chebyshev series. Later layers are ordinary graph attention on hidden embeddings that clients send each other.
 
 What is observed: the server has every feature row in the clear and every model; client k has the masked neighbourhoods of its own
-nodes, the hidden embeddings of its neighbours under every global model, and the global models.
+nodes and either those of its neighbours or their hidden embeddings under every global model; and the global models.
 
 Two equal ways to compute the first layer: from the received matrices, or edge by edge with the same series on the features that the
 server received. The second is used only where nobody keeps or changes the masked messages (then they are announced by their
@@ -17,16 +17,19 @@ Choices where the paper's text is silent:
 * The neighbourhood is closed (self-loops), as in the original GAT. The server learns the edges it needs by means not recorded here.
 * Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received.
 * Assumption 2 is kept by scaling after every step (``bounds``): first-layer scores then never leave [-2, 2].
-* Embeddings are exchanged once per round, under the new global model, from client to client. They are constants of local
-  training, so gradients do not cross clients. Every client that owns a neighbour of i gets i's embedding.
-* A client computes the first layer of its own nodes alone; their matrices go to it alone.
+* ``remote: matrices`` (default): a client also gets the masked messages of all nodes within L-1 hops of its own and computes their
+  hidden embeddings itself, which is what Theorem 1 counts (receivers times L-hop neighbourhoods). Without these gradients the
+  paper's accuracies are out of reach (``bench/fedgat_table1.py`` shows both).
+* ``remote: embeddings``: clients get the messages of their own nodes alone and send each other hidden embeddings, once per round
+  under the new global model ("nodes are permitted to view the embeddings"). Received rows are constants of local training:
+  gradients do not cross clients.
 * No dropout on features or attention, which are not at hand; ``dropout`` acts between layers.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -39,7 +42,7 @@ from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model
-from fglaudit.nn.gat_field import Field
+from fglaudit.nn.gat_field import Clients, Field
 from fglaudit.nn.gat_plan import Plan, edge_layer, unit_ball
 from fglaudit.nn.gat_training import FirstLayer, GatSettings, GatTraining
 from fglaudit.nn.masked_layer import Batch, MaskedLayer
@@ -63,6 +66,11 @@ from fglaudit.view import Observer
 VARIANTS: dict[str, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedVectors}
 PATHS = ("auto", "matrices", "moments")
 NEIGHBORHOODS = ("closed",)
+REMOTES = ("matrices", "embeddings")
+
+
+Messages = Iterable[tuple[int, Tensor, Tensor]]
+"""Batches of masked messages: neighbourhood size, receivers [P], nodes [P]."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,7 @@ class FedGAT(FederatedProtocol):
         layers, heads, hidden, output_heads: see :class:`fglaudit.nn.gat.GatShape`.
         degree, domain: of the Chebyshev series, on [-domain, domain].
         neighborhood: "closed": neighbours and the node itself.
+        remote: how a client gets its neighbours' hidden embeddings: "matrices" or "embeddings", see above.
         rounds, local_steps, participation, weighting: see :class:`fglaudit.nn.fedavg.FedAvg`.
         optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.nn.training.LocalSettings`.
         proximal, keep_optimizer, bounds, choice: see :class:`fglaudit.nn.gat_training.GatSettings`.
@@ -92,6 +101,7 @@ class FedGAT(FederatedProtocol):
     degree: int = 16
     domain: float = 2.0
     neighborhood: str = "closed"
+    remote: str = "matrices"
     rounds: int = 300
     local_steps: int = 1
     participation: float = 1.0
@@ -107,7 +117,7 @@ class FedGAT(FederatedProtocol):
     path: str = "auto"
 
     def __post_init__(self) -> None:
-        for field, known in (("variant", VARIANTS), ("path", PATHS), ("neighborhood", NEIGHBORHOODS)):
+        for field, known in (("variant", VARIANTS), ("path", PATHS), ("neighborhood", NEIGHBORHOODS), ("remote", REMOTES)):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
         self.shape()
@@ -150,14 +160,19 @@ class FedGAT(FederatedProtocol):
         return (Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=why),)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """Return ids of the nodes in the neighbourhoods that the observer is sent, ascending: for the server and the wire everybody's
-        nodes, for clients the neighbours of their own nodes (their embeddings depend on nodes one hop further away)."""
+        """Return ids of the nodes in the neighbourhoods that the observer is sent, ascending.
+
+        For the server and the wire these are everybody's nodes, for clients the nodes within L hops of their own (``remote:
+        matrices``) or their neighbours (``embeddings``, which themselves depend on nodes further away).
+        """
         mine, owned = (torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(2))
         owned[torch.cat(graph.clients)] = True
         for k in observer.clients:
             mine[graph.clients[k]] = True
         everything = observer.wire or SERVER in observer.parties
-        reached = owned if everything else with_neighbors(mine, graph.edge_index)
+        reached = owned if everything else mine
+        for _ in range(0 if everything else self.layers if self.remote == "matrices" else 1):
+            reached = with_neighbors(reached, graph.edge_index)
         return (reached & ~mine).nonzero().squeeze(1)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
@@ -181,22 +196,27 @@ class FedGAT(FederatedProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
         x = unit_ball(self.collect(clients, graph, channel).to(device))
-        plan = Plan.of(clients, edges, self.layers)
+        plan = Plan.of(clients, edges, self.layers, exchange=self.remote == "embeddings")
         layout = self.shape().layout(graph.num_features, graph.num_classes)
         initial = initial_model(layout, start).to(x)
         series = self.series()
-        firsts: dict[int, FirstLayer] = {}
+        parties = Clients(edges, edges.owner, graph.num_clients)
+        codes = parties.own(edges.owner >= 0)
+        if self.remote == "matrices":
+            codes = parties.needed(codes, self.layers, "compute")[0]
+        messages = degree_batches(edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked)
         if self.from_messages(channel):
-            received = self.deliver(edges, x, plan, channel, masks)
+            used = torch.cat([plan.train.outputs[0].codes, plan.test.outputs[0].codes])
+            received = self.deliver(messages, edges, x, used, channel, masks)
 
             def first(field: Field) -> FirstLayer:
-                place = torch.full((graph.num_nodes,), -1, device=device)
-                place[field.outputs[0].node] = field.outputs[0].place
-                chosen = [batch.at(place[node]) for node, batch in received]
-                return MaskedLayer([batch for batch in chosen if batch is not None], field.outputs[0].size, series)
+                grid = field.outputs[0]
+                found = [(batch, grid.find(codes)) for codes, batch in received]
+                chosen = [batch.at(torch.where(at >= 0, grid.place[at], -1)) for batch, at in found]
+                return MaskedLayer([batch for batch in chosen if batch is not None], grid.size, series)
 
         else:
-            self.announce(edges, x, channel)
+            self.announce(messages, x, channel)
 
             def first(field: Field) -> FirstLayer:
                 return edge_layer(field, x, lambda scores, target, rows: series(scores), graph.num_clients)
@@ -228,37 +248,33 @@ class FedGAT(FederatedProtocol):
         return torch.zeros(graph.x.shape, dtype=arrived.x.dtype).index_copy(0, nodes, arrived.x.cpu())
 
     def deliver(
-        self, edges: KeptEdges, x: Tensor, plan: Plan, channel: Channel, rng: torch.Generator
+        self, messages: Messages, edges: KeptEdges, x: Tensor, used: Tensor, channel: Channel, rng: torch.Generator
     ) -> list[tuple[Tensor, Batch]]:
-        """Have the server send every owned node's messages; return those that the owner's computation needs, as received."""
-        needed = torch.zeros(len(edges.owner), dtype=torch.bool, device=x.device)
-        needed[plan.train.outputs[0].node] = True
-        needed[plan.test.outputs[0].node] = True
-        owned = (edges.owner >= 0).nonzero().squeeze(1)
+        """Have the server send all masked messages; return those that are ``used`` (codes), as received, with their codes."""
         probes = split(rng, "probes")
         received = []
-        for size, nodes in degree_batches(edges, owned, x.shape[1], self.masked):
+        for size, receivers, nodes in messages:
             payload = mask_nodes(edges, x, nodes, size, self.masked, rng)
-            receivers = edges.owner[nodes].cpu()
-            arrived = channel.send(MessageBatch(0, torch.full_like(receivers, SERVER), receivers, payload))
+            clients = receivers.cpu()
+            arrived = channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
             assert isinstance(arrived, MaskedMatrices | MaskedVectors)
-            keep = needed[nodes]
+            codes = receivers * len(x) + nodes
+            keep = torch.isin(codes, used)
             if bool(keep.any()):
-                kept = arrived if bool(keep.all()) else arrived.select(keep.cpu() if x.device.type == "cpu" else keep)
-                batch = Batch.received(kept, edges.owner[nodes[keep]], torch.zeros_like(nodes[keep]), probes)
-                received.append((nodes[keep], batch))
+                kept = arrived if bool(keep.all()) else arrived.select(keep)
+                received.append((codes[keep], Batch.received(kept, receivers[keep], probes)))
         return received
 
-    def announce(self, edges: KeptEdges, x: Tensor, channel: Channel) -> None:
+    def announce(self, messages: Messages, x: Tensor, channel: Channel) -> None:
         """Count the messages of :meth:`deliver` on the wire without producing them."""
-        owned = (edges.owner >= 0).nonzero().squeeze(1)
-        for size, nodes in degree_batches(edges, owned, x.shape[1], self.masked):
-            receivers = edges.owner[nodes].cpu()
+        for size, receivers, nodes in messages:
+            clients = receivers.cpu()
             payload = announced(nodes, size, x.shape[1], self.masked, x.dtype)
-            channel.send(MessageBatch(0, torch.full_like(receivers, SERVER), receivers, payload))
+            channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
 
 
-def _outside(first: FirstLayer, domain: float):  # type: ignore[no-untyped-def]
+def _outside(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:
+    """Return how the share of edge scores outside the domain is found."""
     if isinstance(first, EdgeLayer):
         return lambda layer: first.outside(layer, domain)
     assert isinstance(first, MaskedLayer)

@@ -79,7 +79,7 @@ class GAT(FederatedProtocol):
         whole = [pooled(graph)]
         edges = KeptEdges.of(whole, graph.degrees()).to(device)
         x = unit_ball(graph.x.to(device))
-        plan = Plan.of(whole, edges, self.layers)
+        plan = Plan.of(whole, edges, self.layers, exchange=False)
         groups = graph.owner().clamp(min=0)
         problem = plan.problem(lambda field: edge_layer(field, x, softmax_scores, 1), groups, graph.num_clients)
         layout = self.shape().layout(graph.num_features, graph.num_classes)

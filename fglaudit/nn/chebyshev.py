@@ -49,7 +49,9 @@ class Series:
             FglauditError: degree below 1, or a domain that is not positive and finite.
         """
         if degree < 1:
-            raise FglauditError(f"a Chebyshev series of the attention scores needs degree >= 1; got {degree}; use for example 16")
+            raise FglauditError(
+                f"a Chebyshev series of the attention scores needs degree >= 1; got {degree}; use for example 16"
+            )
         if not 0 < domain < math.inf:
             raise FglauditError(f"the series' domain [-R, R] needs a finite R > 0; got {domain:g}; the norm bounds allow R = 2")
         angles = (torch.arange(QUADRATURE_POINTS, dtype=torch.float64) + 0.5) * (math.pi / QUADRATURE_POINTS)

@@ -1,7 +1,8 @@
 """Which rows each client computes in which layer of a GAT, and which rows it takes from other clients.
 
-Layer l's outputs are computed by the owner of a node alone. The next layer at client k also reads its neighbours at other clients:
-those rows are received (:class:`Exchange`) and constant in training, so gradients do not cross clients.
+A row is a pair (client, node), coded ``client x N + node``. The hidden outputs of its neighbours at other clients a client either
+computes itself (``remote: matrices``) or receives (``remote: embeddings``, :class:`Exchange`); received rows are constants of its
+training, so gradients do not cross clients.
 """
 
 from __future__ import annotations
@@ -143,51 +144,58 @@ class Clients:
     labels: Tensor
     num_clients: int
 
-    def _into(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        position, source = self.edges.incoming(nodes)
-        return nodes[position], source
+    def own(self, nodes: Tensor) -> Tensor:
+        """Return the ascending codes of the ``nodes`` (mask [N]) at their owners."""
+        ids = nodes.nonzero().squeeze(1)
+        return (self.edges.owner[ids] * len(nodes) + ids).sort().values
 
-    def everything_needed(self, targets: Tensor, layers: int) -> list[Tensor]:
-        """Return, for layers 1 ... L, the mask [N] of nodes whose outputs ``targets`` [N] depend on, whoever owns them."""
-        masks = [targets]
+    def into(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (position in ``codes``, code of the source at the same client) of all edges into the rows."""
+        num_nodes = len(self.edges.owner)
+        position, source = self.edges.incoming(codes % num_nodes)
+        return position, torch.div(codes, num_nodes, rounding_mode="floor")[position] * num_nodes + source
+
+    def at_owner(self, codes: Tensor) -> Tensor:
+        """Return the codes of the same nodes at their owners."""
+        node = codes % len(self.edges.owner)
+        return self.edges.owner[node] * len(self.edges.owner) + node
+
+    def needed(self, targets: Tensor, layers: int, cross: str) -> list[Tensor]:
+        """Return the rows that are computed in layers 1 ... L so that the owners get the outputs of ``targets`` (codes).
+
+        Args:
+            cross: what is done with a neighbour at another client: "compute" it oneself, "owner": its owner computes it, or
+                "leave" it out.
+        """
+        rows = [targets]
         for _ in range(layers - 1):
-            below = masks[0].clone()
-            below[self._into(masks[0].nonzero().squeeze(1))[1]] = True
-            masks.insert(0, below)
-        return masks
+            _, wanted = self.into(rows[0])
+            if cross == "owner":
+                wanted = self.at_owner(wanted)
+            elif cross == "leave":
+                wanted = wanted[self.at_owner(wanted) == wanted]
+            rows.insert(0, torch.unique(torch.cat([rows[0], wanted])))
+        return rows
 
-    def own_needed(self, targets: Tensor, layers: int) -> list[Tensor]:
-        """The same, going down through edges within a client alone."""
-        masks = [targets]
-        for _ in range(layers - 1):
-            node, source = self._into(masks[0].nonzero().squeeze(1))
-            below = masks[0].clone()
-            below[source[self.edges.owner[node] == self.edges.owner[source]]] = True
-            masks.insert(0, below)
-        return masks
-
-    def exchanges(self, masks: Sequence[Tensor]) -> tuple[Exchange, ...]:
-        """Plan the messages after layers 1 ... L-1 for outputs ``masks`` from :meth:`everything_needed`."""
-        owner, planned = self.edges.owner, []
-        for mask in masks[1:]:
-            node, source = self._into(mask.nonzero().squeeze(1))
-            cross = owner[node] != owner[source]
-            codes = torch.unique(owner[node[cross]] * len(owner) + source[cross])
-            planned.append(Exchange.of(codes, owner, self.num_clients))
+    def exchanges(self, rows: Sequence[Tensor]) -> tuple[Exchange, ...]:
+        """Plan the messages after layers 1 ... L-1 for ``rows`` from :meth:`needed` with "owner"."""
+        planned = []
+        for codes in rows[1:]:
+            wanted = torch.unique(self.into(codes)[1])
+            planned.append(Exchange.of(wanted[self.at_owner(wanted) != wanted], self.edges.owner, self.num_clients))
         return tuple(planned)
 
-    def field(self, masks: Sequence[Tensor], exchanges: Sequence[Exchange]) -> Field:
-        """Lay out the computation of the outputs ``masks`` [N] of layers 1 ... L by their owners."""
-        owner, num_nodes = self.edges.owner, len(self.edges.owner)
-        nodes = [mask.nonzero().squeeze(1) for mask in masks]
-        outputs = [Grid.of((owner[n] * num_nodes + n).sort().values, num_nodes, self.num_clients) for n in nodes]
-        node, source = self._into(nodes[0])
-        inputs = Grid.of(torch.unique(owner[node] * num_nodes + source), num_nodes, self.num_clients)
-        target = outputs[0].place[outputs[0].find(owner[node] * num_nodes + node)]
-        center = inputs.place[inputs.find(owner[node] * num_nodes + node)]
-        first = LayerEdges(target, center, inputs.place[inputs.find(owner[node] * num_nodes + source)], outputs[0].size)
+    def field(self, rows: Sequence[Tensor], exchanges: Sequence[Exchange]) -> Field:
+        """Lay out the computation of the ``rows`` of layers 1 ... L; neighbours that are not among them are received."""
+        num_nodes = len(self.edges.owner)
+        outputs = [Grid.of(codes, num_nodes, self.num_clients) for codes in rows]
+        position, wanted = self.into(rows[0])
+        inputs = Grid.of(torch.unique(wanted), num_nodes, self.num_clients)
+        center = inputs.place[inputs.find(rows[0])][position]
+        first = LayerEdges(outputs[0].place[position], center, inputs.place[inputs.find(wanted)], outputs[0].size)
         later = [
-            self._later(outputs[layer - 1], outputs[layer], nodes[layer], exchanges[layer - 1]) for layer in range(1, len(masks))
+            self._later(outputs[layer - 1], outputs[layer], exchanges[layer - 1] if exchanges else None)
+            for layer in range(1, len(rows))
         ]
         labels = self.labels.new_zeros(self.num_clients * outputs[-1].size)
         labels[outputs[-1].place] = self.labels[outputs[-1].node]
@@ -195,24 +203,21 @@ class Clients:
         shape = (self.num_clients, outputs[-1].size)
         return Field(tuple(outputs), inputs, first, tuple(later), labels.view(shape), mask.view(shape))
 
-    def _later(self, below: Grid, above: Grid, nodes: Tensor, exchange: Exchange) -> LaterLayer:
-        owner, num_nodes = self.edges.owner, below.num_nodes
-        node, source = self._into(nodes)
-        wanted = owner[node] * num_nodes + source
-        cross = owner[node] != owner[source]
-        remote = Grid.of(torch.unique(wanted[cross]), num_nodes, self.num_clients)
+    def _later(self, below: Grid, above: Grid, exchange: Exchange | None) -> LaterLayer:
+        position, wanted = self.into(above.codes)
+        own_place = below.find(wanted)
+        cross = own_place < 0
+        remote = Grid.of(torch.unique(wanted[cross]), below.num_nodes, self.num_clients)
         width = below.size + remote.size
 
         def in_input(place: Tensor, size: int, offset: int) -> Tensor:
             """Move padded places of a part to the joint input grid."""
             return torch.div(place, size, rounding_mode="floor") * width + offset + place % size
 
-        own_place, remote_place = below.find(wanted), remote.find(wanted)
         source_place = torch.empty_like(wanted)
         source_place[~cross] = in_input(below.place[own_place[~cross]], below.size, 0)
-        source_place[cross] = in_input(remote.place[remote_place[cross]], remote.size, below.size)
-        codes = owner[node] * num_nodes + node
-        center = in_input(below.place[below.find(codes)], below.size, 0)
-        edges = LayerEdges(above.place[above.find(codes)], center, source_place, above.size)
-        taken = exchange.order[exchange.rows.find(remote.codes)]
+        source_place[cross] = in_input(remote.place[remote.find(wanted[cross])], remote.size, below.size)
+        center = in_input(below.place[below.find(above.codes)], below.size, 0)[position]
+        edges = LayerEdges(above.place[position], center, source_place, above.size)
+        taken = remote.place[:0] if exchange is None else exchange.order[exchange.rows.find(remote.codes)]
         return LaterLayer(edges, taken, remote.place, remote.size)

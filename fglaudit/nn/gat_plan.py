@@ -33,8 +33,12 @@ class Plan:
     is_validation: Tensor
 
     @staticmethod
-    def of(clients: Sequence[ClientGraph], edges: KeptEdges, layers: int) -> Plan:
-        """Lay out the training of disjoint ``clients`` on ``edges`` (with self-loops)."""
+    def of(clients: Sequence[ClientGraph], edges: KeptEdges, layers: int, *, exchange: bool) -> Plan:
+        """Lay out the training of disjoint ``clients`` on ``edges`` (with self-loops).
+
+        Args:
+            exchange: whether clients receive their neighbours' hidden embeddings instead of computing them.
+        """
         device, num_nodes = edges.start.device, len(edges.owner)
         labels = torch.zeros(num_nodes, dtype=torch.long)
         train, val, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(3))
@@ -43,11 +47,13 @@ class Plan:
             train[client.nodes], val[client.nodes], test[client.nodes] = client.train, client.val, client.test
         train, val, test = train.to(device), val.to(device), test.to(device)
         parties = Clients(edges, labels.to(device), len(clients))
-        needed = parties.everything_needed(train | val | test, layers)
-        exchanges = parties.exchanges(needed)
+        everyone = parties.needed(parties.own(train | val | test), layers, "owner")
+        exchanges = parties.exchanges(everyone) if exchange else ()
+        tested = parties.own(val | test)
+        tested_rows = [*everyone[:-1], tested] if exchange else parties.needed(tested, layers, "compute")
         return Plan(
-            train=parties.field(parties.own_needed(train, layers), exchanges),
-            test=parties.field([*needed[:-1], val | test], exchanges),
+            train=parties.field(parties.needed(parties.own(train), layers, "leave" if exchange else "compute"), exchanges),
+            test=parties.field(tested_rows, exchanges),
             exchanges=exchanges,
             is_test=test,
             is_validation=val,

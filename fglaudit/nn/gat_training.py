@@ -86,10 +86,9 @@ def run_layers(
     means = part.first(first)
     for index, (layer, plan) in enumerate(zip(others, part.field.later, strict=True)):
         own = joined(means)
-        remote = own.new_zeros(len(own) * plan.remote_size, own.shape[2])
         rows = received(index, own).index_select(0, plan.taken)
-        remote = remote.index_copy(0, plan.remote_place, rows).unflatten(0, (len(own), plan.remote_size))
-        inputs = torch.cat([own, remote], 1)
+        remote = own.new_zeros(len(own) * plan.remote_size, own.shape[2]).index_copy(0, plan.remote_place, rows)
+        inputs = torch.cat([own, remote.unflatten(0, (len(own), plan.remote_size))], 1)
         if rng is not None and dropout > 0:
             kept = torch.rand(inputs.shape, generator=rng, device=inputs.device) >= dropout
             inputs = inputs * kept / (1 - dropout)
@@ -226,7 +225,10 @@ class GatTraining:
         """Return the clients' summed training loss; remote rows are those of the last exchange."""
         part = self.problem.train
         share = self.averaging.settings.dropout
-        return client_losses(part.field, run_layers(part, weights, lambda layer, own: self._received[layer], share, dropout))
+        return client_losses(part.field, run_layers(part, weights, self._last_received, share, dropout))
+
+    def _last_received(self, layer: int, own: Tensor) -> Tensor:
+        return self._received[layer]
 
     @torch.no_grad()
     def _predict(self, round: int, models: Tensor) -> Tensor:
@@ -242,11 +244,15 @@ class GatTraining:
         return (outputs.argmax(-1) == part.field.labels) & part.field.mask
 
     def _send(self, round: int, layer: int, own: Tensor) -> Tensor:
+        if not self.problem.exchanges:
+            return own.flatten(0, 1)[:0]
         plan, grid = self.problem.exchanges[layer], self.problem.test.field.outputs[layer]
         row = grid.place[grid.find(plan.codes)]
         values = own.flatten(0, 1).index_select(0, row)
         if len(row) == 0:
             return values
-        arrived = self.channel.send(MessageBatch(round, plan.senders, plan.receivers, Embeddings(plan.node, values), plan.splits))
+        arrived = self.channel.send(
+            MessageBatch(round, plan.senders, plan.receivers, Embeddings(plan.node, values), plan.splits)
+        )
         assert isinstance(arrived, Embeddings)
         return arrived.values

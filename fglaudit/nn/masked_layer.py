@@ -76,9 +76,9 @@ class Batch:
     mask: Tensor | None
 
     @staticmethod
-    def received(payload: MaskedMatrices | MaskedVectors, client: Tensor, place: Tensor, rng: torch.Generator) -> Batch:
-        """Store a payload's messages; factors are sought for the matrices."""
-        width = payload.k1.shape[1]
+    def received(payload: MaskedMatrices | MaskedVectors, client: Tensor, rng: torch.Generator) -> Batch:
+        """Store a payload's messages to ``client`` [P], not yet placed; factors are sought for the matrices."""
+        width, place = payload.k1.shape[1], torch.full_like(client, -1)
         if isinstance(payload, MaskedVectors):
             m1, m2 = payload.m1.transpose(1, 2), payload.m2.transpose(1, 2)
             return Batch(client, place, width, (m1,), (m2,), payload.k3, payload.k1, payload.k2)

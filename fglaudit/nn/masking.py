@@ -39,27 +39,45 @@ def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4
     return 8 + element * numbers
 
 
-def degree_batches(edges: KeptEdges, nodes: Tensor, features: int, variant: type[Masked]) -> Iterator[tuple[int, Tensor]]:
-    """Yield (b, nodes [P]) so that every batch's messages fit ``BATCH_BYTES``; ``nodes`` [n] keep their order within b."""
-    sizes = (edges.start[nodes + 1] - edges.start[nodes]).cpu()
+def degree_batches(
+    edges: KeptEdges, receivers: Tensor, nodes: Tensor, features: int, variant: type[Masked]
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield (b, receivers [P], nodes [P]) so that a batch's messages fit ``BATCH_BYTES`` and hold all receivers of a node.
+
+    Args:
+        receivers, nodes: one entry per message, in any order.
+    """
+    order = torch.argsort(nodes, stable=True)
+    receivers, nodes = receivers[order], nodes[order]
+    sizes = edges.start[nodes + 1] - edges.start[nodes]
     for size in torch.unique(sizes).tolist():
-        members = nodes[(sizes == size).to(nodes.device)]
-        step = max(1, BATCH_BYTES // node_bytes(size, features, variant))
-        for chunk in members.split(step):
-            yield size, chunk
+        chosen = sizes == size
+        _, copies = torch.unique_consecutive(nodes[chosen], return_counts=True)
+        most = max(1, BATCH_BYTES // node_bytes(size, features, variant))
+        lengths: list[int] = []
+        for count in copies.tolist():
+            if lengths and lengths[-1] + count <= most:
+                lengths[-1] += count
+            else:
+                lengths.append(count)
+        for who, which in zip(receivers[chosen].split(lengths), nodes[chosen].split(lengths), strict=True):
+            yield size, who, which
 
 
 def mask_nodes(edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], rng: torch.Generator) -> Masked:
-    """Return the masked neighbourhoods of ``nodes`` [P], which all have ``size`` entries.
+    """Return the masked neighbourhoods of ``nodes`` [P], which all have ``size`` entries; a node named twice in a row gets the
+    same masks.
 
     Args:
         x: features of all nodes [N, F]; the result has their type.
         rng: CPU generator of the masks.
     """
-    _, source = edges.incoming(nodes)
-    neighbors = x[source.view(len(nodes), size)]
+    distinct, inverse = torch.unique_consecutive(nodes, return_inverse=True)
+    _, source = edges.incoming(distinct)
+    neighbors = x[source.view(len(distinct), size)]
     build = masked_matrices if variant is MaskedMatrices else masked_vectors
-    return build(nodes, x[nodes], neighbors, rng)
+    payload = build(distinct, x[distinct], neighbors, rng)
+    return payload if len(distinct) == len(nodes) else payload.select(inverse)
 
 
 def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedMatrices:
@@ -84,7 +102,7 @@ def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Ge
     m1 = (own.unsqueeze(2) * total.unsqueeze(1)).view(count, features, width, width)
     m2 = (neighbors.transpose(1, 2) @ units).view(count, features, width, width)
     root = math.sqrt(2)
-    return MaskedMatrices(nodes.cpu(), m1, m2, root * first.sum(2), root * first @ neighbors)
+    return MaskedMatrices(nodes, m1, m2, root * first.sum(2), root * first @ neighbors)
 
 
 def masked_vectors(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedVectors:
@@ -106,7 +124,7 @@ def masked_vectors(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Gen
     m2 = leftover @ normal(width, features) + u @ neighbors
     k1 = signed @ normal(size, features) + u @ neighbors
     k3 = (signed @ normal(size, 1)).squeeze(2) + u.sum(2)
-    return MaskedVectors(nodes.cpu(), m1, m2, k1, projection, k3)
+    return MaskedVectors(nodes, m1, m2, k1, projection, k3)
 
 
 def announced(nodes: Tensor, size: int, features: int, variant: type[Masked], dtype: torch.dtype) -> Masked:
