@@ -93,4 +93,6 @@ class DistGAT(FederatedProtocol):
 
 def _alone(client: ClientGraph) -> ClientGraph:
     """Return the client's graph without its edges to other clients."""
-    return replace(client, boundary=client.boundary[:, :0], remote_nodes=client.remote_nodes[:0])
+    remote_degrees = None if client.remote_degrees is None else client.remote_degrees[:0]
+    none = client.remote_nodes[:0]
+    return replace(client, boundary=client.boundary[:, :0], remote_nodes=none, remote_degrees=remote_degrees)

@@ -62,13 +62,17 @@ class LayerWeights:
     own: Tensor
     neighbor: Tensor
 
+    def per_head(self) -> Tensor:
+        """Return ``weight`` as a view [K, in, heads, out]."""
+        return self.weight.view(*self.weight.shape[:2], *self.own.shape[1:])
+
     def transform(self, inputs: Tensor) -> Tensor:
         """Return ``z`` [K, S, heads, out] of ``inputs`` [K, S, in]."""
-        return (inputs @ self.weight).unflatten(-1, self.own.shape[1:])
+        return (inputs @ self.weight).view(*inputs.shape[:2], *self.own.shape[1:])
 
     def score_vectors(self) -> tuple[Tensor, Tensor]:
         """Return ``b_1 = W a_1`` and ``b_2 = W a_2`` [K, heads, in] (equation 4)."""
-        weight = self.weight.unflatten(-1, self.own.shape[1:])
+        weight = self.per_head()
         return torch.einsum("kfho,kho->khf", weight, self.own), torch.einsum("kfho,kho->khf", weight, self.neighbor)
 
 
@@ -100,7 +104,7 @@ def project(weights: Mapping[str, Tensor], layers: int) -> None:
     score of the first layer then lies in [-2, 2]. A mean of models within the bounds keeps them.
     """
     for layer in layer_weights(weights)[:layers]:
-        per_head = layer.weight.unflatten(-1, layer.own.shape[1:])
+        per_head = layer.per_head()
         gram = torch.einsum("kfho,kfhp->khop", per_head, per_head)
         norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0).sqrt()
         per_head.div_(norm.clamp(min=1)[:, None, :, None])
@@ -150,7 +154,7 @@ def attend(z: Tensor, layer: LayerWeights, edges: LayerEdges, scores: Scores) ->
     numerator = e.new_zeros(clients * edges.rows, *z.shape[2:]).index_add(0, edges.target, weighted)
     padded = torch.zeros_like(denominator, dtype=torch.bool).index_fill(0, edges.target, True).logical_not()
     mean = numerator / denominator.masked_fill(padded, 1).unsqueeze(-1)
-    return mean.unflatten(0, (clients, edges.rows))
+    return mean.view(clients, edges.rows, *z.shape[2:])
 
 
 @dataclass(frozen=True)
@@ -182,4 +186,5 @@ class EdgeLayer:
     def outside(self, layer: LayerWeights, domain: float) -> Tensor:
         """Return the share of edge scores outside [-domain, domain], rounding aside."""
         scores = edge_scores(self.transformed(layer), layer, self.edges)
-        return (scores.abs() > domain * (1 + 1e-4)).float().mean()
+        share: Tensor = (scores.abs() > domain * (1 + 1e-4)).float().mean()
+        return share

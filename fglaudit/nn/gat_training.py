@@ -88,7 +88,7 @@ def run_layers(
         own = joined(means)
         rows = received(index, own).index_select(0, plan.taken)
         remote = own.new_zeros(len(own) * plan.remote_size, own.shape[2]).index_copy(0, plan.remote_place, rows)
-        inputs = torch.cat([own, remote.unflatten(0, (len(own), plan.remote_size))], 1)
+        inputs = torch.cat([own, remote.view(len(own), plan.remote_size, -1)], 1)
         if rng is not None and dropout > 0:
             kept = torch.rand(inputs.shape, generator=rng, device=inputs.device) >= dropout
             inputs = inputs * kept / (1 - dropout)

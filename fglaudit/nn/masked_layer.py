@@ -80,8 +80,8 @@ class Batch:
         """Store a payload's messages to ``client`` [P], not yet placed; factors are sought for the matrices."""
         width, place = payload.k1.shape[1], torch.full_like(client, -1)
         if isinstance(payload, MaskedVectors):
-            m1, m2 = payload.m1.transpose(1, 2), payload.m2.transpose(1, 2)
-            return Batch(client, place, width, (m1,), (m2,), payload.k3, payload.k1, payload.k2)
+            vectors = ((payload.m1.transpose(1, 2),), (payload.m2.transpose(1, 2),))
+            return Batch(client, place, width, *vectors, payload.k3, payload.k1, payload.k2)
         m1 = factored(payload.m1.flatten(2), 1, rng)
         m2 = factored(payload.m2.flatten(2), width // 2, rng)
         return Batch(client, place, width, m1, m2, payload.k1, payload.k2, None)
@@ -100,7 +100,9 @@ class Batch:
     def scores(self, own: Tensor, neighbor: Tensor) -> Tensor:
         """Return D_i [P, heads, 2b, 2b] or R_i [P, heads, 2b] for ``b_1`` and ``b_2`` [K, heads, F]."""
         combined = combine(own[self.client], self.m1) + combine(neighbor[self.client], self.m2)
-        return combined.unflatten(2, (self.width, self.width)) if self.mask is None else combined @ self.mask
+        if self.mask is not None:
+            return combined @ self.mask
+        return combined.view(*combined.shape[:2], self.width, self.width)
 
     def moments(self, own: Tensor, neighbor: Tensor, series: Series) -> tuple[Tensor, Tensor]:
         """Return ``sum_j f(x_ij) h_j`` [P, heads, F] and ``sum_j f(x_ij)`` [P, heads], both up to the same factor."""
@@ -117,7 +119,7 @@ class Batch:
         scores = self.scores(own, neighbor)
         if self.mask is not None:
             return scores.flatten()
-        values = torch.linalg.eigvals(scores).abs()
+        values: Tensor = torch.linalg.eigvals(scores).abs()
         return values.topk(self.width // 2, dim=-1).values.flatten().repeat(2)
 
 
@@ -139,8 +141,8 @@ class MaskedLayer:
             parts.append(numerator / denominator.unsqueeze(2))
         place = torch.cat([batch.place for batch in self.batches])
         grid = own.new_zeros(clients * self.rows, heads, features).index_copy(0, place, torch.cat(parts))
-        weight = layer.weight.unflatten(-1, layer.own.shape[1:])
-        return torch.einsum("krhf,kfho->krho", grid.unflatten(0, (clients, self.rows)), weight)
+        weight = layer.per_head()
+        return torch.einsum("krhf,kfho->krho", grid.view(clients, self.rows, heads, features), weight)
 
     @torch.no_grad()
     def outside(self, layer: LayerWeights) -> Tensor:

@@ -60,7 +60,7 @@ def degree_batches(
                 lengths[-1] += count
             else:
                 lengths.append(count)
-        for who, which in zip(receivers[chosen].split(lengths), nodes[chosen].split(lengths), strict=True):
+        for who, which in zip(torch.split(receivers[chosen], lengths), torch.split(nodes[chosen], lengths), strict=True):
             yield size, who, which
 
 
