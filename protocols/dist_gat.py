@@ -44,6 +44,7 @@ class DistGAT(FederatedProtocol):
     learning_rate: float = 0.1
     weight_decay: float = 1e-3
     dropout: float = 0.0
+    feature_dropout: float = 0.0
     proximal: float = 0.0
     keep_optimizer: bool = True
     bounds: str = "all"
@@ -62,7 +63,7 @@ class DistGAT(FederatedProtocol):
         return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, local)
 
     def settings(self) -> GatSettings:
-        return GatSettings(self.proximal, self.keep_optimizer, self.bounds, self.choice)
+        return GatSettings(self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice)
 
     @property
     def num_rounds(self) -> int:

@@ -23,7 +23,8 @@ Choices where the paper's text is silent:
 * ``remote: embeddings``: clients get the messages of their own nodes alone and send each other hidden embeddings, once per round
   under the new global model ("nodes are permitted to view the embeddings"). Received rows are constants of local training:
   gradients do not cross clients.
-* No dropout on features or attention, which are not at hand; ``dropout`` acts between layers.
+* ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes; those of single neighbours, and attention,
+  are not at hand.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class FedGAT(FederatedProtocol):
         remote: how a client gets its neighbours' hidden embeddings: "matrices" or "embeddings", see above.
         rounds, local_steps, participation, weighting: see :class:`fglaudit.nn.fedavg.FedAvg`.
         optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.nn.training.LocalSettings`.
-        proximal, keep_optimizer, bounds, choice: see :class:`fglaudit.nn.gat_training.GatSettings`.
+        proximal, keep_optimizer, bounds, feature_dropout, choice: see :class:`fglaudit.nn.gat_training.GatSettings`.
         path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
     """
 
@@ -110,6 +111,7 @@ class FedGAT(FederatedProtocol):
     learning_rate: float = 0.1
     weight_decay: float = 1e-3
     dropout: float = 0.0
+    feature_dropout: float = 0.0
     proximal: float = 0.0
     keep_optimizer: bool = True
     bounds: str = "all"
@@ -136,7 +138,7 @@ class FedGAT(FederatedProtocol):
         return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, local)
 
     def settings(self) -> GatSettings:
-        return GatSettings(self.proximal, self.keep_optimizer, self.bounds, self.choice)
+        return GatSettings(self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice)
 
     @property
     def masked(self) -> type[Masked]:

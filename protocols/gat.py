@@ -44,6 +44,7 @@ class GAT(FederatedProtocol):
     learning_rate: float = 0.1
     weight_decay: float = 1e-3
     dropout: float = 0.0
+    feature_dropout: float = 0.0
     bounds: str = "all"
     choice: str = "last"
 
@@ -60,7 +61,7 @@ class GAT(FederatedProtocol):
         return FedAvg(self.rounds, self.local_steps, 1.0, "uniform", local)
 
     def settings(self) -> GatSettings:
-        return GatSettings(0.0, True, self.bounds, self.choice)
+        return GatSettings(0.0, True, self.bounds, self.feature_dropout, self.choice)
 
     @property
     def num_rounds(self) -> int:

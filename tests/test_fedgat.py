@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ from fglaudit.transcript import Transcript
 from fglaudit.view import Observer
 
 CPU = torch.device("cpu")
-SMALL = {"heads": 2, "hidden": 3, "rounds": 3, "learning_rate": 0.02}
+SMALL: dict[str, Any] = {"heads": 2, "hidden": 3, "rounds": 3, "learning_rate": 0.02}
 VARIANTS = [MaskedMatrices, MaskedVectors]
 
 
@@ -236,7 +237,7 @@ def test_gat_is_dense_graph_attention() -> None:
     weights = {n: w[0].double().requires_grad_() for n, w in unflatten(start.unsqueeze(0), layout).items()}
     logits = dense_gat(unit_ball(graph.x), graph.edge_index, weights)
     nodes = torch.cat([ids[mask] for ids, mask in zip(graph.clients, graph.train, strict=True)])
-    functional.cross_entropy(logits[nodes], graph.y[nodes]).backward()
+    functional.cross_entropy(logits[nodes], graph.y[nodes]).backward()  # type: ignore[no-untyped-call]
     trained = train(protocol, graph)
     for name, weight in weights.items():
         assert weight.grad is not None

@@ -98,16 +98,17 @@ def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -
 
 @torch.no_grad()
 def project(weights: Mapping[str, Tensor], layers: int) -> None:
-    """Scale the weights [K, ...] of the first ``layers`` layers in place so that they keep the bounds of Assumption 2.
+    """Move the weights [K, ...] of the first ``layers`` layers in place to the nearest ones within the bounds of Assumption 2.
 
-    Per head, the spectral norm of W and the norms of a_1 and a_2 become at most 1; with feature rows of norm at most 1 every
+    Per head, the singular values of W and the norms of a_1 and a_2 become at most 1; with feature rows of norm at most 1 every
     score of the first layer then lies in [-2, 2]. A mean of models within the bounds keeps them.
     """
     for layer in layer_weights(weights)[:layers]:
         per_head = layer.per_head()
         gram = torch.einsum("kfho,kfhp->khop", per_head, per_head)
-        norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0).sqrt()
-        per_head.div_(norm.clamp(min=1)[:, None, :, None])
+        squares, directions = torch.linalg.eigh(gram)
+        excess = (1 - squares.clamp(min=1).rsqrt()).unsqueeze(-2)
+        per_head.sub_(torch.einsum("kfho,khop->kfhp", per_head, (directions * excess) @ directions.transpose(-1, -2)))
         for vector in (layer.own, layer.neighbor):
             vector.div_(vector.norm(dim=-1, keepdim=True).clamp(min=1))
 

@@ -92,4 +92,5 @@ def edge_layer(field: Field, x: Tensor, scores: Scores, num_clients: int) -> Edg
 
 def unit_ball(x: Tensor) -> Tensor:
     """Return rows [N, F] scaled to norm at most 1 (Assumption 3); zero rows stay zero."""
-    return x / x.norm(dim=1, keepdim=True).clamp(min=1)
+    norm: Tensor = x.norm(dim=1, keepdim=True)
+    return x / norm.clamp(min=1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +27,16 @@ BOUNDS = ("all", "first-layer", "none")
 CHOICES = ("last", "validation")
 
 
+class Dropout(NamedTuple):
+    """Shares dropped in training: of the hidden units of every row between layers, of the features (the same for all nodes)."""
+
+    units: float
+    features: float
+
+
+NO_DROPOUT = Dropout(0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class GatSettings:
     """What :class:`fglaudit.nn.fedavg.FedAvg` and its local settings leave open.
@@ -34,17 +45,21 @@ class GatSettings:
         proximal: FedProx's mu: clients minimise their loss plus ``mu / 2 ||w - w_global||^2``; 0 is FedAvg.
         keep_optimizer: whether a client's Adam goes on with its memory in the next round or starts afresh.
         bounds: which layers keep Assumption 2 after every step: "all", "first-layer" or "none".
+        feature_dropout: share of the features that a client drops in a step, the same for all nodes.
         choice: the round that counts: "last", or "validation" for the one with the best validation accuracy.
     """
 
     proximal: float
     keep_optimizer: bool
     bounds: str
+    feature_dropout: float
     choice: str
 
     def __post_init__(self) -> None:
         if self.proximal < 0:
             raise FglauditError(f"FedProx's mu must not be negative; got {self.proximal:g}; 0 is FedAvg")
+        if not 0 <= self.feature_dropout < 1:
+            raise FglauditError(f"feature_dropout is a share in [0, 1); got {self.feature_dropout:g}; use for example 0.5")
         if self.bounds not in BOUNDS:
             raise unknown("bounds", self.bounds, BOUNDS)
         if self.choice not in CHOICES:
@@ -73,25 +88,29 @@ def run_layers(
     part: Part,
     weights: Mapping[str, Tensor],
     received: Callable[[int, Tensor], Tensor],
-    dropout: float = 0.0,
+    dropout: Dropout = NO_DROPOUT,
     rng: torch.Generator | None = None,
 ) -> Tensor:
     """Return the targets' logits [K, R_L, classes].
 
     Args:
         received: given a layer's index and its own outputs [K, R, D], returns the rows of its exchange [Q, D].
-        dropout: share of the units dropped between layers; drawn by ``rng``, None evaluates.
+        dropout: drawn by ``rng``; None evaluates.
     """
     first, *others = layer_weights(weights)
+    if rng is not None and dropout.features > 0:
+        # One mask for all nodes: masked messages cannot drop a neighbour's features one by one.
+        kept = torch.rand(first.weight.shape[:2], generator=rng, device=first.weight.device) >= dropout.features
+        first = replace(first, weight=first.weight * (kept / (1 - dropout.features)).unsqueeze(2))
     means = part.first(first)
     for index, (layer, plan) in enumerate(zip(others, part.field.later, strict=True)):
         own = joined(means)
         rows = received(index, own).index_select(0, plan.taken)
         remote = own.new_zeros(len(own) * plan.remote_size, own.shape[2]).index_copy(0, plan.remote_place, rows)
         inputs = torch.cat([own, remote.view(len(own), plan.remote_size, -1)], 1)
-        if rng is not None and dropout > 0:
-            kept = torch.rand(inputs.shape, generator=rng, device=inputs.device) >= dropout
-            inputs = inputs * kept / (1 - dropout)
+        if rng is not None and dropout.units > 0:
+            kept = torch.rand(inputs.shape, generator=rng, device=inputs.device) >= dropout.units
+            inputs = inputs * kept / (1 - dropout.units)
         means = attend(layer.transform(inputs), layer, plan.edges, softmax_scores)
     return means.mean(2)
 
@@ -224,8 +243,8 @@ class GatTraining:
     def loss(self, weights: Mapping[str, Tensor], dropout: torch.Generator | None = None) -> Tensor:
         """Return the clients' summed training loss; remote rows are those of the last exchange."""
         part = self.problem.train
-        share = self.averaging.settings.dropout
-        return client_losses(part.field, run_layers(part, weights, self._last_received, share, dropout))
+        shares = Dropout(self.averaging.settings.dropout, self.settings.feature_dropout)
+        return client_losses(part.field, run_layers(part, weights, self._last_received, shares, dropout))
 
     def _last_received(self, layer: int, own: Tensor) -> Tensor:
         return self._received[layer]
