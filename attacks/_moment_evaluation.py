@@ -42,12 +42,17 @@ class Evaluator(ABC):
         """Return the moments of orders 1 and 2, each [P, q, F]."""
 
     @abstractmethod
+    def center(self) -> Tensor:
+        """Return ``F^(1) / b`` for weights b1 = e_s, b2 = 0: the row of the node itself [P, F]."""
+
+    @abstractmethod
     def at(self, index: Tensor) -> Evaluator:
         """Return the evaluator of some of the neighbourhoods."""
 
 
 @dataclass(frozen=True)
 class _Matrices(Evaluator):
+    m1: Tensor  # [P, F, 2b, 2b] as sent
     m2: Tensor  # [P, F, 2b, 2b] as sent
     k1: Tensor  # [P, 2b]
     k2: Tensor  # [P, 2b, F]
@@ -75,14 +80,19 @@ class _Matrices(Evaluator):
         twice = torch.einsum("pqa,pqab->pqb", once, operators)
         return once @ self.k2, twice @ self.k2
 
+    def center(self) -> Tensor:
+        k1 = self.k1.to(self.m1)
+        return ((self.m1 @ k1[:, None, :, None]).squeeze(3) @ k1[..., None]).squeeze(2).double() / self.size
+
     def at(self, index: Tensor) -> Evaluator:
         if len(index) == len(self.m2):
             return self
-        return _Matrices(self.size, self.m2[index], self.k1[index], self.k2[index])
+        return _Matrices(self.size, self.m1[index], self.m2[index], self.k1[index], self.k2[index])
 
 
 @dataclass(frozen=True)
 class _Vectors(Evaluator):
+    own: Tensor  # (M1 mask4)' [P, 2b, F]
     columns: Tensor  # (M2 mask4)' [P, 2b, F]
     k1: Tensor  # [P, 2b, F]
     k3: Tensor  # [P, 2b]
@@ -99,8 +109,11 @@ class _Vectors(Evaluator):
     def moments(self, operators: Tensor) -> tuple[Tensor, Tensor]:
         return operators @ self.k1 / 2, operators.square() @ self.k1 / 2  # every u_j has two ones
 
+    def center(self) -> Tensor:
+        return (self.k3[:, None] @ self.own).squeeze(1) / (2 * self.size)
+
     def at(self, index: Tensor) -> Evaluator:
-        return _Vectors(self.size, self.columns[index], self.k1[index], self.k3[index])
+        return _Vectors(self.size, self.own[index], self.columns[index], self.k1[index], self.k3[index])
 
 
 def evaluators(view: View, device: torch.device) -> Iterator[tuple[Tensor, Evaluator]]:
@@ -111,10 +124,11 @@ def evaluators(view: View, device: torch.device) -> Iterator[tuple[Tensor, Evalu
         step = max(1, _NUMBERS_AT_ONCE // max(1, matrices.m2[:1].numel()))
         for low in range(0, len(matrices.node), step):
             part = slice(low, low + step)
-            m2, k1, k2 = (field[part].to(device) for field in (matrices.m2, matrices.k1, matrices.k2))
-            yield matrices.node[part], _Matrices(m2.shape[-1] // 2, m2, k1.double(), k2.double())
+            m1, m2, k1, k2 = (field[part].to(device) for field in (matrices.m1, matrices.m2, matrices.k1, matrices.k2))
+            yield matrices.node[part], _Matrices(m2.shape[-1] // 2, m1, m2, k1.double(), k2.double())
     for batch in view.messages.of(MaskedVectors):
         vectors = batch.payload
         assert isinstance(vectors, MaskedVectors)
-        mask, m2, k1, k3 = (field.to(device).double() for field in (vectors.k2, vectors.m2, vectors.k1, vectors.k3))
-        yield vectors.node, _Vectors(k1.shape[1] // 2, mask.mT @ m2, k1, k3)
+        fields = (vectors.k2, vectors.m1, vectors.m2, vectors.k1, vectors.k3)
+        mask, m1, m2, k1, k3 = (field.to(device).double() for field in fields)
+        yield vectors.node, _Vectors(k1.shape[1] // 2, mask.mT @ m1, mask.mT @ m2, k1, k3)

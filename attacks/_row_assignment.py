@@ -3,8 +3,8 @@
 A client knows who the neighbours of its own nodes are, and one masked neighbourhood yields the multiset of its members' rows. Three
 rules settle members until nothing changes: a node's row occurs in every neighbourhood the node belongs to; a row that is used up in
 a neighbourhood belongs to none of its other members; a row that only as many members can have as it occurs is theirs. The observer's
-own rows are known and start it. Nodes that belong to the same neighbourhoods cannot be told apart by any of this: one
-consistent choice is made, and marked by its confidence.
+own rows, and those of nodes whose own neighbourhood was sent, are known and start it. Nodes that belong to the same neighbourhoods
+cannot be told apart by any of this: one consistent choice is made, and marked by its confidence.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     known = known_rows_as_sent(view)
     types = _distinct(view, found, known.x)
     members = _members(view, found)
-    matching = match_members(
-        members, torch.stack([found.group, types.of_rows]), found.sizes(), known.nodes, types.of_known, rng
-    )
+    named = (found.own >= 0) & ~torch.isin(found.centers, known.nodes)
+    told = torch.cat([known.nodes, found.centers[named]])
+    kinds = torch.cat([types.of_known, types.of_rows[found.own[named]]])
+    matching = match_members(members, torch.stack([found.group, types.of_rows]), found.sizes(), told, kinds, rng)
     fresh = ~torch.isin(matching.nodes, known.nodes)
     nodes, chosen = matching.nodes[fresh], matching.types[fresh]
     loose = _loose(found, types, matching, members)

@@ -65,14 +65,18 @@ class JointDiagonalisation(Attack):
             assert isinstance(payload, MaskedMatrices)
             for part in _chunks(payload.m2):
                 m2, k2 = (field[part].to(device) for field in (payload.m2, payload.k2))
-                parts.append(self._recover(payload.node[part], m2, k2.double(), std, rng))
+                # The trace of sum_j U_j is b.
+                center = payload.m1[part].diagonal(dim1=-2, dim2=-1).to(device).double().mean(-1) * 2
+                parts.append(self._recover(payload.node[part], m2, k2.double(), center, std, rng))
         return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_masked_pairs(view, rng)
 
-    def _recover(self, nodes: Tensor, m2: Tensor, k2: Tensor, std: float, rng: torch.Generator) -> NeighborhoodRows:
-        """Return the rows behind ``m2`` [P, F, 2b, 2b] and ``k2`` [P, 2b, F]."""
+    def _recover(
+        self, nodes: Tensor, m2: Tensor, k2: Tensor, center: Tensor, std: float, rng: torch.Generator
+    ) -> NeighborhoodRows:
+        """Return the rows behind ``m2`` [P, F, 2b, 2b] and ``k2`` [P, 2b, F]; ``center`` [P, F] are the nodes' own rows."""
         count, _, width, _ = m2.shape
         flat = m2.flatten(2)
         draw = torch.randn(count, self.combinations, width // 2, generator=rng, dtype=torch.double).to(m2.device)
@@ -93,7 +97,7 @@ class JointDiagonalisation(Attack):
             rows = (gain * rows + 2**0.5 * (first.mT @ k2)) / (gain + 2)
             spread = std * (gain[..., 0] + 2).rsqrt()
             sure = torch.zeros_like(sure)
-        return NeighborhoodRows.of(nodes, rows, sure, spread)
+        return NeighborhoodRows.of(nodes, rows, sure, spread, center)
 
 
 def _chunks(m2: Tensor) -> Iterator[slice]:

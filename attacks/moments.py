@@ -94,7 +94,7 @@ def _recover(nodes: Tensor, evaluator: Evaluator, probes: Tensor, draw: Tensor) 
             use = better < misfit[failed]
             rows[failed[use]], misfit[failed[use]] = again[use], better[use]
     sure = (misfit <= _MISFIT)[:, None].expand(rows.shape[:2])
-    return NeighborhoodRows.of(nodes, rows, sure, torch.zeros(rows.shape[:2]))
+    return NeighborhoodRows.of(nodes, rows, sure, torch.zeros(rows.shape[:2]), evaluator.center())
 
 
 def _jennrich(evaluator: Evaluator, basis: Tensor, draw: Tensor) -> Tensor:

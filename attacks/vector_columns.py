@@ -52,13 +52,13 @@ class VectorColumns(Attack):
 
 def _recover(payload: MaskedVectors, std: float, device: torch.device) -> NeighborhoodRows:
     """Return the rows of every neighbourhood of a batch."""
-    mask, m2, k1 = (field.to(device).double() for field in (payload.k2, payload.m2, payload.k1))
+    mask, m1, m2, k1 = (field.to(device).double() for field in (payload.k2, payload.m1, payload.m2, payload.k1))
     columns = k1 if std > 0 else mask.mT @ m2
     places = _places(_nearest(mask.mT))
     first, second = (columns.gather(1, place[..., None].expand(-1, -1, columns.shape[2])) for place in places)
     same = (first - second).abs().amax(2) <= _SAME * columns.abs().amax((1, 2))[:, None]
     spread = torch.full(first.shape[:2], std * 0.5**0.5, dtype=torch.double)
-    return NeighborhoodRows.of(payload.node, (first + second) / 2, same & (std == 0), spread)
+    return NeighborhoodRows.of(payload.node, (first + second) / 2, same & (std == 0), spread, (mask.mT @ m1).mean(1))
 
 
 def _nearest(rows: Tensor) -> Tensor:

@@ -34,12 +34,14 @@ def matrices(h: Tensor, center: int, rng: torch.Generator) -> tuple[Tensor, Tens
     basis = torch.linalg.qr(torch.randn(2 * b, 2 * b, generator=rng, dtype=torch.double))[0]
     r = 0.5 + 1.5 * float(torch.rand(1, generator=rng))
     first, second = basis[:, :b], basis[:, b:]
-    u = [
-        0.5 * (p.outer(p) + q.outer(q) + r * p.outer(q) + q.outer(p) / r)
-        for p, q in zip(first.T.unbind(), second.T.unbind(), strict=True)
-    ]
-    m1 = torch.stack([h[center, s] * sum(u) for s in range(h.shape[1])])
-    m2 = torch.stack([sum(h[j, s] * u[j] for j in range(b)) for s in range(h.shape[1])])
+    u = torch.stack(
+        [
+            0.5 * (p.outer(p) + q.outer(q) + r * p.outer(q) + q.outer(p) / r)
+            for p, q in zip(first.T.unbind(), second.T.unbind(), strict=True)
+        ]
+    )
+    m1 = torch.einsum("s,jab->sab", h[center], u)
+    m2 = torch.einsum("js,jab->sab", h, u)
     return m1, m2, math.sqrt(2) * first.sum(1), math.sqrt(2) * first @ h
 
 

@@ -56,7 +56,8 @@ def rebuild(name: str, view: View) -> Reconstruction:
 def remote_nodes(view: View) -> Tensor:
     mine = torch.cat([c.nodes for c in view.own])
     remote = torch.unique(torch.cat([c.remote_nodes for c in view.own]))
-    return remote[~torch.isin(remote, mine)]
+    foreign: Tensor = remote[~torch.isin(remote, mine)]
+    return foreign
 
 
 def wrong(result: Reconstruction, graph: FederatedGraph) -> Tensor:
@@ -250,12 +251,31 @@ def test_several_observers_and_unknown_members() -> None:
     graph = random_federated(6)
     view = masked_view(graph, Observer((0, 1)))
     assert_all_rows_found(rebuild("joint-diagonalisation", view), view, graph)
-    wire = rebuild("joint-diagonalisation", masked_view(graph, Observer(wire=True)))
-    assert matched_exact(wire.rows, torch.unique(graph.x, dim=0), graph.features) >= 0.99 * len(torch.unique(graph.x, dim=0))
-    knowing = rebuild("joint-diagonalisation", masked_view(graph, Observer(wire=True, topology=True)))
-    assert knowing.proven is not None
-    assert float((~wrong(knowing, graph)).float().mean()) > 0.9
-    assert not bool((knowing.proven & wrong(knowing, graph)).any())
+    for known in (False, True):  # every node's own neighbourhood is sent, which names its row
+        wire = rebuild("joint-diagonalisation", masked_view(graph, Observer(wire=True, topology=known)))
+        assert sorted(wire.nodes.tolist()) == list(range(graph.num_nodes))
+        assert not bool(wrong(wire, graph).any())
+
+
+@pytest.mark.parametrize(("name", "vector"), CASES)
+def test_neighbourhoods_of_remote_nodes_name_them(name: str, vector: bool) -> None:
+    """A client that also gets its neighbours' messages finds their rows named, and rows of nodes it has never heard of."""
+    graph = random_federated(6)
+    view = masked_view(graph, CLIENT)
+    remote = remote_nodes(view)
+    reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    reached[remote] = reached[view.own[0].nodes] = True
+    batches = masked_batches(graph, vector=vector)
+    nodes = [b.payload.tensors()["node"] for b in batches]
+    sent = [dataclasses.replace(b, receivers=torch.where(reached[n], 0, 1)) for b, n in zip(batches, nodes, strict=True)]
+    result = rebuild(name, masked_view(graph, CLIENT, vector=vector, batches=sent))
+    named = result.nodes >= 0
+    assert torch.equal(result.nodes[named].sort().values, remote)
+    assert result.proven is not None and bool(result.proven[named].all()) and not bool(result.proven[~named].any())
+    assert not bool(wrong(result, graph)[named].any())
+    row, column = graph.edge_index
+    beyond = torch.unique(column[reached[row] & ~reached[column]])
+    assert matched_exact(result.rows[~named], graph.x[beyond], graph.features) == len(torch.unique(graph.x[beyond], dim=0)) > 0
 
 
 def test_close_rows_join_under_noise() -> None:
