@@ -36,18 +36,18 @@ class DistGAT(FederatedProtocol):
     heads: int = 8
     hidden: int = 8
     output_heads: int = 1
-    rounds: int = 300
+    rounds: int = 150
     local_steps: int = 1
     participation: float = 1.0
     weighting: str = "uniform"
-    optimizer: str = "adam"
-    learning_rate: float = 0.1
-    weight_decay: float = 1e-3
-    dropout: float = 0.0
-    feature_dropout: float = 0.0
+    optimizer: str = "sgd"
+    learning_rate: float = 2.0
+    weight_decay: float = 5e-3
+    dropout: float = 0.5
+    feature_dropout: float = 0.5
     proximal: float = 0.0
     keep_optimizer: bool = True
-    bounds: str = "all"
+    bounds: str = "none"
     choice: str = "last"
 
     def __post_init__(self) -> None:

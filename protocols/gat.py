@@ -38,14 +38,14 @@ class GAT(FederatedProtocol):
     heads: int = 8
     hidden: int = 8
     output_heads: int = 1
-    rounds: int = 300
+    rounds: int = 150
     local_steps: int = 1
-    optimizer: str = "adam"
-    learning_rate: float = 0.1
-    weight_decay: float = 1e-3
-    dropout: float = 0.0
-    feature_dropout: float = 0.0
-    bounds: str = "all"
+    optimizer: str = "sgd"
+    learning_rate: float = 2.0
+    weight_decay: float = 5e-3
+    dropout: float = 0.5
+    feature_dropout: float = 0.5
+    bounds: str = "none"
     choice: str = "last"
 
     def __post_init__(self) -> None:

@@ -34,7 +34,16 @@ from fglaudit.transcript import Transcript
 from fglaudit.view import Observer
 
 CPU = torch.device("cpu")
-SMALL: dict[str, Any] = {"heads": 2, "hidden": 3, "rounds": 3, "learning_rate": 0.02}
+SMALL: dict[str, Any] = {
+    "heads": 2,
+    "hidden": 3,
+    "rounds": 3,
+    "optimizer": "adam",
+    "learning_rate": 0.02,
+    "dropout": 0.0,
+    "feature_dropout": 0.0,
+    "bounds": "all",
+}
 VARIANTS = [MaskedMatrices, MaskedVectors]
 
 
@@ -174,11 +183,12 @@ def test_the_matrix_path_alone_reproduces_a_run(variant: str, remote: str) -> No
     assert torch.equal(heard.bytes_down, silent.bytes_down) and torch.equal(heard.bytes_up, silent.bytes_up)
 
 
+DROPOUT = {"dropout": 0.3, "feature_dropout": 0.2}
 PROTOCOLS = [
     FedGAT(**SMALL),
     FedGAT(variant="vector", **SMALL),
     FedGAT(remote="embeddings", **SMALL),
-    FedGAT(variant="vector", remote="embeddings", local_steps=2, proximal=0.1, dropout=0.3, participation=0.7, **SMALL),
+    FedGAT(variant="vector", remote="embeddings", local_steps=2, proximal=0.1, participation=0.7, **SMALL | DROPOUT),
     GAT(**SMALL),
     DistGAT(**SMALL),
 ]
@@ -231,7 +241,8 @@ def test_fedgat_converges_to_dense_graph_attention(output_heads: int) -> None:
 def test_gat_is_dense_graph_attention() -> None:
     """One gradient step of the centralized GAT is the step of the dense one."""
     graph = mixed_graph()
-    protocol = GAT(heads=2, hidden=3, rounds=1, optimizer="sgd", learning_rate=0.3, weight_decay=0.0, bounds="none")
+    step = {"rounds": 1, "optimizer": "sgd", "learning_rate": 0.3, "bounds": "none"}
+    protocol = GAT(weight_decay=0.0, **SMALL | step)
     start = initial_model(GatShape(2, 2, 3, 1).layout(graph.num_features, graph.num_classes), _stream("weights"))
     layout = protocol.shape().layout(graph.num_features, graph.num_classes)
     weights = {n: w[0].double().requires_grad_() for n, w in unflatten(start.unsqueeze(0), layout).items()}
@@ -282,7 +293,7 @@ def test_scores_outside_the_domain_are_announced() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert train(FedGAT(**SMALL), graph).notes == ()
-        assert train(FedGAT(bounds="none", domain=50.0, **SMALL), graph).notes == ()
+        assert train(FedGAT(domain=50.0, **SMALL | {"bounds": "none"}), graph).notes == ()
 
 
 def test_both_paths_measure_the_same_share_outside() -> None:
@@ -301,7 +312,7 @@ def test_both_paths_measure_the_same_share_outside() -> None:
 def test_weights_keep_the_bounds() -> None:
     graph = mixed_graph()
     for bounds, layers in (("all", (0, 1)), ("first-layer", (0,))):
-        trained = train(FedGAT(bounds=bounds, **SMALL | {"learning_rate": 0.5}), graph)
+        trained = train(FedGAT(**SMALL | {"learning_rate": 0.5, "bounds": bounds}), graph)
         for index in layers:
             own = trained.weights[f"layers.{index}.attention_own"]
             weight = trained.weights[f"layers.{index}.weight"].view(-1, *own.shape)
@@ -318,7 +329,7 @@ def test_fedprox_pulls_towards_the_global_model() -> None:
     moved = []
     for mu in (0.0, 5.0):
         steps = {"rounds": 1, "local_steps": 20, "optimizer": "sgd", "learning_rate": 0.1}
-        protocol = FedGAT(proximal=mu, bounds="none", weight_decay=0.0, **SMALL | steps)
+        protocol = FedGAT(proximal=mu, weight_decay=0.0, **SMALL | steps | {"bounds": "none"})
         _, initial, _ = protocol.prepare(graph, quiet(graph), derive(0, "train"), CPU)
         final = torch.cat([w.flatten() for w in train(protocol, graph).weights.values()])
         moved.append(float((final - initial).norm()))
