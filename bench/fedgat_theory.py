@@ -23,7 +23,7 @@ from bench.table import Table
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import whole
 from fglaudit.nn.chebyshev import attention_function, attention_series
-from fglaudit.nn.gat import GatShape, attend, edge_scores, initial_model, layer_weights, project, softmax_scores
+from fglaudit.nn.gat import GatShape, attend, edge_scores, initial_model, layer_weights, project, series_scores, softmax_scores
 from fglaudit.nn.gat_field import Clients
 from fglaudit.nn.gat_plan import edge_layer, unit_ball
 from fglaudit.nn.gat_training import joined
@@ -101,7 +101,7 @@ def measure(degrees: list[int], root: str | None) -> list[dict[str, float]]:
     rows = []
     for degree in degrees:
         series = attention_series(degree, DOMAIN)
-        approximate = attend(z, first, field.first, lambda s, t, r, series=series: series(s))
+        approximate = attend(z, first, field.first, series_scores(series))
         epsilon = float((series(scores) - e).abs().max())
         relative = (normalised(series(scores)) - alpha).abs() / alpha
         smallest = epsilon / float(e.min())

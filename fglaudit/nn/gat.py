@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
-from fglaudit.nn.chebyshev import NEGATIVE_SLOPE
+from fglaudit.nn.chebyshev import NEGATIVE_SLOPE, Series
 from fglaudit.nn.sparse import SparseMatrix
 
 Scores = Callable[[Tensor, Tensor, int], Tensor]
@@ -113,6 +113,19 @@ def project(weights: Mapping[str, Tensor], layers: int) -> None:
             vector.div_(vector.norm(dim=-1, keepdim=True).clamp(min=1))
 
 
+@torch.no_grad()
+def project_scores(layer: LayerWeights, domain: float) -> None:
+    """Shrink a_1 and a_2 of every head in place so that ``||W a_1|| + ||W a_2|| <= domain``.
+
+    With feature rows of norm at most 1 every score of the layer then lies in [-domain, domain]; W itself stays as it is.
+    """
+    own, neighbor = layer.score_vectors()
+    reach = own.norm(dim=-1, keepdim=True) + neighbor.norm(dim=-1, keepdim=True)
+    factor = domain / reach.clamp(min=domain)
+    layer.own.mul_(factor)
+    layer.neighbor.mul_(factor)
+
+
 @dataclass(frozen=True)
 class LayerEdges:
     """Edges ``target <- source`` [E] of one layer, among the padded rows of all clients.
@@ -137,6 +150,11 @@ def softmax_scores(scores: Tensor, target: Tensor, rows: int) -> Tensor:
     top = torch.zeros(rows, active.shape[1], dtype=active.dtype, device=active.device)
     top = top.scatter_reduce(0, index, active.detach(), "amax", include_self=False)
     return (active - top.index_select(0, target)).exp()
+
+
+def series_scores(series: Series) -> Scores:
+    """Return ``e_ij`` by a series in place of the exact function."""
+    return lambda scores, target, rows: series(scores)
 
 
 def edge_scores(z: Tensor, layer: LayerWeights, edges: LayerEdges) -> Tensor:

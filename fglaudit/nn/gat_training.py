@@ -13,7 +13,7 @@ from torch.nn import functional
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.fedavg import FedAvg, average, broadcast, sample_clients, upload
-from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, softmax_scores
+from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, project_scores, softmax_scores
 from fglaudit.nn.gat_field import Exchange, Field
 from fglaudit.nn.training import accuracies
 from fglaudit.nn.weights import Layout, flatten, unflatten
@@ -23,7 +23,7 @@ from fglaudit.rng import split
 FirstLayer = Callable[[LayerWeights], Tensor]
 """From the first layer's weights to its means [K, rows, heads, out]."""
 
-BOUNDS = ("all", "first-layer", "none")
+BOUNDS = ("scores", "all", "first-layer", "none")
 CHOICES = ("last", "validation")
 
 
@@ -44,7 +44,8 @@ class GatSettings:
     Attributes:
         proximal: FedProx's mu: clients minimise their loss plus ``mu / 2 ||w - w_global||^2``; 0 is FedAvg.
         keep_optimizer: whether a client's Adam goes on with its memory in the next round or starts afresh.
-        bounds: which layers keep Assumption 2 after every step: "all", "first-layer" or "none".
+        bounds: what holds after every step: "all" or "first-layer", whose weights keep Assumption 2; "scores": those of the first
+            layer stay in [-domain, domain]; or "none".
         feature_dropout: share of the features that a client drops in a step, the same for all nodes.
         choice: the round that counts: "last", or "validation" for the one with the best validation accuracy.
     """
@@ -54,6 +55,7 @@ class GatSettings:
     bounds: str
     feature_dropout: float
     choice: str
+    domain: float = 2.0
 
     def __post_init__(self) -> None:
         if self.proximal < 0:
@@ -67,7 +69,9 @@ class GatSettings:
 
     def keep(self, weights: Mapping[str, Tensor]) -> None:
         """Project ``weights`` [K, ...] in place."""
-        if self.bounds != "none":
+        if self.bounds == "scores":
+            project_scores(layer_weights(weights)[0], self.domain)
+        elif self.bounds != "none":
             project(weights, 1 if self.bounds == "first-layer" else len(weights))
 
 
@@ -181,6 +185,7 @@ class GatTraining:
                 model = average(uploads, shares[chosen.to(shares.device)].to(uploads))
             else:
                 model = vectors[0]
+            self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
             received = self._broadcast(round, model, len(counts), federated)
             self._load(weights, received, optimizer)
             hit = self._predict(round, received)
