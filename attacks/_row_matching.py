@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,7 @@ class _State:
 
     option_node: Tensor
     option_type: Tensor
+    extra: Tensor  # neighbourhoods with the type beyond those of the node: somebody else must then have the same row
     alive: Tensor
     chosen: Tensor  # option of every local node, -1 while open
     use_option: Tensor
@@ -54,14 +56,36 @@ class _State:
         self.chosen = torch.where(new, first, self.chosen)
         self.alive &= (self.chosen[self.option_node] < 0) | self.taken()
 
+    def types(self) -> Tensor:
+        """Return the chosen type of every local node, -1 while open."""
+        return torch.where(self.chosen >= 0, self.option_type[self.chosen], -1) if len(self.alive) else self.chosen
+
+    def compact(self) -> _State:
+        """Return the state without dead options."""
+        place = torch.where(self.alive, self.alive.cumsum(0) - 1, -1)
+        use = self.alive[self.use_option]
+        return dataclasses.replace(
+            self,
+            option_node=self.option_node[self.alive],
+            option_type=self.option_type[self.alive],
+            extra=self.extra[self.alive],
+            alive=self.alive[self.alive],
+            chosen=torch.where(self.chosen >= 0, place[self.chosen], -1) if len(place) else self.chosen,
+            use_option=place[self.use_option[use]],
+            use_slot=self.use_slot[use],
+        )
+
+    def drop_spent(self) -> None:
+        """Rule out rows that are used up in a neighbourhood for its other members."""
+        spent = (self.left() <= 0)[self.use_slot] & ~self.taken()[self.use_option]
+        self.alive[self.use_option[spent]] = False
+
     def propagate(self) -> None:
         """Apply the rules until nothing changes."""
         while True:
             before = (int(self.alive.sum().item()), int((self.chosen >= 0).sum().item()))
-            left, taken = self.left(), self.taken()
-            spent = ((left <= 0)[self.use_slot] & ~taken[self.use_option]).nonzero().squeeze(1)
-            self.alive[self.use_option[spent]] = False
-            open_option = self.alive & ~taken
+            self.drop_spent()
+            open_option = self.alive & ~self.taken()
             number = torch.bincount(self.option_node[self.alive], minlength=len(self.chosen))
             single = open_option & (number == 1)[self.option_node] & self.bound[self.option_node]
             self.choose(single.nonzero().squeeze(1))
@@ -87,30 +111,23 @@ def match_members(
     nodes, local = torch.unique(members[1], return_inverse=True)
     listed = torch.bincount(members[0], minlength=len(sizes))
     state = _options(members[0], local, rows, listed <= sizes, listed >= sizes, len(nodes))
-    _start(state, nodes, known_nodes, known_types)
+    state.choose(_named(state, nodes, known_nodes, known_types))
     state.propagate()
     settled = state.chosen >= 0
     confidence = settled.double()
-    for relaxed in (False, True):
-        if relaxed:  # contradictory nodes: any row left over in one of their neighbourhoods
-            stuck = state.chosen < 0
-            over = torch.zeros_like(state.alive)
-            over[state.use_option[(state.left() > 0)[state.use_slot]]] = True
-            state.alive |= over & stuck[state.option_node]
-        while True:
-            number = torch.bincount(state.option_node[state.alive], minlength=len(nodes))
-            pending = (state.chosen < 0) & (number > 0)
-            if not bool(pending.any()):
-                break
-            guess = _apart(state, pending, rng)
-            confidence[state.option_node[guess]] = (0.5 if relaxed else 1.0) / number[state.option_node[guess]].double()
-            state.choose(guess)
-            state.propagate()
-            after = (state.chosen >= 0) & (confidence == 0)
-            confidence[after] = 0.5
-    done = state.chosen >= 0
-    types = state.option_type[state.chosen[done]]
-    return Matching(nodes[done], types, settled[done], confidence[done].float())
+    state = state.compact()
+    _guess(state, confidence, 1.0, rng)
+    types = state.types()
+    if bool((types < 0).any()):  # contradictory nodes: any row left over in one of their neighbourhoods
+        state = _options(members[0], local, rows, torch.zeros_like(listed, dtype=torch.bool), listed >= sizes, len(nodes))
+        done = types >= 0
+        state.choose(_named(state, nodes, nodes[done], types[done]))
+        state.drop_spent()
+        state = state.compact()
+        _guess(state, confidence, 0.5, rng)
+        types = state.types()
+    done = types >= 0
+    return Matching(nodes[done], types[done], settled[done], confidence[done].float())
 
 
 def _options(group: Tensor, node: Tensor, rows: Tensor, covered: Tensor, whole: Tensor, count: int) -> _State:
@@ -134,10 +151,12 @@ def _options(group: Tensor, node: Tensor, rows: Tensor, covered: Tensor, whole: 
     binding = covered[group]
     needed = torch.bincount(node[binding], minlength=count)
     seen = torch.bincount(use_option[binding[use_member]], minlength=len(option))
-    option_node = option // kinds
+    option_node, option_type = option // kinds, option % kinds
+    extra = torch.bincount(slot_type, minlength=kinds)[option_type] - torch.bincount(node, minlength=count)[option_node]
     return _State(
         option_node=option_node,
-        option_type=option % kinds,
+        option_type=option_type,
+        extra=extra,
         alive=seen >= needed[option_node],
         chosen=torch.full((count,), -1),
         use_option=use_option,
@@ -148,28 +167,51 @@ def _options(group: Tensor, node: Tensor, rows: Tensor, covered: Tensor, whole: 
     )
 
 
-def _start(state: _State, nodes: Tensor, known_nodes: Tensor, known_types: Tensor) -> None:
-    """Choose what is known."""
+def _named(state: _State, nodes: Tensor, known_nodes: Tensor, known_types: Tensor) -> Tensor:
+    """Return the options that are known to hold."""
     if len(nodes) == 0 or len(known_nodes) == 0:
-        return
+        return torch.empty(0, dtype=torch.long)
     place = torch.searchsorted(nodes, known_nodes).clamp(max=len(nodes) - 1)
     here = nodes[place] == known_nodes
     known = torch.full((len(nodes),), -1)
     known[place[here]] = known_types[here]
-    fixed = known[state.option_node] == state.option_type
-    state.choose(fixed.nonzero().squeeze(1))
+    return (known[state.option_node] == state.option_type).nonzero().squeeze(1)
+
+
+def _guess(state: _State, confidence: Tensor, factor: float, rng: torch.Generator) -> None:
+    """Choose for open nodes, some that share no neighbourhood at a time, with the rules applied in between.
+
+    Args:
+        confidence: of every local node [n]; filled in for those chosen here.
+    """
+    while True:
+        number = torch.bincount(state.option_node[state.alive], minlength=len(state.chosen))
+        pending = (state.chosen < 0) & (number > 0)
+        if not bool(pending.any()):
+            return
+        guess = _apart(state, pending, rng)
+        confidence[state.option_node[guess]] = factor / number[state.option_node[guess]].double()
+        state.choose(guess)
+        state.propagate()
+        confidence[(state.chosen >= 0) & (confidence == 0)] = 0.5 * factor
 
 
 def _apart(state: _State, pending: Tensor, rng: torch.Generator) -> Tensor:
-    """Return one random option for each of several pending nodes that share no neighbourhood with each other."""
-    order = torch.randperm(len(pending), generator=rng)
-    rank = torch.where(pending, order, len(pending))
+    """Return one option for each of several pending nodes that share no neighbourhood with each other.
+
+    Nodes go first that have a type which occurs in exactly their neighbourhoods; such types are preferred.
+    """
+    open_extra = torch.where(state.alive, state.extra.abs(), 1 << 30)
+    least = torch.full_like(state.chosen, 1 << 30).scatter_reduce(0, state.option_node, open_extra, "amin")
+    key = torch.where(pending, least * len(pending) + torch.randperm(len(pending), generator=rng), 1 << 60)
+    rank = key.argsort().argsort()
     node = state.option_node[state.use_option]
-    lowest = torch.full_like(state.supply, len(pending)).scatter_reduce(0, state.use_slot, rank[node], "amin")
+    waiting = torch.where(pending[node], rank[node], len(pending))
+    lowest = torch.full_like(state.supply, len(pending)).scatter_reduce(0, state.use_slot, waiting, "amin")
     beaten = torch.zeros_like(pending)
     beaten[node[lowest[state.use_slot] < rank[node]]] = True
     turn = pending & ~beaten
     score = torch.rand(len(state.alive), generator=rng, dtype=torch.double)
-    score = torch.where(state.alive & turn[state.option_node], score, -1.0)
+    score = torch.where(state.alive & turn[state.option_node] & (open_extra == least[state.option_node]), score, -1.0)
     best = torch.full((len(pending),), -1.0, dtype=torch.double).scatter_reduce(0, state.option_node, score, "amax")
     return ((score == best[state.option_node]) & (score >= 0)).nonzero().squeeze(1)

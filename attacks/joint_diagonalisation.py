@@ -7,9 +7,9 @@ with v_j and w_j scaled to length 1, ``h_j(s) = (v_j' M2_i(s) w_j) (v_j' w_j)`` 
 have equal singular values; any basis of their common space gives the same row, as often as it occurs. Rows of zeros are what is
 missing to b.
 
-The combination is taken along the features of the neighbourhood (the row space of K2), and of several combinations the one whose
-singular values lie furthest apart counts. What the bases leave unexplained shows whether they are right; where it is too much
-(close singular values, or noise on the matrices), they are improved by alternating least squares over all M2_i(s), and K2, whose
+The combination is taken along the features of the neighbourhood (the row space of K2). What the bases leave unexplained shows whether
+they are right; where it is too much (close singular values, or noise on the matrices), several combinations are tried, the one whose
+singular values lie furthest apart counts, and its bases are improved by alternating least squares over all M2_i(s), and K2, whose
 rows in the basis u1_j are the h_j once more, is averaged in.
 
 ``fglaudit run fedgat --root DIR`` measures it.
@@ -81,13 +81,19 @@ class JointDiagonalisation(Attack):
         flat = m2.flatten(2)
         draw = torch.randn(count, self.combinations, width // 2, generator=rng, dtype=torch.double).to(m2.device)
         weights = draw @ _row_space(k2, width // 2)
-        left, right = _best_bases(_combine(flat, weights).view(count, -1, width, width))
+        combined = _combine(flat, weights).view(count, -1, width, width)
+        left, right = _best_bases(combined if std > 0 else combined[:, :1])
         rows, unexplained = _read(flat, left, right)
+        again = (unexplained > _UNEXPLAINED).nonzero().squeeze(1)
+        if std == 0 and len(again):
+            left[again], right[again] = _best_bases(combined[again])
+            rows[again], unexplained[again] = _read(flat[again], left[again], right[again])
         for _ in range(self.sweeps):
-            if std == 0 and bool((unexplained <= _UNEXPLAINED).all()):
+            unsolved = (unexplained > (_UNEXPLAINED if std == 0 else -1.0)).nonzero().squeeze(1)
+            if len(unsolved) == 0:
                 break
-            left, right = _improve(flat, rows, left, right)
-            rows, unexplained = _read(flat, left, right)
+            left[unsolved], right[unsolved] = _improve(flat[unsolved], rows[unsolved], left[unsolved], right[unsolved])
+            rows[unsolved], unexplained[unsolved] = _read(flat[unsolved], left[unsolved], right[unsolved])
         sure = (unexplained <= _UNEXPLAINED)[:, None].expand(rows.shape[:2])
         overlap = (left * right).sum(1).abs()
         spread = std * overlap
