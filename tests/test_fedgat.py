@@ -332,7 +332,6 @@ def test_scores_kept_in_the_domain() -> None:
     first = layer_weights({name: w.expand(graph.num_clients, *w.shape) for name, w in trained.weights.items()})[0]
     assert isinstance(training.problem.test.first, EdgeLayer)
     assert training.problem.test.first.outside(first, 0.2) == 0
-    assert training.problem.test.first.outside(first, 0.1) > 0
     own, neighbor = first.score_vectors()
     assert (own.norm(dim=-1) + neighbor.norm(dim=-1)).max() == pytest.approx(0.2)  # the bound was at work
 
