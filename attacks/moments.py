@@ -32,6 +32,8 @@ _RANK = 1e-4
 """Singular values of first moments below this share of the largest are rounding."""
 _MISFIT = 1e-4
 """Largest error of moments predicted from the rows, relative to the largest moment."""
+_SPARE = 6
+"""More probes than rows: as many would now and then miss a direction of the row space."""
 _CLOSE = 1e-8
 _RANK_HIGHER = 1e-6
 """As ``_RANK``, for second moments of higher orders."""
@@ -59,7 +61,9 @@ class SecondMoments(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         parts = []
         for nodes, evaluator in evaluators(view, device):
-            probes = torch.randn(len(nodes), evaluator.size, view.public.num_features, generator=rng, dtype=torch.double)
+            probes = torch.randn(
+                len(nodes), evaluator.size + _SPARE, view.public.num_features, generator=rng, dtype=torch.double
+            )
             draw = torch.randn(self.directions, len(nodes), evaluator.size, generator=rng, dtype=torch.double)
             parts.append(_recover(nodes, evaluator, probes.to(device), draw.to(device)))
         return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
@@ -73,14 +77,14 @@ def _recover(nodes: Tensor, evaluator: Evaluator, probes: Tensor, draw: Tensor) 
     """Return the rows [P, b, F] behind the moments.
 
     Args:
-        probes: directions in feature space on which the row space is learned and the result checked [P, b, F].
+        probes: directions in feature space on which the row space is learned and the result checked [P, q, F], q > b.
         draw: coefficients of the directions a along the row space [directions, P, b].
     """
     probed = evaluator.weigh(probes)
     first, second = evaluator.moments(probed)
     _, value, basis = torch.linalg.svd(first, full_matrices=False)
-    rank = (value > _RANK * value[:, :1].clamp(min=1e-30)).sum(1)
-    rows = torch.zeros_like(first)
+    rank = (value > _RANK * value[:, :1].clamp(min=1e-30)).sum(1).clamp(max=evaluator.size)
+    rows = torch.zeros_like(first[:, : evaluator.size])
     for size in [int(r) for r in torch.unique(rank).tolist() if r > 0]:
         chosen = (rank == size).nonzero().squeeze(1)
         rows[chosen] = _jennrich(evaluator.at(chosen), basis[chosen, :size], draw[:, chosen, :size])
