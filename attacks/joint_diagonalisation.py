@@ -12,7 +12,7 @@ they are right; where it is too much (close singular values, or noise on the mat
 singular values lie furthest apart counts, and its bases are improved by alternating least squares over all M2_i(s), and K2, whose
 rows in the basis u1_j are the h_j once more, is averaged in.
 
-``fglaudit run fedgat --root DIR`` measures it.
+``python -m bench fedgat-attacks`` measures it on Cora.
 """
 
 from __future__ import annotations
