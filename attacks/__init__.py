@@ -6,4 +6,8 @@ ATTACKS: dict[str, str] = {
     "maximum-a-posteriori": "fglaudit.attacks.maximum_a_posteriori:MaximumAPosteriori",
     "integer-propagation": "fglaudit.attacks.integer_propagation:IntegerPropagation",
     "server-partial-sums": "fglaudit.attacks.server_partial_sums:ServerPartialSums",
+    "joint-diagonalisation": "fglaudit.attacks.joint_diagonalisation:JointDiagonalisation",
+    "second-moments": "fglaudit.attacks.moments:SecondMoments",
+    "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
+    "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

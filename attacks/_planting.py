@@ -83,7 +83,7 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
     inner = [client.nodes[client.edge_index] for client in view.own]
     edges = torch.cat([pairs, pairs.flip(0), *inner], dim=1)
     degrees = torch.bincount(edges[0], minlength=n)
-    clients = tuple(_planted_client(client, pairs, degrees) for client in view.own)
+    clients = tuple(planted_client(client, pairs, degrees) for client in view.own)
     batches = _simulate(view, x, torch.cat([edges, used.expand(2, -1)], dim=1), degrees, owner)
     if view.observer.degrees is False:
         clients = tuple(dataclasses.replace(c, remote_degrees=None) for c in clients)
@@ -101,7 +101,7 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
     return Planted(planted, rows, targets)
 
 
-def _planted_client(client: ClientGraph, pairs: Tensor, degrees: Tensor) -> ClientGraph:
+def planted_client(client: ClientGraph, pairs: Tensor, degrees: Tensor) -> ClientGraph:
     """Return ``client`` with the planted cross-client edges in place of its own."""
     position = torch.searchsorted(client.nodes, pairs[0]).clamp(max=len(client.nodes) - 1)
     here = client.nodes[position] == pairs[0]

@@ -108,7 +108,7 @@ def run_cell(
             "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
         },
-        notes=notes,
+        notes=(*notes, *trained.notes),
     )
 
 

@@ -138,6 +138,7 @@ class Trained:
         accuracy: test accuracy of every client after every round [rounds, K]; NaN for clients without test nodes.
         accuracy_global: accuracy over the whole test set after every round [rounds].
         round: the round whose accuracy counts (an index into the above; -1 is the last).
+        notes: warnings that a reader of the result must see.
         weights: final weights by name, leading axis K where clients differ.
         layout: shape of each weight in the order of ``ModelUpdate.vector``.
     """
@@ -147,6 +148,7 @@ class Trained:
     weights: Mapping[str, Tensor]
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     round: int = -1
+    notes: tuple[str, ...] = ()
 
     @property
     def client_mean(self) -> float:

@@ -88,7 +88,7 @@ def build_field(graph: Propagation, inputs: Tensor, held: Tensor, masks: list[Te
     mask[target] = True
     first = masks[0].nonzero().squeeze(1)
     return Field(
-        inputs=_first_input(inputs[held[first]], places[0][first], graph.client[first], clients, sizes[0]),
+        inputs=client_inputs(inputs[held[first]], places[0][first], graph.client[first], clients, sizes[0]),
         adjacency=tuple(adjacency),
         rows=tuple(sizes),
         labels=padded_labels.view(clients, -1),
@@ -104,7 +104,9 @@ def _padded(client: Tensor, mask: Tensor, num_clients: int) -> tuple[Tensor, int
     return client * size + rank, size
 
 
-def _first_input(inputs: Tensor, places: Tensor, client: Tensor, num_clients: int, size: int) -> SparseMatrix | Tensor:
+def client_inputs(inputs: Tensor, places: Tensor, client: Tensor, num_clients: int, size: int) -> SparseMatrix | Tensor:
+    """Return rows [H, F] at their padded ``places`` [H]: block-diagonal sparse [K R, K F] if few entries are non-zero, else
+    dense [K, R, F]."""
     features = inputs.shape[1]
     row, column = inputs.nonzero(as_tuple=True)
     if len(row) > SPARSE_BELOW * inputs.numel():

@@ -29,7 +29,7 @@ def check_trainable(protocol: str, graph: FederatedGraph) -> None:
 
 def gather_features(clients: Sequence[ClientGraph], num_nodes: int) -> Tensor:
     """Return the clients' own features as [N, F]; rows of nodes without a client are 0."""
-    x = torch.zeros(num_nodes, clients[0].x.shape[1])
+    x = torch.zeros(num_nodes, clients[0].x.shape[1], dtype=clients[0].x.dtype)
     for client in clients:
         x[client.nodes] = client.x
     return x

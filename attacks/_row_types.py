@@ -1,0 +1,53 @@
+"""Which recovered rows are the same row: one row, recovered from several neighbourhoods, is the thread that leads to its node."""
+
+from __future__ import annotations
+
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+_SAME = 1e-3
+"""Relative distance below which two noise-free real-valued rows are one."""
+_ROWS_AT_ONCE = 2048
+
+
+def equal_bits(bits: Tensor) -> Tensor:
+    """Return a number per row of ``bits`` [R, F] that equal rows, and no others, share; numbers are 0, 1, ..."""
+    if len(bits) == 0:
+        return torch.empty(0, dtype=torch.long)
+    number: Tensor = torch.unique(bits.to(torch.uint8), dim=0, return_inverse=True)[1]
+    return number
+
+
+def close_rows(rows: Tensor, std: Tensor) -> Tensor:
+    """Return a number per row of ``rows`` [R, F] that rows closer than rounding and noise explain share.
+
+    Args:
+        std: standard deviation of the noise on every entry of a row [R].
+    """
+    count, features = rows.shape
+    if count == 0:
+        return torch.empty(0, dtype=torch.long)
+    size = rows.square().sum(1)
+    noise = std.square().to(rows.dtype)
+    signal = (size - noise * features).clamp(min=0)
+    links = []
+    for low in range(0, count, _ROWS_AT_ONCE):
+        part = slice(low, low + _ROWS_AT_ONCE)
+        spread = noise[part, None] + noise
+        slack = 4 * (2 * features) ** 0.5 * spread  # four standard deviations of a squared distance of pure noise
+        limit = spread * features + torch.minimum(slack, 0.3 * (signal[part, None] + signal))
+        close = (size[part, None] + size - 2 * rows[part] @ rows.T) <= limit + 1e-5 * torch.maximum(
+            size[part, None], size.max()
+        )
+        links.append(close.nonzero() + torch.tensor([low, 0]))
+    first, second = torch.cat(links).T
+    exact = noise[first] + noise[second] == 0
+    distance = (rows[first[exact]] - rows[second[exact]]).norm(dim=1)
+    scale = torch.maximum(size[first[exact]], size[second[exact]]).sqrt().clamp(min=0.01 * float(size.max().sqrt().item()))
+    keep = torch.ones_like(exact)
+    keep[exact] = distance <= _SAME * scale
+    pairs = (first[keep].numpy(), second[keep].numpy())
+    graph = coo_array((torch.ones(int(keep.sum().item())).numpy(), pairs), shape=(count, count))
+    return torch.from_numpy(connected_components(graph, directed=False)[1]).long()

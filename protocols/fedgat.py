@@ -1,0 +1,286 @@
+"""FedGAT (Ambekar, Yao, Li and Joe-Wong 2024): a GAT whose first layer is a polynomial of masked neighbour features.
+
+Algorithms 1 and 2, equations (4)-(14), appendix F. Before training every client sends its feature rows to the server; for every node
+i the server sends the owner of i either ``(M1, M2, K1, K2)`` (matrix variant) or the vectors of appendix F. From them a client
+evaluates, for any current weights, the attention-weighted mean of the neighbours' features with ``exp(LeakyReLU(x))`` replaced by
+its Chebyshev series. Later layers are ordinary graph attention on hidden embeddings that clients send each other.
+
+What is observed: the server has every feature row in the clear and every model; client k has the masked neighbourhoods of its own
+nodes and either those of its neighbours or their hidden embeddings under every global model; and the global models.
+
+Two equal ways to compute the first layer: from the received matrices, or edge by edge with the same series on the features that the
+server received. The second is used only where nobody keeps or changes the masked messages (then they are announced by their
+sizes, so that their bytes are counted all the same).
+
+Choices where the paper's text is silent:
+
+* The neighbourhood is closed (self-loops), as in the original GAT. The server learns the edges it needs by means not recorded here.
+* Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received.
+* Of Assumption 2 only what the series needs is kept (``bounds: scores``): after every step the attention vectors of the first
+  layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the assumption's bounds
+  instead, which costs accuracy; with ``none`` the share of scores that leave is watched in every round.
+* Plain gradient steps: Adam's (the paper's optimizer) overfit when averaged over clients with a dozen training nodes each.
+* ``remote: matrices`` (default): a client also gets the masked messages of all nodes within L-1 hops of its own and computes their
+  hidden embeddings itself, which is what Theorem 1 counts (receivers times L-hop neighbourhoods). Without these gradients the
+  paper's accuracies are out of reach (``bench/fedgat_table1.py`` shows both).
+* ``remote: embeddings``: clients get the messages of their own nodes alone and send each other hidden embeddings, once per round
+  under the new global model ("nodes are permitted to view the embeddings"). Received rows are constants of local training:
+  gradients do not cross clients.
+* ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes; those of single neighbours, and attention,
+  are not at hand.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.nn.chebyshev import Series, attention_series
+from fglaudit.nn.fedavg import FedAvg
+from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores
+from fglaudit.nn.gat_field import Clients, Field
+from fglaudit.nn.gat_plan import Plan, edge_layer, unit_ball
+from fglaudit.nn.gat_training import FirstLayer, GatSettings, GatTraining
+from fglaudit.nn.masked_layer import Batch, MaskedLayer
+from fglaudit.nn.masking import Masked, announced, degree_batches, mask_nodes
+from fglaudit.nn.neighborhood import KeptEdges, with_neighbors
+from fglaudit.nn.problem import check_trainable
+from fglaudit.nn.training import LocalSettings
+from fglaudit.payloads import (
+    SERVER,
+    Embeddings,
+    MaskedMatrices,
+    MaskedVectors,
+    MessageBatch,
+    ModelUpdate,
+    Payload,
+    RawFeatures,
+)
+from fglaudit.rng import split
+from fglaudit.view import Observer
+
+VARIANTS: dict[str, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedVectors}
+PATHS = ("auto", "matrices", "moments")
+NEIGHBORHOODS = ("closed",)
+REMOTES = ("matrices", "embeddings")
+
+
+Messages = Iterable[tuple[int, Tensor, Tensor]]
+"""Batches of masked messages: neighbourhood size, receivers [P], nodes [P]."""
+
+
+@dataclass(frozen=True)
+class FedGAT(FederatedProtocol):
+    """FedGAT; layers, heads, units and degree are the paper's for Cora, the rest was chosen there on validation nodes.
+
+    Attributes:
+        variant: "matrix" (section 4) or "vector" (appendix F).
+        layers, heads, hidden, output_heads: see :class:`fglaudit.nn.gat.GatShape`.
+        degree, domain: of the Chebyshev series, on [-domain, domain].
+        neighborhood: "closed": neighbours and the node itself.
+        remote: how a client gets its neighbours' hidden embeddings: "matrices" or "embeddings", see above.
+        rounds, local_steps, participation, weighting: see :class:`fglaudit.nn.fedavg.FedAvg`.
+        optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.nn.training.LocalSettings`.
+        proximal, keep_optimizer, bounds, feature_dropout, choice: see :class:`fglaudit.nn.gat_training.GatSettings`.
+        path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
+    """
+
+    name: ClassVar[str] = "fedgat"
+    shown: ClassVar[tuple[str, ...]] = ("variant", "degree")
+    emits: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, MaskedMatrices, MaskedVectors, Embeddings, ModelUpdate)
+
+    variant: str = "matrix"
+    layers: int = 2
+    heads: int = 8
+    hidden: int = 8
+    output_heads: int = 1
+    degree: int = 16
+    domain: float = 2.0
+    neighborhood: str = "closed"
+    remote: str = "matrices"
+    rounds: int = 150
+    local_steps: int = 1
+    participation: float = 1.0
+    weighting: str = "uniform"
+    optimizer: str = "sgd"
+    learning_rate: float = 2.0
+    weight_decay: float = 5e-3
+    dropout: float = 0.5
+    feature_dropout: float = 0.5
+    proximal: float = 0.0
+    keep_optimizer: bool = True
+    bounds: str = "scores"
+    choice: str = "last"
+    path: str = "auto"
+
+    def __post_init__(self) -> None:
+        for field, known in (("variant", VARIANTS), ("path", PATHS), ("neighborhood", NEIGHBORHOODS), ("remote", REMOTES)):
+            if getattr(self, field) not in known:
+                raise unknown(field, getattr(self, field), known)
+        self.shape()
+        self.series()
+        self.averaging()
+        self.settings()
+
+    def shape(self) -> GatShape:
+        return GatShape(self.layers, self.heads, self.hidden, self.output_heads)
+
+    def series(self) -> Series:
+        return attention_series(self.degree, self.domain)
+
+    def averaging(self) -> FedAvg:
+        local = LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
+        return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, local)
+
+    def settings(self) -> GatSettings:
+        return GatSettings(self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain)
+
+    @property
+    def masked(self) -> type[Masked]:
+        """The payload of the variant."""
+        return VARIANTS[self.variant]
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_trainable(self.name, graph)
+        finite = torch.isfinite(graph.x).all(1)
+        if not bool(finite.all()):
+            node = int((~finite).nonzero()[0].item())
+            raise FglauditError(f"{self.name} needs finite features; row {node} of {graph.name!r} is not; clean the data")
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """The rows that clients send once; all the rest is computed from what the server received."""
+        why = "every row is sent once, as it is; clients train on what the server computes from it"
+        return (Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=why),)
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Return ids of the nodes in the neighbourhoods that the observer is sent, ascending.
+
+        For the server and the wire these are everybody's nodes, for clients the nodes within L hops of their own (``remote:
+        matrices``) or their neighbours (``embeddings``, which themselves depend on nodes further away).
+        """
+        mine, owned = (torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(2))
+        owned[torch.cat(graph.clients)] = True
+        for k in observer.clients:
+            mine[graph.clients[k]] = True
+        everything = observer.wire or SERVER in observer.parties
+        reached = owned if everything else mine
+        for _ in range(0 if everything else self.layers if self.remote == "matrices" else 1):
+            reached = with_neighbors(reached, graph.edge_index)
+        return (reached & ~mine).nonzero().squeeze(1)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        training, initial, rest = self.prepare(graph, channel, rng, device)
+        trained = training.run(initial, rest, federated=True)
+        if training.worst_outside == 0:
+            return trained
+        note = (
+            f"fedgat: {100 * training.worst_outside:.2g} % of the edge scores left the series' domain [-{self.domain:g}, "
+            f"{self.domain:g}] in the worst round; attention there is meaningless: raise domain or bound the weights"
+        )
+        warnings.warn(note, stacklevel=2)
+        return replace(trained, notes=(*trained.notes, note))
+
+    def prepare(
+        self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
+    ) -> tuple[GatTraining, Tensor, torch.Generator]:
+        """Do everything before the first round; return the training, the first model and the generator for the rounds."""
+        self.check(graph)
+        start, masks, rest = split(rng, "weights"), split(rng, "masks"), split(rng, "rounds")
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        edges = KeptEdges.of(clients, graph.degrees()).to(device)
+        x = unit_ball(self.collect(clients, graph, channel).to(device))
+        plan = Plan.of(clients, edges, self.layers, exchange=self.remote == "embeddings")
+        layout = self.shape().layout(graph.num_features, graph.num_classes)
+        initial = initial_model(layout, start).to(x)
+        series = self.series()
+        parties = Clients(edges, edges.owner, graph.num_clients)
+        codes = parties.own(edges.owner >= 0)
+        if self.remote == "matrices":
+            codes = parties.needed(codes, self.layers, "compute")[0]
+        messages = degree_batches(edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked)
+        if self.from_messages(channel):
+            used = torch.cat([plan.train.outputs[0].codes, plan.test.outputs[0].codes])
+            received = self.deliver(messages, edges, x, used, channel, masks)
+
+            def first(field: Field) -> FirstLayer:
+                grid = field.outputs[0]
+                found = [(batch, grid.find(codes)) for codes, batch in received]
+                chosen = [batch.at(torch.where(at >= 0, grid.place[at], -1)) for batch, at in found]
+                return MaskedLayer([batch for batch in chosen if batch is not None], grid.size, series)
+
+        else:
+            self.announce(messages, x, channel)
+
+            def first(field: Field) -> FirstLayer:
+                return edge_layer(field, x, series_scores(series), graph.num_clients)
+
+        problem = plan.problem(first, edges.owner.clamp(min=0), graph.num_clients)
+        training = GatTraining(problem, self.averaging(), self.settings(), layout, channel)
+        if self.bounds == "none" or (self.bounds != "scores" and self.domain < 2):
+            evaluated = problem.test.first
+            training.outside = _outside(evaluated, self.domain)
+        return training, initial, rest
+
+    def from_messages(self, channel: Channel) -> bool:
+        """Whether the first layer is evaluated from the received messages (rule 2)."""
+        wanted = channel.wants(self.masked)
+        if wanted and self.path == "moments":
+            raise FglauditError(
+                f"path 'moments' trains without {self.masked.__name__}, but a recorder or the defense needs them; use path 'auto'"
+            )
+        return wanted or self.path == "matrices"
+
+    def collect(self, clients: list[ClientGraph], graph: FederatedGraph, channel: Channel) -> Tensor:
+        """Have every client send its feature rows; return what the server received [N, F], 0 for nodes of no client."""
+        senders = torch.arange(len(clients))
+        lengths = torch.tensor([0, *(len(client.nodes) for client in clients)])
+        nodes = torch.cat([client.nodes for client in clients])
+        payload = RawFeatures(nodes, torch.cat([client.x for client in clients]))
+        arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, lengths.cumsum(0)))
+        assert isinstance(arrived, RawFeatures)
+        return torch.zeros(graph.x.shape, dtype=arrived.x.dtype).index_copy(0, nodes, arrived.x.cpu())
+
+    def deliver(
+        self, messages: Messages, edges: KeptEdges, x: Tensor, used: Tensor, channel: Channel, rng: torch.Generator
+    ) -> list[tuple[Tensor, Batch]]:
+        """Have the server send all masked messages; return those that are ``used`` (codes), as received, with their codes."""
+        probes = split(rng, "probes")
+        received = []
+        for size, receivers, nodes in messages:
+            payload = mask_nodes(edges, x, nodes, size, self.masked, rng)
+            clients = receivers.cpu()
+            arrived = channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
+            assert isinstance(arrived, MaskedMatrices | MaskedVectors)
+            codes = receivers * len(x) + nodes
+            keep = torch.isin(codes, used)
+            if bool(keep.any()):
+                kept = arrived if bool(keep.all()) else arrived.select(keep)
+                received.append((codes[keep], Batch.received(kept, receivers[keep], probes)))
+        return received
+
+    def announce(self, messages: Messages, x: Tensor, channel: Channel) -> None:
+        """Count the messages of :meth:`deliver` on the wire without producing them."""
+        for size, receivers, nodes in messages:
+            clients = receivers.cpu()
+            payload = announced(nodes, size, x.shape[1], self.masked, x.dtype)
+            channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
+
+
+def _outside(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:
+    """Return how the share of edge scores outside the domain is found."""
+    if isinstance(first, EdgeLayer):
+        return lambda layer: first.outside(layer, domain)
+    assert isinstance(first, MaskedLayer)
+    return first.outside

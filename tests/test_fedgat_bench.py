@@ -1,0 +1,50 @@
+"""FedGAT's long measurements: the plan of Table 1, and Theorem 2's bound."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from fglaudit.nn.chebyshev import attention_function, attention_series
+from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.testing import example_graph
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import from the repository's top level, which is not on the path when pytest runs as a command of its own."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module(name)
+
+
+def test_every_published_figure_has_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    table1 = module("bench.fedgat_table1", monkeypatch)
+    cases = list(table1.cases(2, table1.DATASETS))
+    assert len(cases) == len(set(cases))
+    planned = {(case.dataset, f"{case.beta:g}", case.method) for case in cases}
+    assert set(table1.PUBLISHED) <= planned
+    shared = [table1.protocol(case) for case in cases if case.dataset == "pubmed" and case.method != "fedgcn"]
+    assert {(p.learning_rate, p.weight_decay, p.rounds, p.output_heads) for p in shared} == {
+        (p.learning_rate, p.weight_decay, p.rounds, 8) for p in shared[:1]
+    }
+
+
+def test_a_case_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    table1 = module("bench.fedgat_table1", monkeypatch)
+    monkeypatch.setitem(table1.SETTINGS, "cora", {"rounds": 2})
+    row = table1.measure(table1.Case("cora", 1.0, "fedgat", 16, 0), example_graph())
+    assert set(row) == set(table1.VALUES)
+    assert float(row["gb_down"]) > float(row["gb_up"])
+
+
+@pytest.mark.parametrize("degree", [4, 16, 64])
+def test_theorem_2_holds(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    theory = module("bench.fedgat_theory", monkeypatch)
+    assert FedGAT().domain == theory.DOMAIN
+    x = torch.linspace(-theory.DOMAIN, theory.DOMAIN, 2001, dtype=torch.float64)
+    assert (attention_series(degree, theory.DOMAIN)(x) - attention_function(x)).abs().max() < theory.theorem_2(degree)
