@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,6 +47,15 @@ def run_cell(
         progress: called with (round, rounds) during training.
         transcript_dir: where the transcript is kept when the cell says ``record: all``.
     """
+    kept = transcript_dir if cell.record == "all" else None
+    # Recorded messages can be larger than memory: they lie on disk, for good or until the cell is done.
+    with tempfile.TemporaryDirectory(prefix="fglaudit-") as spool:
+        return _run_cell(cell, suite, device, progress, kept, Path(spool))
+
+
+def _run_cell(
+    cell: Cell, suite: str, device: torch.device, progress: Progress | None, kept: Path | None, spool: Path
+) -> CellRecord:
     whole, notes = cell.dataset.load_with_notes()
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     protocol = cell.protocol
@@ -57,11 +67,10 @@ def run_cell(
     session = cell.defense.bind(context)
     groups = [(spec, *expand(spec, graph.num_clients)) for spec in cell.observers]
 
-    keep_all = cell.record == "all" and transcript_dir is not None
     consumed = {payload for attack in cell.attacks for payload in type(attack).consumes}
     observers = [observer for _, members, _ in groups for observer in members]
-    transcript = Transcript(transcript_dir if keep_all else None)
-    keep = Keep() if keep_all else Keep.for_observers(observers, consumed)
+    transcript = Transcript(kept or spool)
+    keep = Keep.for_observers(observers, consumed) if kept is None else Keep()
     channel = RecordingChannel(session, graph.num_clients, derive(cell.seed, "defense"), transcript, keep, progress)
     start = time.perf_counter()
     trained = protocol.train(graph, channel, rng=derive(cell.seed, "train"), device=device)
@@ -89,13 +98,11 @@ def run_cell(
         for attack in cell.attacks:
             blank = replace(blank_finding(cell, suite, spec, type(attack).name, Status.OK, ""), **shared)
             rows.append(measure(attack, blank, arena, cell.seed, device))
-    if keep_all and transcript_dir is not None:
-        transcript.save(transcript_dir)
-        save_views(saved_views, transcript_dir)
+    if kept is not None:
+        transcript.save(kept)
+        save_views(saved_views, kept)
         everyone = Observer(parties=(SERVER,))
-        Game.of(graph, protocol, everyone, draw_auxiliary(graph, 0.0, cell.seed), False).save(
-            transcript_dir / "game.safetensors"
-        )
+        Game.of(graph, protocol, everyone, draw_auxiliary(graph, 0.0, cell.seed), False).save(kept / "game.safetensors")
     keys = [f"{r.finding.observer}|{r.finding.observer_knowledge}|{r.finding.attack}" for r in rows]
     return CellRecord(
         cell=cell.hash(),

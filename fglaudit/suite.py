@@ -99,20 +99,30 @@ class Suite:
     attacks: tuple[Attack, ...]
     record: str
     seeds: tuple[int, ...]
+    all_attacks: bool = False
 
     def cells(self) -> list[Cell]:
         """Return the grid in order: data set, partition, protocol, server, defense, seed (the last varies fastest)."""
         grid = itertools.product(self.datasets, self.partitions, self.protocols, self.server, self.defenses, self.seeds)
-        return [Cell(*point, observers=self.observers, attacks=self.attacks, record=self.record) for point in grid]
+        return [Cell(*point, observers=self.observers, attacks=self.attacks_on(point[2]), record=self.record) for point in grid]
+
+    def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
+        """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones that read what it sends
+        (where none does, all of them, so that every observer still has rows that say so)."""
+        sent = set(type(protocol).emits)
+        fitting = tuple(attack for attack in self.attacks if sent.intersection(type(attack).consumes))
+        return fitting if self.all_attacks and fitting else self.attacks
 
     def resolved(self) -> dict[str, Any]:
         """Return the suite as plain data with all defaults filled in; ``suite.yaml`` of a run holds it."""
-        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "all_attacks"}
         for key in ("datasets", "partitions"):
             data[key] = [_plain(describe(entry)) for entry in data[key]]
         for key in ("protocols", "defenses", "attacks"):
             data[key] = [_plain({**describe(entry), "name": registry.reference(entry)}) for entry in data[key]]
         data["observers"] = [_plain(dataclasses.asdict(o)) for o in self.observers]
+        if self.all_attacks:
+            data["attacks"] = "all"
         plain: dict[str, Any] = _plain(data)
         return plain
 
@@ -273,6 +283,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
         attacks=entries("attacks", registry.names("attack") if raw.attacks == "all" else raw.attacks, plugin("attack")),
         record=raw.record,
         seeds=tuple(raw.seeds),
+        all_attacks=raw.attacks == "all",
     )
     check_observers(suite.observers, suite.partitions)
     check_partition_fits(suite.protocols, suite.partitions)
