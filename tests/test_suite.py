@@ -175,3 +175,20 @@ def test_a_cell_is_named_by_its_content_and_not_by_where_the_data_lie() -> None:
     one, two = (suite(datasets=[{"name": "cora", "root": root}]).cells()[0].hash() for root in ("a", "b"))
     other = suite(datasets=[{"name": "citeseer", "root": "a"}]).cells()[0].hash()
     assert one == two != other
+
+
+def test_all_attacks_are_those_that_read_what_the_protocol_sends() -> None:
+    data = {
+        "name": "x",
+        "datasets": [{"name": "csbm-cora"}],
+        "partitions": [{"scheme": "metis"}],
+        "observers": [{"parties": ["server"]}],
+    }
+    suite = resolve({**data, "protocols": [{"name": "fedgcn"}, {"name": "gcn"}]}, "test")
+    fedgcn, gcn = suite.cells()
+    assert {type(a).name for a in fedgcn.attacks} >= {"subset-sum", "server-partial-sums"}
+    assert not {type(a).name for a in fedgcn.attacks} & {"raw-features", "joint-diagonalisation"}
+    assert gcn.attacks == suite.attacks  # nothing fits, so every attack says why
+    listed = resolve({**data, "protocols": [{"name": "fedgcn"}], "attacks": ["raw-features"]}, "test")
+    assert [type(a).name for a in listed.cells()[0].attacks] == ["raw-features"]  # what was asked for is never dropped
+    assert suite.resolved()["attacks"] == "all"
