@@ -20,12 +20,12 @@ Choices where the paper's text is silent:
   layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the assumption's bounds
   instead, which costs accuracy; with ``none`` the share of scores that leave is watched in every round.
 * Plain gradient steps: Adam's (the paper's optimizer) overfit when averaged over clients with a dozen training nodes each.
-* ``remote: matrices`` (default): a client also gets the masked messages of all nodes within L-1 hops of its own and computes their
+* ``remote: matrices``: a client also gets the masked messages of all nodes within L-1 hops of its own and computes their
   hidden embeddings itself, which is what Theorem 1 counts (receivers times L-hop neighbourhoods). Without these gradients the
   paper's accuracies are out of reach (``bench/fedgat_table1.py`` shows both).
-* ``remote: embeddings``: clients get the messages of their own nodes alone and send each other hidden embeddings, once per round
-  under the new global model ("nodes are permitted to view the embeddings"). Received rows are constants of local training:
-  gradients do not cross clients.
+* ``remote: embeddings`` (default, as the paper's text has it): clients get the messages of their own nodes alone and send each
+  other hidden embeddings, once per round under the new global model ("nodes are permitted to view the embeddings"). Received
+  rows are constants of local training: gradients do not cross clients.
 * ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes; those of single neighbours, and attention,
   are not at hand.
 """
@@ -105,7 +105,7 @@ class FedGAT(FederatedProtocol):
     degree: int = 16
     domain: float = 2.0
     neighborhood: str = "closed"
-    remote: str = "matrices"
+    remote: str = "embeddings"
     rounds: int = 150
     local_steps: int = 1
     participation: float = 1.0

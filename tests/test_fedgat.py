@@ -185,10 +185,10 @@ def test_the_matrix_path_alone_reproduces_a_run(variant: str, remote: str) -> No
 
 DROPOUT = {"dropout": 0.3, "feature_dropout": 0.2}
 PROTOCOLS = [
+    FedGAT(remote="matrices", **SMALL),
+    FedGAT(variant="vector", remote="matrices", **SMALL),
     FedGAT(**SMALL),
-    FedGAT(variant="vector", **SMALL),
-    FedGAT(remote="embeddings", **SMALL),
-    FedGAT(variant="vector", remote="embeddings", local_steps=2, proximal=0.1, participation=0.7, **SMALL | DROPOUT),
+    FedGAT(variant="vector", local_steps=2, proximal=0.1, participation=0.7, **SMALL | DROPOUT),
     GAT(**SMALL),
     DistGAT(**SMALL),
 ]
@@ -226,7 +226,7 @@ def test_fedgat_converges_to_dense_graph_attention(output_heads: int) -> None:
     graph = mixed_graph()
     errors = []
     for degree in (8, 32, 128):
-        protocol = FedGAT(degree=degree, output_heads=output_heads, **SMALL)
+        protocol = FedGAT(degree=degree, output_heads=output_heads, remote="matrices", **SMALL)
         training, initial, _ = protocol.prepare(graph, quiet(graph), derive(0, "train"), CPU)
         models = initial.expand(graph.num_clients, -1)
         weights = unflatten(models, training.layout)
@@ -376,7 +376,7 @@ def test_messages_of_one_node_are_the_same_for_all_receivers() -> None:
         sent.append(batch)
         return payload
 
-    record(FedGAT(**SMALL | {"rounds": 1}), graph, tamper=keep)
+    record(FedGAT(remote="matrices", **SMALL | {"rounds": 1}), graph, tamper=keep)
     copies: dict[int, Tensor] = {}
     receivers: dict[int, set[int]] = {}
     for batch in sent:
@@ -399,9 +399,9 @@ def test_exposed_nodes() -> None:
     clients = [torch.tensor([k]) for k in range(4)]
     graph = federate(Graph(torch.eye(4), torch.tensor([0, 1, 0, 1]), edges, "path"), clients, every, every, every)
     first = Observer(parties=(0,))
-    assert FedGAT().exposed(graph, first).tolist() == [1, 2]
-    assert FedGAT(remote="embeddings").exposed(graph, first).tolist() == [1]
-    assert FedGAT().exposed(graph, Observer(parties=(SERVER, 0))).tolist() == [1, 2, 3]
+    assert FedGAT(remote="matrices").exposed(graph, first).tolist() == [1, 2]
+    assert FedGAT().exposed(graph, first).tolist() == [1]
+    assert FedGAT(remote="matrices").exposed(graph, Observer(parties=(SERVER, 0))).tolist() == [1, 2, 3]
     assert GAT().exposed(graph, first).tolist() == DistGAT().exposed(graph, first).tolist() == []
 
 
