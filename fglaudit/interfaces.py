@@ -186,7 +186,9 @@ class FederatedProtocol(ABC):
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all
-        nodes that the observing clients do not own."""
+        nodes that the observing clients do not own; none for a protocol that sends nothing at all."""
+        if not type(self).emits:
+            return torch.empty(0, dtype=torch.long)
         mine = torch.zeros(graph.num_nodes, dtype=torch.bool)
         for k in observer.clients:
             mine[graph.clients[k]] = True

@@ -51,7 +51,7 @@ from fglaudit.nn.gat_plan import Plan, edge_layer, unit_ball
 from fglaudit.nn.gat_training import FirstLayer, GatSettings, GatTraining
 from fglaudit.nn.masked_layer import Batch, MaskedLayer
 from fglaudit.nn.masking import Masked, announced, degree_batches, mask_nodes
-from fglaudit.nn.neighborhood import KeptEdges, with_neighbors
+from fglaudit.nn.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import check_trainable
 from fglaudit.nn.training import LocalSettings
 from fglaudit.payloads import (
@@ -170,15 +170,7 @@ class FedGAT(FederatedProtocol):
         For the server and the wire these are everybody's nodes, for clients the nodes within L hops of their own (``remote:
         matrices``) or their neighbours (``embeddings``, which themselves depend on nodes further away).
         """
-        mine, owned = (torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(2))
-        owned[torch.cat(graph.clients)] = True
-        for k in observer.clients:
-            mine[graph.clients[k]] = True
-        everything = observer.wire or SERVER in observer.parties
-        reached = owned if everything else mine
-        for _ in range(0 if everything else self.layers if self.remote == "matrices" else 1):
-            reached = with_neighbors(reached, graph.edge_index)
-        return (reached & ~mine).nonzero().squeeze(1)
+        return foreign_nodes_within(graph, observer, self.layers if self.remote == "matrices" else 1)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         training, initial, rest = self.prepare(graph, channel, rng, device)

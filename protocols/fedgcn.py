@@ -38,7 +38,7 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import FedAvg
-from fglaudit.nn.neighborhood import HeldRows, KeptEdges, with_neighbors
+from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
 from fglaudit.nn.sums import add_messages, buckets, sender_sums
 from fglaudit.nn.training import LocalSettings
@@ -120,22 +120,8 @@ class FedGCN(FederatedProtocol):
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """Return ids of the nodes whose features are in the sums that the observer sees, ascending.
-
-        The server and the wire see sums over every client's nodes; clients see sums over the nodes within ``hops`` hops of
-        their own. Nodes of the observing clients are never among them.
-        """
-        mine, owned = (torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(2))
-        owned[torch.cat(graph.clients)] = True
-        for k in observer.clients:
-            mine[graph.clients[k]] = True
-        reached = mine
-        if self.hops > 0 and (observer.wire or SERVER in observer.parties):
-            reached = owned
-        else:
-            for _ in range(self.hops):
-                reached = with_neighbors(reached, graph.edge_index)
-        return (reached & ~mine).nonzero().squeeze(1)
+        """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
+        return foreign_nodes_within(graph, observer, self.hops)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         problem, inputs = self.pretrain(graph, channel, device)

@@ -24,7 +24,6 @@ from fglaudit.nn.problem import check_trainable, pooled
 from fglaudit.nn.training import LocalSettings
 from fglaudit.payloads import Payload
 from fglaudit.rng import split
-from fglaudit.view import Observer
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,6 @@ class GAT(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
-
-    def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
-        """Nothing is sent, so nobody's features reach anybody."""
-        return torch.empty(0, dtype=torch.long)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

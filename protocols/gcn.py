@@ -19,7 +19,6 @@ from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import Payload
 from fglaudit.rng import split
-from fglaudit.view import Observer
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,6 @@ class GCN(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
-
-    def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
-        """Nothing is sent, so nobody's features reach anybody."""
-        return torch.empty(0, dtype=torch.long)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.graph import ClientGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.nn.sparse import row_starts
+from fglaudit.payloads import SERVER
+from fglaudit.view import Observer
 
 
 @dataclass(frozen=True)
@@ -144,3 +146,22 @@ def with_neighbors(mask: Tensor, edge_index: Tensor) -> Tensor:
     grown = mask.clone()
     grown[edge_index[1][mask[edge_index[0]]]] = True
     return grown
+
+
+def foreign_nodes_within(graph: FederatedGraph, observer: Observer, hops: int) -> Tensor:
+    """Return ids of the nodes that sums over ``hops`` hops bring to ``observer``, ascending.
+
+    The server and the wire see sums over every client's nodes; clients see sums over the nodes within ``hops`` hops of their
+    own. Nodes of the observing clients are never among them, and with 0 hops nothing is summed.
+    """
+    mine, owned = (torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(2))
+    owned[torch.cat(graph.clients)] = True
+    for k in observer.clients:
+        mine[graph.clients[k]] = True
+    reached = mine
+    if hops > 0 and (observer.wire or SERVER in observer.parties):
+        reached = owned
+    else:
+        for _ in range(hops):
+            reached = with_neighbors(reached, graph.edge_index)
+    return (reached & ~mine).nonzero().squeeze(1)
