@@ -141,6 +141,8 @@ class Trained:
         notes: warnings that a reader of the result must see.
         weights: final weights by name, leading axis K where clients differ.
         layout: shape of each weight in the order of ``ModelUpdate.vector``.
+        truth: facts of this run that are true answers to what an attack infers (e.g. which global node each node was in), by
+            name. They go to the scorer alone, never into a view.
     """
 
     accuracy: Tensor
@@ -149,6 +151,7 @@ class Trained:
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     round: int = -1
     notes: tuple[str, ...] = ()
+    truth: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def client_mean(self) -> float:
@@ -194,6 +197,11 @@ class FederatedProtocol(ABC):
             mine[graph.clients[k]] = True
         return (~mine).nonzero().squeeze(1)
 
+    def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Return ids of the nodes whose labels the protocol itself gives to ``observer`` (a server that computes the loss holds
+        the training labels). They stand in ``View.labels`` and are no targets of label inference. Default: none."""
+        return torch.empty(0, dtype=torch.long)
+
 
 @dataclass(frozen=True)
 class Reconstruction:
@@ -204,26 +212,38 @@ class Reconstruction:
         nodes: the attack's own assignment to global node ids [R]; -1 where it does not know whose row it is.
         confidence: [R] in [0, 1], the attack's own estimate that the row is exact.
         proven: [R]; True where linear or integer algebra determines the row without a prior (rule 10).
+        claimed: [R]; True where the attack asserts that the row is someone's features up to scale; the others are guesses. None
+            where it does not tell the two apart. Wrong claims are counted (``false_claim_rate``).
     """
 
     rows: Tensor
     nodes: Tensor
     confidence: Tensor
     proven: Tensor | None = None
+    claimed: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Inference:
-    """Any other result. ``kind``: node score | pair score | party vector | node scalar | second moment | centroids."""
+    """Any other result.
 
-    kind: str
+    Attributes:
+        quantity: what is inferred, a name of ``fglaudit.quantities.QUANTITIES``, which says what subjects and estimates are.
+        subjects: what the estimates are about: node or client ids [S], or pairs of them [S, 2].
+        estimate: [S] or [S, D].
+    """
+
+    quantity: str
     subjects: Tensor
     estimate: Tensor
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A self-test problem: a view of the cell's shapes with the answer in plain sight, and that answer (rule 6)."""
+    """A self-test problem: a view of the cell's shapes with the answer in plain sight, and that answer (rule 6).
+
+    For an inference ``nodes`` are the subjects and ``rows`` the true values, shaped as in :class:`Inference`.
+    """
 
     view: View
     rows: Tensor
@@ -237,6 +257,10 @@ class Attack(ABC):
     consumes: ClassVar[tuple[type[Payload], ...]]
     metric: ClassVar[str]
     """Primary metric; the advantage is computed on it."""
+    quantity: ClassVar[str] = "features"
+    """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of ``fglaudit.quantities.QUANTITIES``."""
+    first_rounds: ClassVar[int | None] = None
+    """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None: all."""
 
     def unsupported(self, view: View) -> str | None:
         """Return why this attack cannot work on ``view``, or None."""

@@ -79,7 +79,7 @@ def _measure(attack: Attack, blank: Finding, arena: Arena, seed: int, device: to
     seconds = time.perf_counter() - start
     rebuilt = [r for r in results if isinstance(r, Reconstruction)]
     if len(rebuilt) < len(results):
-        kinds = ", ".join(sorted({r.kind for r in results if isinstance(r, Inference)}))
+        kinds = ", ".join(sorted({r.quantity for r in results if isinstance(r, Inference)}))
         return Measurement(replace(blank, status=Status.FAILED, reason=f"no scorer for inferences of kind {kinds}"))
     largest = max(range(len(arena.games)), key=lambda i: len(arena.games[i].targets))
     game = arena.games[largest]

@@ -150,6 +150,83 @@ class Embeddings(Payload):
 
 
 @dataclass(frozen=True)
+class Latents(Payload):
+    """nFedGNN: first-layer latents of users, one user (one node) per message; the sender is the user.
+
+    Attributes:
+        values: ``W_i x_i`` [P, D]; D is heads x hidden for attention.
+    """
+
+    values: Float[Tensor, "messages dimensions"]
+
+
+@dataclass(frozen=True)
+class LatentGradients(Payload):
+    """nFedGNN: gradient of the server's loss with respect to the receiver's latent.
+
+    Attributes:
+        values: [P, D].
+    """
+
+    values: Float[Tensor, "messages dimensions"]
+
+
+@dataclass(frozen=True)
+class HiddenRepresentations(Payload):
+    """GFL-APPNP: a node's encoder output, averaged over its samples; the sender is the node.
+
+    Attributes:
+        values: ``h_j`` [P, C].
+    """
+
+    values: Float[Tensor, "messages classes"]
+
+
+@dataclass(frozen=True)
+class Jacobians(Payload):
+    """GFL-APPNP: the full Jacobian of the sender's hidden representation with respect to the encoder's weights.
+
+    Attributes:
+        values: ``dh_j / dW`` [P, C, W]; the layout of W is public (``PublicFacts.layout``).
+    """
+
+    values: Float[Tensor, "messages classes parameters"]
+
+
+@dataclass(frozen=True)
+class PropagatedRepresentations(Payload):
+    """GFL-APPNP: what the server returns to client k of everyone else's hidden representations.
+
+    Attributes:
+        values: ``C_k = sum over j != k of A_kj h_j`` [P, C].
+    """
+
+    values: Float[Tensor, "messages classes"]
+
+
+@dataclass(frozen=True)
+class PropagatedJacobians(Payload):
+    """GFL-APPNP: what the server returns to client k of everyone else's Jacobians.
+
+    Attributes:
+        values: ``dC_k = sum over j != k of A_kj dh_j / dW`` [P, C, W].
+    """
+
+    values: Float[Tensor, "messages classes parameters"]
+
+
+@dataclass(frozen=True)
+class GlobalNodes(Payload):
+    """FedGT: the centroids that summarise a client's subgraph, and on the way back their personalised average.
+
+    Attributes:
+        values: [P, n_g, D].
+    """
+
+    values: Float[Tensor, "messages global_nodes dimensions"]
+
+
+@dataclass(frozen=True)
 class ModelUpdate(Payload):
     """All weights of a model as one vector per message [P, D]; the layout is public (``PublicFacts.layout``)."""
 

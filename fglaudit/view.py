@@ -114,6 +114,19 @@ class Auxiliary:
         return Auxiliary(none, torch.empty(0, num_features), none)
 
 
+@dataclass(frozen=True)
+class KnownLabels:
+    """Labels that the protocol itself gives to the observer: global ids [L], labels [L]."""
+
+    nodes: Tensor
+    y: Tensor
+
+    @staticmethod
+    def none() -> KnownLabels:
+        empty = torch.empty(0, dtype=torch.long)
+        return KnownLabels(empty, empty)
+
+
 @runtime_checkable
 class Messages(Protocol):
     """Recorded messages of an observer, read lazily, a batch at a time."""
@@ -131,6 +144,7 @@ class View:
         own: what the observing clients hold. ``remote_degrees`` is None where the observer does not know degrees.
         topology: all edges [2, E] if the observer knows them.
         degrees: degrees of all nodes [N] if the observer knows them.
+        labels: labels that the protocol itself hands to the observer.
     """
 
     observer: Observer
@@ -140,6 +154,7 @@ class View:
     public: PublicFacts
     topology: EdgeIndex | None = None
     degrees: Degrees | None = None
+    labels: KnownLabels = field(default_factory=KnownLabels.none)
 
     def known_rows(self) -> Auxiliary:
         """Own and auxiliary rows together, without repeats: the basis of any prior."""
