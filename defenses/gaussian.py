@@ -4,6 +4,10 @@ Clip, sensitivity and noise are tied together here and nowhere else: every featu
 ``clip`` before anything is computed from it; the protocol states how far a row of norm 1 moves all messages of one release
 together (``Release.gain``, a bound on the column norms of the aggregation matrix); the noise is calibrated to ``gain x clip``
 over all releases. The guarantee is about one node's feature row (zeroed out or not), with edges and labels public.
+
+Who adds the noise: the clients to what they send; but where a payload is made by the server from rows that it received in the clear
+(``Release.by_server``: FedGAT's matrices and vectors), the server, which is then trusted, and the guarantee holds against clients
+alone. Fields that do not depend on features (``Release.fields``: parts of FedGAT's masks) get none.
 """
 
 from __future__ import annotations
@@ -40,19 +44,20 @@ class _Session(DefenseSession):
         return payload is self.released.payload
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Add noise to the floating-point fields of what clients send; the server forwards sums as they are."""
-        if not self.changes(type(batch.payload)) or bool((batch.senders == SERVER).all()):
+        """Add noise to the fields that depend on features; the server forwards what clients made noisy as it is."""
+        from_server = bool((batch.senders == SERVER).all())
+        if not self.changes(type(batch.payload)) or from_server is not self.released.by_server:
             return batch.payload
         noisy = {}
         for name, value in batch.payload.tensors().items():
-            if value.is_floating_point():
+            if name in self.released.fields if self.released.fields else value.is_floating_point():
                 noise = torch.randn(value.shape, generator=rng, dtype=torch.float32)
-                value = value + (self.sigma * noise).to(value)
+                value = noise.mul_(self.sigma).to(value).add_(value)
             noisy[name] = value
         return type(batch.payload).from_tensors(noisy)
 
     def noise(self) -> Mapping[str, Noise]:
-        return {self.released.payload.__name__: Noise("gaussian", self.sigma)}
+        return {self.released.payload.__name__: Noise("gaussian", self.sigma, self.released.fields)}
 
     def parameters(self) -> Mapping[str, Any]:
         return {"sigma": self.sigma, "sensitivity": self.sensitivity}
@@ -68,6 +73,7 @@ class _Session(DefenseSession):
             unit=self.defense.unit,
             adjacency="one node's feature row zeroed out; edges and labels public",
             releases=self.released.times,
+            server_trusted=self.released.by_server,
         )
 
 

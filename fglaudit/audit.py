@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.finding import CellRecord, Status
 from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Context, DefenseSession, FederatedProtocol, Trained
+from fglaudit.interfaces import SERVER_TRUSTED, Context, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.measure import Arena, Measurement, measure
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
@@ -77,7 +77,7 @@ def _run_cell(
     seconds = time.perf_counter() - start
 
     public = _public_facts(cell, graph, session, trained)
-    shared = {
+    shared: dict[str, Any] = {
         "clients": graph.num_clients,
         "accuracy": trained.client_mean,
         "accuracy_global": trained.whole_test_set,
@@ -85,7 +85,6 @@ def _run_cell(
         "bytes_down": int(channel.bytes_down.sum().item()),
         "seconds_train": seconds,
         "device": str(device),
-        **_guarantee_columns(session),
     }
     rows: list[Measurement] = []
     saved_views: list[View] = []
@@ -95,8 +94,9 @@ def _run_cell(
         games = [Game.of(graph, protocol, o, auxiliary, pooled) for o in members]
         saved_views += views
         arena = Arena.of(views, games, cell.seed)
+        promised = _guarantee_columns(session.guarantee(), members)
         for attack in cell.attacks:
-            blank = replace(blank_finding(cell, suite, spec, type(attack).name, Status.OK, ""), **shared)
+            blank = replace(blank_finding(cell, suite, spec, type(attack).name, Status.OK, ""), **shared, **promised)
             rows.append(measure(attack, blank, arena, cell.seed, device))
     if kept is not None:
         transcript.save(kept)
@@ -146,13 +146,19 @@ def _fit(protocol: FederatedProtocol) -> Callable[..., Trained]:
     return fit
 
 
-def _guarantee_columns(session: DefenseSession) -> dict[str, Any]:
-    promise = session.guarantee()
+def _guarantee_columns(promise: Guarantee, members: Sequence[Observer]) -> dict[str, Any]:
+    """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
+    words = (promise.mechanism, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
+    columns: dict[str, Any] = {
+        "mechanism": "; ".join(filter(None, words)),
+        "privacy_unit": promise.unit,
+        "releases": promise.releases,
+    }
+    if not all(promise.covers(observer) for observer in members):
+        return columns
     return {
         "epsilon_claimed": promise.epsilon_claimed,
         "epsilon_accounted": promise.epsilon_accounted,
         "delta": promise.delta,
-        "privacy_unit": promise.unit,
-        "mechanism": f"{promise.mechanism}; {promise.adjacency}" if promise.adjacency else promise.mechanism,
-        "releases": promise.releases,
+        **columns,
     }

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.transcript import Transcript
-from fglaudit.view import Observer
+from fglaudit.view import Noise, Observer
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,14 @@ class RecordingChannel:
         """Whether this payload must really be produced (rule 2)."""
         recorded = self.transcript is not None and self.keep.wants(payload)
         return recorded or self.session.changes(payload)
+
+    def noise(self, payload: type[Payload]) -> Noise | None:
+        """Return what the defense adds to this payload."""
+        return self.session.noise().get(payload.__name__)
+
+    def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
+        """Return the defense's groups of cross-client edges [E]."""
+        return self.session.merge(center, neighbor)
 
     def send(self, batch: MessageBatch) -> Payload:
         """Defend, count, record; return what the receivers get."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise, Observer, View
 
 
@@ -33,6 +33,14 @@ class Channel(Protocol):
 
     def wants(self, payload: type[Payload]) -> bool:
         """Whether this payload must really be produced: a recorder keeps it or the defense changes it (rule 2)."""
+        ...
+
+    def noise(self, payload: type[Payload]) -> Noise | None:
+        """Return what the defense adds to this payload: public, so receivers can reckon with it."""
+        ...
+
+    def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
+        """Return the defense's groups of cross-client edges, see :meth:`DefenseSession.merge`."""
         ...
 
     def round_done(self, round: int, rounds: int) -> None:
@@ -53,6 +61,9 @@ class Release:
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers the
             whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.
+        by_server: whether the server releases it, made from what clients sent it in the clear: a defense then changes the
+            server's messages, and whatever it promises holds against clients alone.
+        fields: the payload's fields that depend on features; empty means all that are floating-point.
     """
 
     payload: type[Payload]
@@ -61,6 +72,8 @@ class Release:
     unit: str
     covers_training: bool
     why: str
+    by_server: bool = False
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,9 +87,17 @@ class Context:
     releases: tuple[Release, ...]
 
 
+SERVER_TRUSTED = "holds against clients alone, the server is trusted"
+"""What the mechanism's description says in results where ``Guarantee.server_trusted``."""
+
+
 @dataclass(frozen=True)
 class Guarantee:
-    """What a defense promises, in data: accountants judge it. Empty fields mean that nothing is promised."""
+    """What a defense promises, in data: accountants judge it. Empty fields mean that nothing is promised.
+
+    Attributes:
+        server_trusted: whether it holds against clients alone, because the server gets features in the clear.
+    """
 
     mechanism: str = ""
     epsilon_claimed: float | None = None
@@ -86,6 +107,11 @@ class Guarantee:
     adjacency: str = ""
     releases: int | None = None
     key_custody: str = ""
+    server_trusted: bool = False
+
+    def covers(self, observer: Observer) -> bool:
+        """Whether the promise is about what ``observer`` sees."""
+        return not (self.server_trusted and (observer.wire or SERVER in observer.parties))
 
 
 class DefenseSession:
@@ -95,12 +121,22 @@ class DefenseSession:
         """Change what a client starts from. Must not mutate ``client``."""
         return client
 
+    def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
+        """Group the cross-client edges ``center <- neighbor`` [E] of one neighbourhood each, ascending by center.
+
+        Whoever sums over neighbourhoods uses the mean of a group's rows in place of each of them.
+
+        Returns:
+            Group of every edge [E], numbered from 0; -1 where the neighbour's own row is used.
+        """
+        return torch.full_like(center, -1)
+
     def changes(self, payload: type[Payload]) -> bool:
-        """Whether :meth:`release` may alter this payload."""
+        """Whether the defense may alter this payload, in :meth:`release` or before it is made."""
         return False
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Return what leaves the senders: clip and noise at the sender."""
+        """Return what leaves the senders: clip and noise at the sender, client or server."""
         return batch.payload
 
     def noise(self) -> Mapping[str, Noise]:

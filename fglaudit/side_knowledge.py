@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -71,6 +72,10 @@ def save_views(views: Sequence[View], folder: Path) -> None:
     (folder / "views.json").write_text(json.dumps(described, indent=1, default=str))
 
 
+def _noise(stored: dict[str, Any]) -> Noise:
+    return Noise(**{**stored, "fields": tuple(stored.get("fields", ()))})
+
+
 def load_views(folder: Path) -> list[View]:
     """Open every saved view of the transcript in ``folder``, without the data set.
 
@@ -90,7 +95,7 @@ def load_views(folder: Path) -> list[View]:
                 **public,
                 "features": FeatureKind(public["features"]),
                 "layout": {name: tuple(shape) for name, shape in public["layout"].items()},
-                "noise": {name: Noise(**noise) for name, noise in public["noise"].items()},
+                "noise": {name: _noise(noise) for name, noise in public["noise"].items()},
             }
         )
         tensors = load_file(folder / f"view-{index:03d}.safetensors")

@@ -3,7 +3,8 @@
 Every batch is stored as one safetensors blob, in memory or in a folder, beside a JSON index. Reading deserialises it again, so
 an attack can never reach a tensor that was not sent (rule 1). A saved transcript loads without the data set.
 
-Folder: ``transcript.json`` (format, entries: round, payload type, file) and ``messages-00000.safetensors`` ...
+Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ... The parties of
+an entry tell which batches an observer need not read; entries without them (older transcripts) are read by everyone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -23,17 +25,48 @@ from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.view import Observer
 
 FORMAT = 1
+MOST_RANGES = 64
+"""Of parties per entry, so that the index stays small where every node is a client."""
 _ENVELOPE = ("senders", "receivers", "splits")  # stored beside the payload's own fields, with this prefix:
 _PREFIX = "batch."
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Index of one stored batch."""
+    """Index of one stored batch.
+
+    Attributes:
+        parties: inclusive ranges (low, high) of party numbers, ascending, that cover all senders and receivers, at most
+            ``MOST_RANGES`` of them, so that some may cover others too; None where they are not known.
+    """
 
     round: int
     payload: str
     file: str
+    parties: tuple[tuple[int, int], ...] | None = None
+
+    @staticmethod
+    def load(stored: dict[str, Any]) -> Entry:
+        """Rebuild from JSON; ``parties`` may be missing."""
+        ranges = stored.get("parties")
+        parties = None if ranges is None else tuple((int(low), int(high)) for low, high in ranges)
+        return Entry(**{**stored, "parties": parties})
+
+    def concerns(self, parties: Tensor) -> bool:
+        """Whether one of ``parties`` [n] may be among the senders and receivers."""
+        if self.parties is None:
+            return True
+        return any(bool(((parties >= low) & (parties <= high)).any()) for low, high in self.parties)
+
+
+def party_ranges(batch: MessageBatch) -> tuple[tuple[int, int], ...]:
+    """Return ranges that cover the batch's parties, the nearest ones joined where there are more than ``MOST_RANGES``."""
+    parties = torch.unique(torch.cat([batch.senders, batch.receivers])).cpu()
+    gaps = parties.diff()
+    cuts = (gaps > 1).nonzero().squeeze(1)
+    cuts = cuts[gaps[cuts].argsort(descending=True, stable=True)[: MOST_RANGES - 1]].sort().values
+    low, high = parties[torch.cat([cuts.new_zeros(1), cuts + 1])], parties[torch.cat([cuts, cuts.new_tensor([-1])])]
+    return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def serialise(batch: MessageBatch) -> bytes:
@@ -69,7 +102,9 @@ class Transcript:
     def add(self, batch: MessageBatch) -> None:
         """Store ``batch``."""
         blob = serialise(batch)
-        entry = Entry(batch.round, type(batch.payload).__name__, f"messages-{len(self.entries):05d}.safetensors")
+        file = f"messages-{len(self.entries):05d}.safetensors"
+        parties = party_ranges(batch) if len(batch.senders) else ()
+        entry = Entry(batch.round, type(batch.payload).__name__, file, parties)
         if self.folder is None:
             self._blobs.append(blob)
         else:
@@ -113,7 +148,7 @@ class Transcript:
         path = folder / "transcript.json"
         try:
             index = json.loads(path.read_text())
-            entries = [Entry(**entry) for entry in index["entries"]]
+            entries = [Entry.load(entry) for entry in index["entries"]]
             found = index["format"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FglauditError(
@@ -141,12 +176,14 @@ class ObservedMessages:
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         """Yield the batches with this payload in the order sent, cut down to the observer's messages."""
         for index, entry in enumerate(self.transcript.entries):
-            if entry.payload != payload.__name__:
+            if entry.payload != payload.__name__ or (self.parties is not None and not entry.concerns(self.parties)):
                 continue
             batch = self.transcript.read(index)
             if self.parties is None:
                 yield batch
                 continue
             seen = torch.isin(batch.senders, self.parties) | torch.isin(batch.receivers, self.parties)
-            if bool(seen.any()):
+            if bool(seen.all()):
+                yield batch
+            elif bool(seen.any()):
                 yield batch.select(seen)

@@ -66,10 +66,17 @@ class Observer:
 
 @dataclass(frozen=True)
 class Noise:
-    """What a defense adds to every coordinate of a payload before it is sent; public."""
+    """What a defense adds to every coordinate of a payload's ``fields`` before it is sent; public.
 
-    distribution: str  # "gaussian" | "laplace"
-    scale: float  # standard deviation of a Gaussian, scale of a Laplace
+    Attributes:
+        distribution: "gaussian" or "laplace".
+        scale: standard deviation of a Gaussian, scale of a Laplace.
+        fields: the fields that get it; empty means all that are floating-point.
+    """
+
+    distribution: str
+    scale: float
+    fields: tuple[str, ...] = ()
 
     @property
     def std(self) -> float:

@@ -10,7 +10,7 @@ nodes and either those of its neighbours or their hidden embeddings under every 
 
 Two equal ways to compute the first layer: from the received matrices, or edge by edge with the same series on the features that the
 server received. The second is used only where nobody keeps or changes the masked messages (then they are announced by their
-sizes, so that their bytes are counted all the same).
+sizes, so that their bytes are counted all the same). Noise on them is the server's: it holds the rows in the clear.
 
 Choices where the paper's text is silent:
 
@@ -33,7 +33,7 @@ Choices where the paper's text is silent:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -47,10 +47,12 @@ from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores
 from fglaudit.nn.gat_field import Clients, Field
+from fglaudit.nn.gat_messages import announce, deliver, merge_rows
 from fglaudit.nn.gat_plan import Plan, edge_layer, unit_ball
 from fglaudit.nn.gat_training import FirstLayer, GatSettings, GatTraining
-from fglaudit.nn.masked_layer import Batch, MaskedLayer
-from fglaudit.nn.masking import Masked, announced, degree_batches, mask_nodes
+from fglaudit.nn.masked_layer import MaskedLayer
+from fglaudit.nn.masked_sensitivity import dependent_fields, joint_gain
+from fglaudit.nn.masking import Masked, degree_batches
 from fglaudit.nn.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import check_trainable
 from fglaudit.nn.training import LocalSettings
@@ -71,10 +73,6 @@ VARIANTS: dict[str, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedV
 PATHS = ("auto", "matrices", "moments")
 NEIGHBORHOODS = ("closed",)
 REMOTES = ("matrices", "embeddings")
-
-
-Messages = Iterable[tuple[int, Tensor, Tensor]]
-"""Batches of masked messages: neighbourhood size, receivers [P], nodes [P]."""
 
 
 @dataclass(frozen=True)
@@ -160,9 +158,26 @@ class FedGAT(FederatedProtocol):
             raise FglauditError(f"{self.name} needs finite features; row {node} of {graph.name!r} is not; clean the data")
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
-        """The rows that clients send once; all the rest is computed from what the server received."""
-        why = "every row is sent once, as it is; clients train on what the server computes from it"
-        return (Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=why),)
+        """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is
+        computed from either. :mod:`fglaudit.nn.masked_sensitivity` derives the gain of the second; topology counts as public.
+
+        Noise on the masked messages forces the matrix path, so that clients train on nothing else.
+        """
+        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        receivers = torch.bincount(self.messages(edges, graph.num_clients) % graph.num_nodes, minlength=graph.num_nodes)
+        gain, fields = joint_gain(edges, receivers, self.masked), dependent_fields(self.masked)
+        rows = "every row is sent once, as it is; clients train on what the server computes from it"
+        masks = "largest joint change over all rows, with public topology"
+        return (
+            Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=rows),
+            Release(self.masked, 1, gain, "node", covers_training=True, why=masks, by_server=True, fields=fields),
+        )
+
+    def messages(self, edges: KeptEdges, num_clients: int) -> Tensor:
+        """Return which client gets the masked message of which node, as codes ``client x N + node``."""
+        parties = Clients(edges, edges.owner, num_clients)
+        codes = parties.own(edges.owner >= 0)
+        return parties.needed(codes, self.layers, "compute")[0] if self.remote == "matrices" else codes
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes in the neighbourhoods that the observer is sent, ascending.
@@ -197,14 +212,17 @@ class FedGAT(FederatedProtocol):
         layout = self.shape().layout(graph.num_features, graph.num_classes)
         initial = initial_model(layout, start).to(x)
         series = self.series()
-        parties = Clients(edges, edges.owner, graph.num_clients)
-        codes = parties.own(edges.owner >= 0)
-        if self.remote == "matrices":
-            codes = parties.needed(codes, self.layers, "compute")[0]
+        codes = self.messages(edges, graph.num_clients)
         messages = degree_batches(edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked)
         if self.from_messages(channel):
+            sources, rows = merge_rows(edges, x, channel)
+            if len(rows) > len(x) and self.remote == "matrices":
+                raise FglauditError(
+                    "neighbours can be merged only where a node's message goes to its owner; fedgat with remote 'matrices' sends it "
+                    "to others, whose own rows are in it; use remote: embeddings"
+                )
             used = torch.cat([plan.train.outputs[0].codes, plan.test.outputs[0].codes])
-            received = self.deliver(messages, edges, x, used, channel, masks)
+            received = deliver(messages, sources, rows, self.masked, used, channel, masks)
 
             def first(field: Field) -> FirstLayer:
                 grid = field.outputs[0]
@@ -213,7 +231,7 @@ class FedGAT(FederatedProtocol):
                 return MaskedLayer([batch for batch in chosen if batch is not None], grid.size, series)
 
         else:
-            self.announce(messages, x, channel)
+            announce(messages, x, self.masked, channel)
 
             def first(field: Field) -> FirstLayer:
                 return edge_layer(field, x, series_scores(series), graph.num_clients)
@@ -243,31 +261,6 @@ class FedGAT(FederatedProtocol):
         arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, lengths.cumsum(0)))
         assert isinstance(arrived, RawFeatures)
         return torch.zeros(graph.x.shape, dtype=arrived.x.dtype).index_copy(0, nodes, arrived.x.cpu())
-
-    def deliver(
-        self, messages: Messages, edges: KeptEdges, x: Tensor, used: Tensor, channel: Channel, rng: torch.Generator
-    ) -> list[tuple[Tensor, Batch]]:
-        """Have the server send all masked messages; return those that are ``used`` (codes), as received, with their codes."""
-        probes = split(rng, "probes")
-        received = []
-        for size, receivers, nodes in messages:
-            payload = mask_nodes(edges, x, nodes, size, self.masked, rng)
-            clients = receivers.cpu()
-            arrived = channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
-            assert isinstance(arrived, MaskedMatrices | MaskedVectors)
-            codes = receivers * len(x) + nodes
-            keep = torch.isin(codes, used)
-            if bool(keep.any()):
-                kept = arrived if bool(keep.all()) else arrived.select(keep)
-                received.append((codes[keep], Batch.received(kept, receivers[keep], probes)))
-        return received
-
-    def announce(self, messages: Messages, x: Tensor, channel: Channel) -> None:
-        """Count the messages of :meth:`deliver` on the wire without producing them."""
-        for size, receivers, nodes in messages:
-            clients = receivers.cpu()
-            payload = announced(nodes, size, x.shape[1], self.masked, x.dtype)
-            channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
 
 
 def _outside(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from fglaudit.interfaces import SERVER_TRUSTED
 from fglaudit.reports.numbers import count, decimal, epsilon, percent
 from fglaudit.reports.summary import Leak, Setting
 
@@ -190,10 +191,11 @@ def assurance(setting: Setting) -> str:
         f"accounted ε = {epsilon(accounted)}, δ = {delta:g}; unit: {setting.text('privacy_unit') or 'not stated'}; "
         f"mechanism: {setting.text('mechanism') or 'not stated'}."
     )
+    reach = "clients are sent" if SERVER_TRUSTED in setting.text("mechanism") else "is sent"
     if accounted > MEANINGFUL:
         return f"Stated, with {facts} An epsilon above {MEANINGFUL:g} bounds nothing of practical use: no assurance."
     return (
-        f"Differentially private with {facts} All that is sent may change anybody's odds about one such record by a factor "
+        f"Differentially private with {facts} All that {reach} may change anybody's odds about one such record by a factor "
         f"of at most {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )
 

@@ -1,151 +1,29 @@
-"""FedGAT against brute force on four nodes, dense graph attention, and itself on the other training path."""
+"""FedGAT against dense graph attention, and against itself on the other training path."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import warnings
-from typing import Any
 
 import pytest
 import torch
+from fedgat_runs import CPU, PROTOCOLS, SMALL, mixed_graph, quiet, recording, train
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.channel import RecordingChannel
-from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
-from fglaudit.interfaces import DefenseSession, Trained
-from fglaudit.nn.chebyshev import Series, attention_function, attention_series
+from fglaudit.graph import Graph, canonical_edges, federate
 from fglaudit.nn.gat import GatShape, initial_model, layer_weights, project
 from fglaudit.nn.gat_plan import unit_ball
 from fglaudit.nn.gat_training import run_layers
-from fglaudit.nn.masked_layer import Batch, factored
-from fglaudit.nn.masking import careful_bytes, mask_nodes, node_bytes
-from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.nn.weights import unflatten
-from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
+from fglaudit.payloads import SERVER
 from fglaudit.protocols.dist_gat import DistGAT
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.gat import GAT
 from fglaudit.rng import derive, split
-from fglaudit.testing import check_protocol, example_graph, record
-from fglaudit.transcript import Transcript
+from fglaudit.testing import check_protocol
 from fglaudit.view import Observer
-
-CPU = torch.device("cpu")
-SMALL: dict[str, Any] = {
-    "heads": 2,
-    "hidden": 3,
-    "rounds": 3,
-    "optimizer": "adam",
-    "learning_rate": 0.02,
-    "dropout": 0.0,
-    "feature_dropout": 0.0,
-    "bounds": "all",
-}
-VARIANTS = [MaskedMatrices, MaskedVectors]
-
-
-def mixed_graph(dtype: torch.dtype = torch.float64, clients: int = 3) -> FederatedGraph:
-    """The example graph with random splits, so that every class is trained and tested."""
-    graph = example_graph(clients=clients)
-    draw = torch.rand(graph.num_nodes, generator=derive(3, "splits"))
-    masks = [
-        tuple((draw[ids] >= low) & (draw[ids] < high) for ids in graph.clients)
-        for low, high in ((0, 0.5), (0.5, 0.6), (0.6, 1))
-    ]
-    return dataclasses.replace(graph, x=graph.x.to(dtype), train=masks[0], val=masks[1], test=masks[2])
-
-
-def four_nodes() -> tuple[KeptEdges, Tensor]:
-    """0 - 1, 0 - 2, 1 - 2; node 3 has no neighbour, rows 1 and 2 are equal, row 0 is zero."""
-    edges = canonical_edges(torch.tensor([[0, 0, 1], [1, 2, 2]]), 4)
-    x = torch.tensor([[0, 0, 0], [0.5, 0, -0.5], [0.5, 0, -0.5], [0, 0.8, 0.1]], dtype=torch.float64)
-    every = torch.ones(4, dtype=torch.bool)
-    graph = federate(Graph(x, torch.tensor([0, 1, 0, 1]), edges, "four"), [torch.arange(4)], every, every, every)
-    return KeptEdges.of([graph.client(0)], graph.degrees()), x
-
-
-def quiet(graph: FederatedGraph) -> RecordingChannel:
-    return RecordingChannel(DefenseSession(), graph.num_clients, derive(0, "defense"))
-
-
-def recording(graph: FederatedGraph) -> RecordingChannel:
-    return RecordingChannel(DefenseSession(), graph.num_clients, derive(0, "defense"), Transcript())
-
-
-def train(protocol: FedGAT | GAT | DistGAT, graph: FederatedGraph, channel: RecordingChannel | None = None) -> Trained:
-    return protocol.train(graph, channel or quiet(graph), rng=derive(0, "train"), device=CPU)
-
-
-@pytest.mark.parametrize("degree", [8, 16, 32])
-@pytest.mark.parametrize("domain", [1.0, 2.0])
-def test_series_error_falls_like_the_inverse_degree(degree: int, domain: float) -> None:
-    x = torch.linspace(-domain, domain, 20001, dtype=torch.float64)
-    error = (attention_series(degree, domain)(x) - attention_function(x)).abs().max()
-    # The jump of the derivative at 0 is 1 - 0.2; the series of |t| errs by 2 / (pi p) at its kink.
-    leading = 0.8 / 2 * domain * 2 / (math.pi * degree)
-    assert 0.5 * leading < error < 1.5 * leading
-
-
-def test_series_of_a_polynomial_is_exact_on_numbers_and_matrices() -> None:
-    series = Series.of(lambda x: 2 * x**3 - x + 0.5, 5, 1.5)
-    x = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)
-    torch.testing.assert_close(series(x), 2 * x**3 - x + 0.5)
-    assert series.at_zero == pytest.approx(0.5)
-    matrix = torch.randn(3, 4, 4, generator=derive(0, "m"), dtype=torch.float64)
-    row = torch.randn(3, 4, generator=derive(0, "r"), dtype=torch.float64)
-    value = 2 * matrix @ matrix @ matrix - matrix + 0.5 * torch.eye(4, dtype=torch.float64)
-    torch.testing.assert_close(series.row_times(row, matrix), (row.unsqueeze(1) @ value).squeeze(1))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("power", range(6))
-def test_moments_against_brute_force(variant: type[MaskedMatrices | MaskedVectors], power: int) -> None:
-    """``E^(n) = sum_j x_ij^n h_j`` and ``F^(n) = sum_j x_ij^n``, equation (8), over the closed neighbourhood."""
-    edges, x = four_nodes()
-    own, neighbor = torch.randn(2, 1, 2, 3, generator=derive(1, "b"), dtype=torch.float64)
-    series = Series.of(lambda t: t**power, max(power, 1), 2.0)
-    for node in range(4):
-        nodes = torch.tensor([node])
-        members = edges.source[edges.start[node] : edges.start[node + 1]].long()
-        assert node in members
-        payload = mask_nodes(edges, x, nodes, len(members), variant, derive(node, "masks"))
-        batch = Batch.received(payload, torch.zeros_like(nodes), derive(0, "probes"))
-        vectors, numbers = batch.moments(own, neighbor, series)
-        scores = (own[0] @ x[node]).unsqueeze(1) + neighbor[0] @ x[members].T  # [heads, b]
-        scale = 1 if variant is MaskedMatrices else 2  # |u_j|^2, which cancels in the attention
-        torch.testing.assert_close(numbers[0], scale * (scores**power).sum(1))
-        torch.testing.assert_close(vectors[0], scale * scores**power @ x[members])
-        found = batch.edge_scores(own, neighbor).abs().sort().values
-        torch.testing.assert_close(found, scores.flatten().abs().repeat(2).sort().values, atol=1e-7, rtol=0)
-
-
-def test_matrices_have_the_printed_structure() -> None:
-    edges, x = four_nodes()
-    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedMatrices, derive(0, "masks"))
-    assert isinstance(payload, MaskedMatrices)
-    total = payload.m1[1, 0] / x[1, 0]  # sum_j U_j, a projection of rank b
-    torch.testing.assert_close(total @ total, total)
-    assert torch.linalg.matrix_rank(total) == 3
-    torch.testing.assert_close((payload.k1**2).sum(1), torch.full((3,), 6.0, dtype=torch.float64))  # K1'K1 = 2b, not b
-    sums = torch.einsum("pw,pswv,pv->ps", payload.k1, payload.m2, payload.k1)
-    torch.testing.assert_close(sums, x[:3].sum(0).expand(3, 3))  # K1' M2(s) K1 = sum_j h_j(s)
-
-
-def test_vectors_satisfy_the_constraints_on_masks() -> None:
-    edges, x = four_nodes()
-    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedVectors, derive(0, "masks"))
-    assert isinstance(payload, MaskedVectors)
-    projection = payload.k2
-    torch.testing.assert_close(projection @ projection, projection)
-    shown = payload.m2.transpose(1, 2) @ projection  # sum_j h_j u_j'
-    assert not torch.allclose(payload.m2.transpose(1, 2), shown)
-    for p, node in enumerate((0, 1, 2)):
-        members = edges.source[edges.start[node] : edges.start[node + 1]].long()
-        columns = {tuple(round(v, 6) + 0.0 for v in column) for column in shown[p].T.tolist()}
-        assert columns == {tuple(row) for row in x[members].tolist()}
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
@@ -181,17 +59,6 @@ def test_the_matrix_path_alone_reproduces_a_run(variant: str, remote: str) -> No
     for name, weight in full.weights.items():
         torch.testing.assert_close(weight, fast.weights[name], atol=2e-5, rtol=1e-4)
     assert torch.equal(heard.bytes_down, silent.bytes_down) and torch.equal(heard.bytes_up, silent.bytes_up)
-
-
-DROPOUT = {"dropout": 0.3, "feature_dropout": 0.2}
-PROTOCOLS = [
-    FedGAT(remote="matrices", **SMALL),
-    FedGAT(variant="vector", remote="matrices", **SMALL),
-    FedGAT(**SMALL),
-    FedGAT(variant="vector", local_steps=2, proximal=0.1, participation=0.7, **SMALL | DROPOUT),
-    GAT(**SMALL),
-    DistGAT(**SMALL),
-]
 
 
 @pytest.mark.parametrize(
@@ -270,45 +137,6 @@ def test_dist_gat_is_fedgat_without_cross_client_edges() -> None:
         torch.testing.assert_close(weight, c.weights[name], atol=0.05, rtol=0.05)
 
 
-def test_nodes_without_neighbours_equal_rows_zero_rows_and_empty_clients() -> None:
-    edges = canonical_edges(torch.tensor([[0, 0, 1, 0], [1, 2, 2, 1]]), 6)
-    x = torch.tensor([[0, 0, 0], [1, 0, 1], [1, 0, 1], [0, 1.0, 0], [1, 1, 0], [0, 0, 0]])
-    every = torch.ones(6, dtype=torch.bool)
-    clients = [torch.tensor([0, 3]), torch.tensor([1, 2, 4, 5]), torch.empty(0, dtype=torch.long)]
-    graph = federate(Graph(x, torch.tensor([0, 1, 0, 1, 1, 0]), edges, "hard"), clients, every, every, every)
-    for protocol in PROTOCOLS:
-        for channel in (quiet(graph), recording(graph)):
-            trained = protocol.train(graph, channel, rng=derive(0, "train"), device=CPU)
-            assert all(bool(torch.isfinite(w).all()) for w in trained.weights.values())
-            assert trained.accuracy[:, 2].isnan().all() and not trained.accuracy_global.isnan().any()
-
-
-def test_scores_outside_the_domain_are_announced() -> None:
-    graph = mixed_graph()
-    for path in ("moments", "matrices"):
-        protocol = FedGAT(domain=0.05, path=path, **SMALL)
-        with pytest.warns(UserWarning, match="of the edge scores left the series' domain"):
-            trained = train(protocol, graph)
-        assert len(trained.notes) == 1 and "raise domain" in trained.notes[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert train(FedGAT(**SMALL), graph).notes == ()
-        assert train(FedGAT(domain=50.0, **SMALL | {"bounds": "none"}), graph).notes == ()
-
-
-def test_both_paths_measure_the_same_share_outside() -> None:
-    graph, shares = mixed_graph(), []
-    for path in ("moments", "matrices"):
-        for variant in ("matrix", "vector"):
-            protocol = FedGAT(domain=0.3, path=path, variant=variant, **SMALL)
-            training, initial, _ = protocol.prepare(graph, quiet(graph), derive(0, "train"), CPU)
-            assert training.outside is not None
-            weights = unflatten(initial.expand(graph.num_clients, -1), training.layout)
-            shares.append(float(training.outside(layer_weights(weights)[0])))
-    assert 0.02 < shares[0] < 0.98
-    assert shares == pytest.approx([shares[0]] * 4, abs=1e-6)
-
-
 def test_weights_keep_the_bounds() -> None:
     graph = mixed_graph()
     for bounds, layers in (("all", (0, 1)), ("first-layer", (0,))):
@@ -350,48 +178,6 @@ def test_fedprox_pulls_towards_the_global_model() -> None:
     assert 0 < moved[1] < moved[0] / 2
 
 
-def test_the_fast_path_is_refused_where_the_matrices_are_recorded() -> None:
-    graph = mixed_graph()
-    with pytest.raises(FglauditError, match="use path 'auto'"):
-        train(FedGAT(path="moments", **SMALL), graph, recording(graph))
-
-
-def test_factors_are_used_only_where_they_lose_nothing() -> None:
-    rng = derive(0, "factors")
-    low = torch.randn(4, 20, 3, generator=rng) @ torch.randn(4, 3, 36, generator=rng)
-    left, right = factored(low, 3, rng)
-    torch.testing.assert_close(left @ right, low, atol=1e-4, rtol=1e-5)
-    noisy = low + 0.01 * torch.randn(low.shape, generator=rng)
-    assert len(factored(noisy, 3, rng)) == 1 and factored(noisy, 3, rng)[0] is noisy
-    assert len(factored(low + 0.1, 3, rng)) == 1  # a constant on top is one rank too many
-    (zeros, _) = factored(torch.zeros(2, 20, 36), 3, rng)
-    assert torch.isfinite(zeros).all()
-
-
-def test_messages_of_one_node_are_the_same_for_all_receivers() -> None:
-    graph = mixed_graph(torch.float32)
-    sent = []
-
-    def keep(batch: MessageBatch, payload: Payload) -> Payload:
-        sent.append(batch)
-        return payload
-
-    record(FedGAT(remote="matrices", **SMALL | {"rounds": 1}), graph, tamper=keep)
-    copies: dict[int, Tensor] = {}
-    receivers: dict[int, set[int]] = {}
-    for batch in sent:
-        if isinstance(batch.payload, MaskedMatrices):
-            assert bool((batch.senders == SERVER).all())
-            for p, node in enumerate(batch.payload.node.tolist()):
-                assert torch.equal(copies.setdefault(node, batch.payload.m2[p]), batch.payload.m2[p])
-                receivers.setdefault(node, set()).add(int(batch.receivers[p]))
-    owner = graph.owner()
-    for node, found in receivers.items():
-        neighbors = graph.edge_index[1][graph.edge_index[0] == node]
-        assert found == {int(owner[node]), *owner[neighbors].tolist()}
-    assert len(receivers) == graph.num_nodes
-
-
 def test_exposed_nodes() -> None:
     """0 - 1 - 2 - 3, one client per node."""
     edges = canonical_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
@@ -403,44 +189,6 @@ def test_exposed_nodes() -> None:
     assert FedGAT().exposed(graph, first).tolist() == [1]
     assert FedGAT(remote="matrices").exposed(graph, Observer(parties=(SERVER, 0))).tolist() == [1, 2, 3]
     assert GAT().exposed(graph, first).tolist() == DistGAT().exposed(graph, first).tolist() == []
-
-
-def test_bytes_by_hand() -> None:
-    edges, x = four_nodes()
-    # b = 3, width 6, 3 features: M1 and M2 216 numbers, K1 6, K2 18; vectors M1, M2, K1 54, mask4 36, K3 6.
-    assert node_bytes(3, 3, MaskedMatrices) == 8 + 4 * (216 + 6 + 18)
-    assert node_bytes(3, 3, MaskedVectors) == 8 + 4 * (54 + 36 + 6)
-    # Two features occur around nodes 0 ... 2: sum U and two slices of 36, K1 6, two columns of K2, two indices.
-    assert careful_bytes(edges, x, torch.tensor([0]), MaskedMatrices) == 8 + 2 * 4 + 4 * (3 * 36 + 6 + 12)
-    assert careful_bytes(edges, x, torch.tensor([0]), MaskedVectors) == 8 + 4 * (36 + 36 + 6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"degree": 0}, "degree >= 1; got 0"),
-        ({"domain": 0.0}, "finite R > 0; got 0"),
-        ({"domain": math.inf}, "finite R > 0"),
-        ({"heads": 0}, "heads >= 1; got 0"),
-        ({"variant": "matrx"}, "matrix"),
-        ({"remote": "none"}, "embeddings"),
-        ({"path": "fast"}, "moments"),
-        ({"bounds": "some"}, "first-layer"),
-        ({"choice": "best"}, "validation"),
-        ({"proximal": -1.0}, "must not be negative"),
-    ],
-)
-def test_bad_hyperparameters(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(FglauditError, match=message):
-        FedGAT(**arguments)  # type: ignore[arg-type]
-
-
-def test_features_must_be_finite() -> None:
-    graph = mixed_graph()
-    x = graph.x.clone()
-    x[7, 2] = math.nan
-    with pytest.raises(FglauditError, match="finite features; row 7"):
-        train(FedGAT(**SMALL), dataclasses.replace(graph, x=x))
 
 
 def test_validation_chooses_the_round() -> None:

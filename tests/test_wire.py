@@ -17,7 +17,7 @@ from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, p
 from fglaudit.rng import derive
 from fglaudit.side_knowledge import draw_auxiliary, load_views, make_view, save_views
 from fglaudit.testing import example_graph
-from fglaudit.transcript import Transcript
+from fglaudit.transcript import MOST_RANGES, Transcript, party_ranges
 from fglaudit.view import Observer, PublicFacts
 
 
@@ -77,6 +77,50 @@ def test_an_observer_sees_its_own_messages_only() -> None:
     assert down.receivers.tolist() == [0, 2]
     (everything,) = transcript.seen_by(Observer(parties=(SERVER,))).of(NeighborSums)
     assert len(everything.senders) == 3
+
+
+def test_batches_that_do_not_concern_an_observer_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transcript = Transcript(tmp_path)
+    for client in (0, 3):
+        payload = ModelUpdate(torch.full((1, 2), float(client)))
+        transcript.add(MessageBatch(1, torch.tensor([SERVER]), torch.tensor([client]), payload))
+    transcript.save(tmp_path)
+    read: list[int] = []
+    original = Transcript.read
+    monkeypatch.setattr(Transcript, "read", lambda self, index: read.append(index) or original(self, index))
+    loaded = Transcript.load(tmp_path)
+    (batch,) = loaded.seen_by(Observer(parties=(2, 3))).of(ModelUpdate)
+    assert isinstance(batch.payload, ModelUpdate) and batch.payload.vector[0, 0] == 3 and read == [1]
+    assert list(loaded.seen_by(Observer(parties=(1,))).of(ModelUpdate)) == [] and read == [1]
+    assert len(list(loaded.seen_by(Observer(parties=(SERVER,))).of(ModelUpdate))) == 2
+    assert len(list(loaded.seen_by(Observer(wire=True)).of(ModelUpdate))) == 2
+
+
+def test_transcripts_without_parties_are_read_in_full(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path)
+    transcript.add(sums_up())
+    transcript.save(tmp_path)
+    index = tmp_path / "transcript.json"
+    stored = json.loads(index.read_text())
+    assert stored["format"] == 1 and stored["entries"][0].pop("parties") == [[-1, 2]]
+    index.write_text(json.dumps(stored))
+    loaded = Transcript.load(tmp_path)
+    assert loaded.entries[0].parties is None
+    (batch,) = loaded.seen_by(Observer(parties=(2,))).of(NeighborSums)
+    assert batch.senders.tolist() == [2]
+    assert list(loaded.seen_by(Observer(parties=(7,))).of(NeighborSums)) == []
+
+
+def test_ranges_cover_all_parties_and_stay_few() -> None:
+    def ranges(parties: list[int]) -> tuple[tuple[int, int], ...]:
+        payload = ModelUpdate(torch.zeros(len(parties), 1))
+        return party_ranges(MessageBatch(1, torch.full((len(parties),), SERVER), torch.tensor(parties), payload))
+
+    assert ranges([0, 1, 2, 7, 5, 6]) == ((-1, 2), (5, 7))
+    assert ranges([4, 4]) == ((-1, -1), (4, 4))
+    many = ranges(list(range(0, 3000, 3)))
+    assert len(many) == MOST_RANGES
+    assert all(any(low <= k <= high for low, high in many) for k in [-1, *range(0, 3000, 3)])
 
 
 def test_recorder_keeps_what_is_needed() -> None:

@@ -6,20 +6,26 @@ meant, because the identity is not ``sum_j U_j``. Half of the term ``f(0)`` is t
 
 Vector variant, appendix F: ``R_i = (b_1' M1 + b_2' M2) mask4``, then f elementwise and products with K1 and K3.
 
+Where noise was added to the messages (it is public), its receivers use what they know of the true values, all of which leaves exact
+messages as they are: D_i is scaled down to the largest norm that scores in the series' domain can give it (R_i cut off at the
+domain), the denominator is at least b times the smallest attention score, and a mean of rows of norm at most 1 has norm at most 1.
+
 Cost per evaluation: every number received is read once per step. Matrices are kept in a factored form where that loses nothing
 (:func:`factored`): the received [F, 4b^2] array has rank b unless something was added to it on the way.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from fglaudit.nn.chebyshev import Series
+from fglaudit.nn.chebyshev import NEGATIVE_SLOPE, Series
 from fglaudit.nn.gat import LayerWeights
+from fglaudit.nn.masking import LARGEST_R
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 
 Factors = tuple[Tensor, ...]
@@ -64,6 +70,7 @@ class Batch:
         k1: matrix K1 [P, 2b], vector K3 [P, 2b]: what the denominator needs.
         k2: matrix K2, vector K1 [P, 2b, F]: what the numerator needs.
         mask: mask4 [P, 2b, 2b] of the vector variant, else None.
+        noisy: whether noise was added on the way.
     """
 
     client: Tensor
@@ -74,28 +81,51 @@ class Batch:
     k1: Tensor
     k2: Tensor
     mask: Tensor | None
+    noisy: bool = False
 
     @staticmethod
-    def received(payload: MaskedMatrices | MaskedVectors, client: Tensor, rng: torch.Generator) -> Batch:
-        """Store a payload's messages to ``client`` [P], not yet placed; factors are sought for the matrices."""
+    def received(
+        payload: MaskedMatrices | MaskedVectors, client: Tensor, rng: torch.Generator, *, noisy: bool = False
+    ) -> Batch:
+        """Store a payload's messages to ``client`` [P], not yet placed; factors are sought for matrices that are not ``noisy``."""
         width, place = payload.k1.shape[1], torch.full_like(client, -1)
         if isinstance(payload, MaskedVectors):
             vectors = ((payload.m1.transpose(1, 2),), (payload.m2.transpose(1, 2),))
-            return Batch(client, place, width, *vectors, payload.k3, payload.k1, payload.k2)
-        m1 = factored(payload.m1.flatten(2), 1, rng)
-        m2 = factored(payload.m2.flatten(2), width // 2, rng)
-        return Batch(client, place, width, m1, m2, payload.k1, payload.k2, None)
+            return Batch(client, place, width, *vectors, payload.k3, payload.k1, payload.k2, noisy)
+        flat: tuple[Factors, Factors] = ((payload.m1.flatten(2),), (payload.m2.flatten(2),))
+        if not noisy:
+            flat = (factored(flat[0][0], 1, rng), factored(flat[1][0], width // 2, rng))
+        return Batch(client, place, width, *flat, payload.k1, payload.k2, None, noisy)
+
+    @staticmethod
+    def join(batches: Sequence[Batch]) -> list[Batch]:
+        """Return ``batches`` of equal b as one where all are factored alike, so that one evaluation serves them all."""
+        one = batches[0]
+        if any(len(b.m1) != len(one.m1) or len(b.m2) != len(one.m2) for b in batches) or len(batches) == 1:
+            return list(batches)
+
+        def rows(parts: Sequence[Tensor]) -> Tensor:
+            return torch.cat(list(parts))
+
+        m1, m2 = (
+            tuple(rows(parts) for parts in zip(*factors, strict=True))
+            for factors in ([b.m1 for b in batches], [b.m2 for b in batches])
+        )
+        masks = [b.mask for b in batches if b.mask is not None]
+        client, place, k1, k2 = (rows([getattr(b, name) for b in batches]) for name in ("client", "place", "k1", "k2"))
+        return [replace(one, client=client, place=place, m1=m1, m2=m2, k1=k1, k2=k2, mask=rows(masks) if masks else None)]
 
     def at(self, place: Tensor) -> Batch | None:
         """Return the nodes whose new ``place`` [P] is not negative (the batch itself if all are), None if there are none."""
         keep = place >= 0
         if bool(keep.all()):
-            return Batch(self.client, place, self.width, self.m1, self.m2, self.k1, self.k2, self.mask)
+            return replace(self, place=place)
         if not bool(keep.any()):
             return None
         m1, m2 = (tuple(factor[keep] for factor in factors) for factors in (self.m1, self.m2))
         mask = None if self.mask is None else self.mask[keep]
-        return Batch(self.client[keep], place[keep], self.width, m1, m2, self.k1[keep], self.k2[keep], mask)
+        rest = {name: getattr(self, name)[keep] for name in ("client", "k1", "k2")}
+        return replace(self, place=place[keep], m1=m1, m2=m2, mask=mask, **rest)
 
     def scores(self, own: Tensor, neighbor: Tensor) -> Tensor:
         """Return D_i [P, heads, 2b, 2b] or R_i [P, heads, 2b] for ``b_1`` and ``b_2`` [K, heads, F]."""
@@ -107,12 +137,34 @@ class Batch:
     def moments(self, own: Tensor, neighbor: Tensor, series: Series) -> tuple[Tensor, Tensor]:
         """Return ``sum_j f(x_ij) h_j`` [P, heads, F] and ``sum_j f(x_ij)`` [P, heads], both up to the same factor."""
         scores = self.scores(own, neighbor)
+        if self.noisy:
+            scores = self._within(scores, series.domain)
         if self.mask is None:
             start = self.k1.unsqueeze(1).expand(-1, scores.shape[1], -1)
             row = series.row_times(start, scores) - series.at_zero / 2 * start
         else:
             row = series(scores)
         return row @ self.k2, (row @ self.k1.unsqueeze(2)).squeeze(2)
+
+    def _within(self, scores: Tensor, domain: float) -> Tensor:
+        """Return noisy D_i or R_i brought back to what scores in the domain can give."""
+        if self.mask is not None:
+            return scores.clamp(-domain, domain)
+        largest = domain * (LARGEST_R + 1 / LARGEST_R) / 2  # ||U_j||_2 = (r + 1/r) / 2
+        norm = torch.linalg.matrix_norm(scores.detach(), 2)
+        shrunk: Tensor = scores * (largest / norm.clamp(min=largest))[..., None, None]
+        return shrunk
+
+    def mean(self, own: Tensor, neighbor: Tensor, series: Series) -> Tensor:
+        """Return the attention-weighted mean of the neighbours' features [P, heads, F]."""
+        numerator, denominator = self.moments(own, neighbor, series)
+        if not self.noisy:
+            return numerator / denominator.unsqueeze(2)
+        weight = 1 if self.mask is None else 2  # |u_j|^2
+        least = weight * self.width / 2 * math.exp(-NEGATIVE_SLOPE * series.domain)
+        means = numerator / denominator.clamp(min=least).unsqueeze(2)
+        length: Tensor = means.norm(dim=2, keepdim=True)
+        return means / length.clamp(min=1)
 
     def edge_scores(self, own: Tensor, neighbor: Tensor) -> Tensor:
         """Return the ``x_ij`` of all edges, flat, each twice: eigenvalues of D_i (its b zeros left out), or entries of R_i."""
@@ -135,10 +187,7 @@ class MaskedLayer:
         """Return the layer's means [K, rows, heads, out]; 0 in padded rows."""
         own, neighbor = layer.score_vectors()
         clients, heads, features = own.shape
-        parts = []
-        for batch in self.batches:
-            numerator, denominator = batch.moments(own, neighbor, self.series)
-            parts.append(numerator / denominator.unsqueeze(2))
+        parts = [batch.mean(own, neighbor, self.series) for batch in self.batches]
         place = torch.cat([batch.place for batch in self.batches])
         grid = own.new_zeros(clients * self.rows, heads, features).index_copy(0, place, torch.cat(parts))
         weight = layer.per_head()

@@ -1,7 +1,7 @@
 """What FedGAT's server makes of the raw features: masked matrices (equations 9, 11, 13) or vectors (appendix F) per node.
 
 The neighbourhood of a node is its kept neighbours and itself, as in the original GAT; b is its size. All nodes of a batch have
-the same b, and a batch stays under ``BATCH_BYTES`` unless one node alone exceeds it.
+the same b, and what is made at once stays under ``BATCH_BYTES`` unless one node alone exceeds it.
 
 Where the paper's text leaves something open or does not work as printed:
 
@@ -23,6 +23,9 @@ from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 
 BATCH_BYTES = 2**28
+"""Most bytes of masked messages in memory at once, copies for several receivers not counted."""
+JOIN_BYTES = 2**24
+"""Messages to several receivers travel in one batch while they stay below this."""
 LARGEST_R = 2.0
 
 Masked = MaskedMatrices | MaskedVectors
@@ -42,7 +45,8 @@ def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4
 def degree_batches(
     edges: KeptEdges, receivers: Tensor, nodes: Tensor, features: int, variant: type[Masked]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield (b, receivers [P], nodes [P]) so that a batch's messages fit ``BATCH_BYTES`` and hold all receivers of a node.
+    """Yield (b, receivers [P], nodes [P]) so that the messages about distinct nodes fit ``BATCH_BYTES``; each holds all receivers
+    of its nodes and is ascending by node.
 
     Args:
         receivers, nodes: one entry per message, in any order.
@@ -54,14 +58,23 @@ def degree_batches(
         chosen = sizes == size
         _, copies = torch.unique_consecutive(nodes[chosen], return_counts=True)
         most = max(1, BATCH_BYTES // node_bytes(size, features, variant))
-        lengths: list[int] = []
-        for count in copies.tolist():
-            if lengths and lengths[-1] + count <= most:
-                lengths[-1] += count
-            else:
-                lengths.append(count)
+        lengths = [int(part.sum().item()) for part in copies.split(most)]
         for who, which in zip(torch.split(receivers[chosen], lengths), torch.split(nodes[chosen], lengths), strict=True):
             yield size, who, which
+
+
+def receiver_parts(receivers: Tensor, message_bytes: int) -> Iterator[Tensor]:
+    """Yield the positions of the messages that travel in one batch: all to one ``receivers`` [P] value, ascending, several
+    of them together while they stay below ``JOIN_BYTES``."""
+    order = torch.argsort(receivers, stable=True)
+    _, counts = torch.unique_consecutive(receivers[order], return_counts=True)
+    lengths: list[int] = []
+    for count in counts.tolist():
+        if lengths and (lengths[-1] + count) * message_bytes <= JOIN_BYTES:
+            lengths[-1] += count
+        else:
+            lengths.append(count)
+    yield from torch.split(order, lengths)
 
 
 def mask_nodes(edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], rng: torch.Generator) -> Masked:

@@ -1,0 +1,133 @@
+"""FedGAT's series, matrices and vectors against brute force on four nodes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from fedgat_runs import SMALL, VARIANTS, four_nodes, mixed_graph
+from torch import Tensor
+
+from fglaudit.nn.chebyshev import Series, attention_function, attention_series
+from fglaudit.nn.masked_layer import Batch, factored
+from fglaudit.nn.masking import careful_bytes, mask_nodes, node_bytes
+from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
+from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.rng import derive
+from fglaudit.testing import record
+
+
+@pytest.mark.parametrize("degree", [8, 16, 32])
+@pytest.mark.parametrize("domain", [1.0, 2.0])
+def test_series_error_falls_like_the_inverse_degree(degree: int, domain: float) -> None:
+    x = torch.linspace(-domain, domain, 20001, dtype=torch.float64)
+    error = (attention_series(degree, domain)(x) - attention_function(x)).abs().max()
+    # The jump of the derivative at 0 is 1 - 0.2; the series of |t| errs by 2 / (pi p) at its kink.
+    leading = 0.8 / 2 * domain * 2 / (math.pi * degree)
+    assert 0.5 * leading < error < 1.5 * leading
+
+
+def test_series_of_a_polynomial_is_exact_on_numbers_and_matrices() -> None:
+    series = Series.of(lambda x: 2 * x**3 - x + 0.5, 5, 1.5)
+    x = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)
+    torch.testing.assert_close(series(x), 2 * x**3 - x + 0.5)
+    assert series.at_zero == pytest.approx(0.5)
+    matrix = torch.randn(3, 4, 4, generator=derive(0, "m"), dtype=torch.float64)
+    row = torch.randn(3, 4, generator=derive(0, "r"), dtype=torch.float64)
+    value = 2 * matrix @ matrix @ matrix - matrix + 0.5 * torch.eye(4, dtype=torch.float64)
+    torch.testing.assert_close(series.row_times(row, matrix), (row.unsqueeze(1) @ value).squeeze(1))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("power", range(6))
+def test_moments_against_brute_force(variant: type[MaskedMatrices | MaskedVectors], power: int) -> None:
+    """``E^(n) = sum_j x_ij^n h_j`` and ``F^(n) = sum_j x_ij^n``, equation (8), over the closed neighbourhood."""
+    edges, x = four_nodes()
+    own, neighbor = torch.randn(2, 1, 2, 3, generator=derive(1, "b"), dtype=torch.float64)
+    series = Series.of(lambda t: t**power, max(power, 1), 2.0)
+    for node in range(4):
+        nodes = torch.tensor([node])
+        members = edges.source[edges.start[node] : edges.start[node + 1]].long()
+        assert node in members
+        payload = mask_nodes(edges, x, nodes, len(members), variant, derive(node, "masks"))
+        batch = Batch.received(payload, torch.zeros_like(nodes), derive(0, "probes"))
+        vectors, numbers = batch.moments(own, neighbor, series)
+        scores = (own[0] @ x[node]).unsqueeze(1) + neighbor[0] @ x[members].T  # [heads, b]
+        scale = 1 if variant is MaskedMatrices else 2  # |u_j|^2, which cancels in the attention
+        torch.testing.assert_close(numbers[0], scale * (scores**power).sum(1))
+        torch.testing.assert_close(vectors[0], scale * scores**power @ x[members])
+        found = batch.edge_scores(own, neighbor).abs().sort().values
+        torch.testing.assert_close(found, scores.flatten().abs().repeat(2).sort().values, atol=1e-7, rtol=0)
+
+
+def test_matrices_have_the_printed_structure() -> None:
+    edges, x = four_nodes()
+    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedMatrices, derive(0, "masks"))
+    assert isinstance(payload, MaskedMatrices)
+    total = payload.m1[1, 0] / x[1, 0]  # sum_j U_j, a projection of rank b
+    torch.testing.assert_close(total @ total, total)
+    assert torch.linalg.matrix_rank(total) == 3
+    torch.testing.assert_close((payload.k1**2).sum(1), torch.full((3,), 6.0, dtype=torch.float64))  # K1'K1 = 2b, not b
+    sums = torch.einsum("pw,pswv,pv->ps", payload.k1, payload.m2, payload.k1)
+    torch.testing.assert_close(sums, x[:3].sum(0).expand(3, 3))  # K1' M2(s) K1 = sum_j h_j(s)
+
+
+def test_vectors_satisfy_the_constraints_on_masks() -> None:
+    edges, x = four_nodes()
+    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedVectors, derive(0, "masks"))
+    assert isinstance(payload, MaskedVectors)
+    projection = payload.k2
+    torch.testing.assert_close(projection @ projection, projection)
+    shown = payload.m2.transpose(1, 2) @ projection  # sum_j h_j u_j'
+    assert not torch.allclose(payload.m2.transpose(1, 2), shown)
+    for p, node in enumerate((0, 1, 2)):
+        members = edges.source[edges.start[node] : edges.start[node + 1]].long()
+        columns = {tuple(round(v, 6) + 0.0 for v in column) for column in shown[p].T.tolist()}
+        assert columns == {tuple(row) for row in x[members].tolist()}
+
+
+def test_factors_are_used_only_where_they_lose_nothing() -> None:
+    rng = derive(0, "factors")
+    low = torch.randn(4, 20, 3, generator=rng) @ torch.randn(4, 3, 36, generator=rng)
+    left, right = factored(low, 3, rng)
+    torch.testing.assert_close(left @ right, low, atol=1e-4, rtol=1e-5)
+    noisy = low + 0.01 * torch.randn(low.shape, generator=rng)
+    assert len(factored(noisy, 3, rng)) == 1 and factored(noisy, 3, rng)[0] is noisy
+    assert len(factored(low + 0.1, 3, rng)) == 1  # a constant on top is one rank too many
+    (zeros, _) = factored(torch.zeros(2, 20, 36), 3, rng)
+    assert torch.isfinite(zeros).all()
+
+
+def test_messages_of_one_node_are_the_same_for_all_receivers() -> None:
+    graph = mixed_graph(torch.float32)
+    sent = []
+
+    def keep(batch: MessageBatch, payload: Payload) -> Payload:
+        sent.append(batch)
+        return payload
+
+    record(FedGAT(remote="matrices", **SMALL | {"rounds": 1}), graph, tamper=keep)
+    copies: dict[int, Tensor] = {}
+    receivers: dict[int, set[int]] = {}
+    for batch in sent:
+        if isinstance(batch.payload, MaskedMatrices):
+            assert bool((batch.senders == SERVER).all())
+            for p, node in enumerate(batch.payload.node.tolist()):
+                assert torch.equal(copies.setdefault(node, batch.payload.m2[p]), batch.payload.m2[p])
+                receivers.setdefault(node, set()).add(int(batch.receivers[p]))
+    owner = graph.owner()
+    for node, found in receivers.items():
+        neighbors = graph.edge_index[1][graph.edge_index[0] == node]
+        assert found == {int(owner[node]), *owner[neighbors].tolist()}
+    assert len(receivers) == graph.num_nodes
+
+
+def test_bytes_by_hand() -> None:
+    edges, x = four_nodes()
+    # b = 3, width 6, 3 features: M1 and M2 216 numbers, K1 6, K2 18; vectors M1, M2, K1 54, mask4 36, K3 6.
+    assert node_bytes(3, 3, MaskedMatrices) == 8 + 4 * (216 + 6 + 18)
+    assert node_bytes(3, 3, MaskedVectors) == 8 + 4 * (54 + 36 + 6)
+    # Two features occur around nodes 0 ... 2: sum U and two slices of 36, K1 6, two columns of K2, two indices.
+    assert careful_bytes(edges, x, torch.tensor([0]), MaskedMatrices) == 8 + 2 * 4 + 4 * (3 * 36 + 6 + 12)
+    assert careful_bytes(edges, x, torch.tensor([0]), MaskedVectors) == 8 + 4 * (36 + 36 + 6)
