@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._embedding_assignment import EmbeddingEvidence
 from fglaudit.attacks._neighborhood_rows import NeighborhoodRows
+from fglaudit.attacks._public_rules import fewest_neighbors, rows_stay
 from fglaudit.attacks._recorded_sums import known_edges
 from fglaudit.attacks._row_levels import NEGLIGIBLE, as_bits, known_rows_as_sent, norm_bound, to_levels
 from fglaudit.attacks._row_matching import Matching, match_members
@@ -46,7 +48,8 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     named = (found.own >= 0) & ~torch.isin(found.centers, known.nodes)
     told = torch.cat([known.nodes, found.centers[named]])
     kinds = torch.cat([types.of_known, types.of_rows[found.own[named]]])
-    matching = match_members(members, torch.stack([found.group, types.of_rows]), found.sizes(), told, kinds, rng)
+    evidence = EmbeddingEvidence(view, types.rows, known.nodes, types.of_known)
+    matching = match_members(members, torch.stack([found.group, types.of_rows]), found.sizes(), told, kinds, rng, evidence)
     fresh = ~torch.isin(matching.nodes, known.nodes)
     nodes, chosen = matching.nodes[fresh], matching.types[fresh]
     loose = _loose(found, types, matching, members)
@@ -60,7 +63,7 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     rows = to_levels(view, rows, nodes, std, norm)
     confidence = torch.cat([matching.confidence[fresh], torch.full((len(loose),), 0.5)])
     settled = torch.cat([matching.settled[fresh], torch.zeros(len(loose), dtype=torch.bool)])
-    exact = bool(found.sure.all()) and raw is None and view.public.defense in ("none", "drop-singletons")
+    exact = bool(found.sure.all()) and raw is None and rows_stay(view)
     whole = types.rows[chosen].norm(dim=1) < 1 - 1e-3 if view.public.features is FeatureKind.REAL else torch.ones_like(settled)
     return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & whole & exact)
 
@@ -100,7 +103,7 @@ def _members(view: View, found: NeighborhoodRows) -> Tensor:
     excess = torch.bincount(position[row], minlength=len(size)) > size
     for client in view.own:
         crossing = torch.bincount(client.boundary[0], minlength=len(client.nodes))
-        single = crossing[client.boundary[0]] == 1
+        single = crossing[client.boundary[0]] < max(2, fewest_neighbors(view))
         code = client.nodes[client.boundary[0, single]] * n + client.remote_nodes[client.boundary[1, single]]
         cut = torch.isin(row * n + column, code) & excess[position[row]]
         row, column = row[~cut], column[~cut]

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+_COINCIDENCE = -15.0
+"""Score of a row for every neighbourhood in which somebody else must have the same row."""
+
+Judge = Callable[[Tensor], Tensor]
+"""From the types settled so far [n], -1 while open, to a score of every option [O], in units of log likelihood."""
+
+Evidence = Callable[[Tensor, Tensor, Tensor, Tensor], Judge | None]
+"""From nodes [n], their types settled by the rules [n], and options (local node, type) [O] each to a judge of these options."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,13 @@ class _State:
 
 
 def match_members(
-    members: Tensor, rows: Tensor, sizes: Tensor, known_nodes: Tensor, known_types: Tensor, rng: torch.Generator
+    members: Tensor,
+    rows: Tensor,
+    sizes: Tensor,
+    known_nodes: Tensor,
+    known_types: Tensor,
+    rng: torch.Generator,
+    evidence: Evidence | None = None,
 ) -> Matching:
     """Give every member of a neighbourhood one of the types found in it.
 
@@ -107,6 +123,7 @@ def match_members(
         rows: (neighbourhood, type) of every row found [2, R].
         sizes: rows per neighbourhood [G].
         known_nodes, known_types: nodes whose type is known [K].
+        evidence: what else is known about the options; without it guesses are blind.
     """
     nodes, local = torch.unique(members[1], return_inverse=True)
     listed = torch.bincount(members[0], minlength=len(sizes))
@@ -116,7 +133,10 @@ def match_members(
     settled = state.chosen >= 0
     confidence = settled.double()
     state = state.compact()
-    _guess(state, confidence, 1.0, rng)
+    judge = None
+    if evidence is not None and bool((state.chosen < 0).any()):
+        judge = evidence(nodes, state.types(), state.option_node, state.option_type)
+    _guess(state, confidence, 1.0, rng, judge)
     types = state.types()
     if bool((types < 0).any()):  # contradictory nodes: any row left over in one of their neighbourhoods
         state = _options(members[0], local, rows, torch.zeros_like(listed, dtype=torch.bool), listed >= sizes, len(nodes))
@@ -178,7 +198,7 @@ def _named(state: _State, nodes: Tensor, known_nodes: Tensor, known_types: Tenso
     return (known[state.option_node] == state.option_type).nonzero().squeeze(1)
 
 
-def _guess(state: _State, confidence: Tensor, factor: float, rng: torch.Generator) -> None:
+def _guess(state: _State, confidence: Tensor, factor: float, rng: torch.Generator, judge: Judge | None = None) -> None:
     """Choose for open nodes, some that share no neighbourhood at a time, with the rules applied in between.
 
     Args:
@@ -189,29 +209,54 @@ def _guess(state: _State, confidence: Tensor, factor: float, rng: torch.Generato
         pending = (state.chosen < 0) & (number > 0)
         if not bool(pending.any()):
             return
-        guess = _apart(state, pending, rng)
-        confidence[state.option_node[guess]] = factor / number[state.option_node[guess]].double()
+        if judge is None:
+            score = _COINCIDENCE * state.extra.abs().double()
+        else:
+            score = judge(state.types()).double() + _COINCIDENCE * state.extra.abs()
+        score = score.masked_fill(~state.alive, -torch.inf)
+        guess = _apart(state, pending, score, judge is not None, rng)
+        node = state.option_node[guess]
+        confidence[node] = factor / number[node].double() if judge is None else factor * _chance(state, score)[guess]
         state.choose(guess)
         state.propagate()
         confidence[(state.chosen >= 0) & (confidence == 0)] = 0.5 * factor
 
 
-def _apart(state: _State, pending: Tensor, rng: torch.Generator) -> Tensor:
-    """Return one option for each of several pending nodes that share no neighbourhood with each other.
+def _chance(state: _State, score: Tensor) -> Tensor:
+    """Return the posterior probability of every option of a node under its options' log likelihoods ``score`` [O]."""
+    best = torch.full((len(state.chosen),), -torch.inf, dtype=torch.double)
+    best = best.scatter_reduce(0, state.option_node, score, "amax")
+    weight = torch.where(state.alive, (score - best[state.option_node]).exp(), 0.0)
+    total = torch.zeros_like(best).index_add_(0, state.option_node, weight)
+    return weight / total.clamp(min=1e-300)[state.option_node]
 
-    Nodes go first that have a type which occurs in exactly their neighbourhoods; such types are preferred.
+
+def _apart(state: _State, pending: Tensor, score: Tensor, by_lead: bool, rng: torch.Generator) -> Tensor:
+    """Return one option, of highest ``score`` [O], for each of several pending nodes that share no neighbourhood with each other.
+
+    Nodes go first whose best option leads the second by most (``by_lead``), or whose best option scores highest. Blind scores are
+    highest for types that occur in exactly the neighbourhoods of the node.
     """
-    open_extra = torch.where(state.alive, state.extra.abs(), 1 << 30)
-    least = torch.full_like(state.chosen, 1 << 30).scatter_reduce(0, state.option_node, open_extra, "amin")
-    key = torch.where(pending, least * len(pending) + torch.randperm(len(pending), generator=rng), 1 << 60)
-    rank = key.argsort().argsort()
-    node = state.option_node[state.use_option]
-    waiting = torch.where(pending[node], rank[node], len(pending))
-    lowest = torch.full_like(state.supply, len(pending)).scatter_reduce(0, state.use_slot, waiting, "amin")
+    n, node = len(pending), state.option_node
+    shaken = torch.rand(len(score), generator=rng, dtype=torch.double)
+    order = torch.argsort(shaken)
+    order = order[torch.argsort(score[order], descending=True, stable=True)]
+    order = order[torch.argsort(node[order], stable=True)]  # by node, best option first, ties at random
+    counts = torch.bincount(node, minlength=n)
+    start = counts.cumsum(0) - counts
+    have = counts > 0
+    best = torch.full((n,), -torch.inf, dtype=torch.double)
+    best[have] = score[order[start[have]]]
+    second = torch.full((n,), -torch.inf, dtype=torch.double)
+    several = counts > 1
+    second[several] = score[order[start[several] + 1]]
+    urgency = torch.where(pending, best - second if by_lead else best, -torch.inf)
+    turn = torch.randperm(n, generator=rng)
+    rank = torch.empty_like(turn)
+    rank[turn[torch.argsort(urgency[turn], descending=True, stable=True)]] = torch.arange(n)
+    user = node[state.use_option]
+    waiting = torch.where(pending[user], rank[user], n)
+    lowest = torch.full_like(state.supply, n).scatter_reduce(0, state.use_slot, waiting, "amin")
     beaten = torch.zeros_like(pending)
-    beaten[node[lowest[state.use_slot] < rank[node]]] = True
-    turn = pending & ~beaten
-    score = torch.rand(len(state.alive), generator=rng, dtype=torch.double)
-    score = torch.where(state.alive & turn[state.option_node] & (open_extra == least[state.option_node]), score, -1.0)
-    best = torch.full((len(pending),), -1.0, dtype=torch.double).scatter_reduce(0, state.option_node, score, "amax")
-    return ((score == best[state.option_node]) & (score >= 0)).nonzero().squeeze(1)
+    beaten[user[lowest[state.use_slot] < rank[user]]] = True
+    return order[start[pending & ~beaten]]
