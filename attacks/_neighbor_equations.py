@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._public_rules import fewest_neighbors
 from fglaudit.attacks._recorded_sums import (
     RecordedSums,
     known_degrees,
@@ -190,11 +191,12 @@ def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, pa
     complete = mine[about] | (view.topology is not None)
     hidden = torch.where(complete, 0, torch.where(degrees[about] < 0, n, degrees[about] - inside))
     keep = ~mine[columns]
-    if view.public.defense == "drop-singletons":
-        # A node with one neighbour at other clients gets nothing from it. Where the observer cannot tell, for want of owners,
+    fewest = fewest_neighbors(view)
+    if fewest > 1:
+        # A node with few neighbours at other clients gets nothing from them. Where the observer cannot tell, for want of owners,
         # whether that holds for a node, only the node's own term is certain.
         foreign = known.owner[columns] != known.owner[about][rows]
-        lone = torch.bincount(rows[foreign], minlength=count) == 1
+        lone = torch.bincount(rows[foreign], minlength=count) < fewest
         unowned = torch.bincount(rows[known.owner[columns] < 0], minlength=count) > 0
         sure = mine[about] | (complete & ~unowned)
         hidden = torch.where(sure, hidden, degrees[about].clamp(min=1))

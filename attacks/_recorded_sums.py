@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._public_rules import fewest_neighbors
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.view import View
 
@@ -113,7 +114,7 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if int(view.public.hyperparameters["hops"]) > 1 and view.public.defense != "drop-singletons":
+    if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1:
         uploaded = sums.parties >= 0
         sent = torch.zeros(n, k, dtype=torch.int8)
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1

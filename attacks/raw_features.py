@@ -12,6 +12,7 @@ import torch
 
 from fglaudit.attacks._neighborhood_planting import plant_masked_pairs
 from fglaudit.attacks._neighborhood_rows import missing_messages
+from fglaudit.attacks._public_rules import rows_stay
 from fglaudit.attacks._row_levels import norm_bound, to_levels
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Payload, RawFeatures
@@ -41,7 +42,7 @@ class PlainFeatures(Attack):
             parts.append(payload.x[foreign])
         ids, sent = torch.cat(nodes), torch.cat(parts)
         std = torch.full((len(ids),), 0.0 if noise is None else noise.std)
-        plain = noise is None and view.public.defense in ("none", "drop-singletons")
+        plain = noise is None and rows_stay(view)
         confidence = torch.full((len(ids),), 1.0 if plain else 0.5)
         rows = to_levels(view, sent, ids, std, norm_bound(view))
         return Reconstruction(rows, ids, confidence, torch.full((len(ids),), plain))

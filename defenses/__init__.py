@@ -3,5 +3,8 @@
 DEFENSES: dict[str, str] = {
     "none": "fglaudit.defenses.none:NoDefense",
     "drop-singletons": "fglaudit.defenses.drop_singletons:DropSingletons",
+    "minimum-neighborhood": "fglaudit.defenses.minimum_neighborhood:MinimumNeighborhood",
+    "merge-neighbors": "fglaudit.defenses.merge_neighbors:MergeNeighbors",
+    "fewer-features": "fglaudit.defenses.fewer_features:FewerFeatures",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

@@ -1,4 +1,4 @@
-"""Attacks know the drop-singletons rule: their equations must hold for what is then really sent."""
+"""Attacks know the rules by which small neighbourhoods are dropped: their equations must hold for what is then really sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 from fglaudit.attacks._neighbor_equations import neighbor_equations
 from fglaudit.attacks.row_space import RowSpace
 from fglaudit.defenses.drop_singletons import DropSingletons
-from fglaudit.interfaces import Reconstruction
+from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
+from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn import FedGCN
 from fglaudit.rng import derive
@@ -23,11 +24,12 @@ OBSERVERS = [
 ]
 
 
+@pytest.mark.parametrize("defense", [DropSingletons(), MinimumNeighborhood(fewest=4)], ids=lambda d: d.name)
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
 @pytest.mark.parametrize("observer", OBSERVERS, ids=lambda o: o.name)
-def test_complete_equations_hold_although_edges_were_dropped(observer: Observer, aggregate: str) -> None:
+def test_complete_equations_hold_although_edges_were_dropped(observer: Observer, aggregate: str, defense: Defense) -> None:
     graph = example_graph(clients=6)
-    run = record(FedGCN(hops=1, rounds=1, aggregate=aggregate), graph, DropSingletons())
+    run = record(FedGCN(hops=1, rounds=1, aggregate=aggregate), graph, defense)
     found = neighbor_equations(run.view(observer))
     terms = found.coefficients[:, None] * graph.x[found.nodes][found.columns].double()
     sums = torch.zeros_like(found.values).index_add_(0, found.rows, terms)

@@ -87,7 +87,12 @@ def test_batches_that_do_not_concern_an_observer_are_not_read(tmp_path: Path, mo
     transcript.save(tmp_path)
     read: list[int] = []
     original = Transcript.read
-    monkeypatch.setattr(Transcript, "read", lambda self, index: read.append(index) or original(self, index))
+
+    def count(self: Transcript, index: int) -> MessageBatch:
+        read.append(index)
+        return original(self, index)
+
+    monkeypatch.setattr(Transcript, "read", count)
     loaded = Transcript.load(tmp_path)
     (batch,) = loaded.seen_by(Observer(parties=(2, 3))).of(ModelUpdate)
     assert isinstance(batch.payload, ModelUpdate) and batch.payload.vector[0, 0] == 3 and read == [1]

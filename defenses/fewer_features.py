@@ -1,0 +1,72 @@
+"""Send fewer features: outside a public random subset every entry of every row is zero before anything is computed from it.
+
+The subset is drawn from a seed, without looking at any data, and is known to everybody. What is kept is not protected at all: every
+attack reads it as before. A rate of exactly rebuilt rows falls to nothing as soon as one feature of a row is not sent, however much
+of the row is known; judge this defense by F1 or precision and recall.
+
+Rows keep their width (the others are zero), so that models and messages keep their shapes; counted bytes are an upper bound of
+what a sender of the kept columns needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.graph import ClientGraph
+from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.payloads import RawFeatures
+from fglaudit.rng import derive
+
+
+class _Session(DefenseSession):
+    def __init__(self, kept: Tensor) -> None:
+        self.kept = kept
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        """Return the client with all features but the kept ones set to zero."""
+        x = torch.zeros_like(client.x).index_copy(-1, self.kept, client.x.index_select(-1, self.kept))
+        return dataclasses.replace(client, x=x)
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"kept_features": self.kept.tolist()}
+
+
+@dataclass(frozen=True)
+class FewerFeatures(Defense):
+    """Only a public random subset of the features is ever used or sent. No epsilon is promised.
+
+    Attributes:
+        share: of the features that is kept, in (0, 1); at least one feature is.
+        subset: number of the random subset.
+    """
+
+    name: ClassVar[str] = "fewer-features"
+    shown: ClassVar[tuple[str, ...]] = ("share",)
+
+    share: float = 0.25
+    subset: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise FglauditError(
+                f"share is the part of the features that is sent, in (0, 1); got {self.share:g}; use for example 0.25"
+            )
+
+    def unsupported(self, context: Context) -> str | None:
+        if not any(release.payload is RawFeatures for release in context.releases):
+            return (
+                f"{context.protocol} uploads no feature rows; attacks on sums would take features that are not sent for zeros and "
+                "prove wrong rows"
+            )
+        return None
+
+    def bind(self, context: Context) -> DefenseSession:
+        order = torch.randperm(context.num_features, generator=derive(self.subset, "feature-subset"))
+        return _Session(order[: max(1, round(self.share * context.num_features))].sort().values)

@@ -1,0 +1,80 @@
+"""Drop the cross-client neighbours of nodes that have few of them; with fewest = 2 this is the rule of FedGCN and FedGAT.
+
+FedGAT's privacy analysis and FedGCN's footnote drop a node's only cross-client neighbour, because an aggregate over one row is that
+row. This asks for a larger crowd. It does not help against attacks that take aggregates apart: FedGAT's matrices give every
+row of a neighbourhood of any size, sums over larger neighbourhoods remain equations in the rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from fglaudit.errors import FglauditError
+from fglaudit.graph import ClientGraph
+from fglaudit.interfaces import Context, Defense, DefenseSession
+
+
+def without_few(client: ClientGraph, fewest: int) -> ClientGraph:
+    """Return ``client`` without the boundary edges of own nodes that have fewer than ``fewest`` remote neighbours."""
+    count = torch.bincount(client.boundary[0], minlength=len(client.nodes))
+    boundary = client.boundary[:, count[client.boundary[0]] >= fewest]
+    kept, position = torch.unique(boundary[1], return_inverse=True)
+    return dataclasses.replace(
+        client,
+        remote_nodes=client.remote_nodes[kept],
+        remote_degrees=None if client.remote_degrees is None else client.remote_degrees[kept],
+        boundary=torch.stack([boundary[0], position]),
+    )
+
+
+class FewestSession(DefenseSession):
+    """Drops small remote neighbourhoods before training; ``fewest`` is public."""
+
+    def __init__(self, fewest: int) -> None:
+        self.fewest = fewest
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        """Return the client without small remote neighbourhoods."""
+        return without_few(client, self.fewest)
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"fewest": self.fewest}
+
+
+def nothing_to_drop(context: Context) -> str | None:
+    """Return why a protocol has no neighbourhoods that could be too small, or None."""
+    if not context.releases:
+        return f"{context.protocol} sends no neighbour features with these settings, so there is nothing to drop"
+    return None
+
+
+@dataclass(frozen=True)
+class MinimumNeighborhood(Defense):
+    """A node with fewer than ``fewest`` cross-client neighbours receives nothing from them. No epsilon is promised.
+
+    Attributes:
+        fewest: at least 2; 2 is ``drop-singletons``.
+    """
+
+    name: ClassVar[str] = "minimum-neighborhood"
+    shown: ClassVar[tuple[str, ...]] = ("fewest",)
+
+    fewest: int = 4
+
+    def __post_init__(self) -> None:
+        if self.fewest < 2:
+            raise FglauditError(
+                f"fewest must be at least 2, since every neighbourhood has one member; got {self.fewest}; use the defense `none` "
+                "to drop nothing"
+            )
+
+    def unsupported(self, context: Context) -> str | None:
+        return nothing_to_drop(context)
+
+    def bind(self, context: Context) -> DefenseSession:
+        return FewestSession(self.fewest)
