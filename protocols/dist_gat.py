@@ -15,10 +15,10 @@ from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores
-from fglaudit.nn.gat_plan import Plan, edge_layer, unit_ball
+from fglaudit.nn.gat_plan import Plan, check_graph, edge_layer, unit_ball
 from fglaudit.nn.gat_training import GatSettings, GatTraining
 from fglaudit.nn.neighborhood import KeptEdges
-from fglaudit.nn.problem import check_trainable, gather_features
+from fglaudit.nn.problem import gather_features
 from fglaudit.nn.training import LocalSettings
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.rng import split
@@ -70,7 +70,7 @@ class DistGAT(FederatedProtocol):
         return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
-        check_trainable(self.name, graph)
+        check_graph(self.name, graph)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
         """No message is about features."""

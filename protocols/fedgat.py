@@ -48,13 +48,12 @@ from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores
 from fglaudit.nn.gat_field import Clients, Field
 from fglaudit.nn.gat_messages import announce, deliver, merge_rows
-from fglaudit.nn.gat_plan import Plan, edge_layer, unit_ball
+from fglaudit.nn.gat_plan import Plan, check_graph, edge_layer, unit_ball
 from fglaudit.nn.gat_training import FirstLayer, GatSettings, GatTraining
 from fglaudit.nn.masked_layer import MaskedLayer
 from fglaudit.nn.masked_sensitivity import dependent_fields, joint_gain
 from fglaudit.nn.masking import Masked, degree_batches
 from fglaudit.nn.neighborhood import KeptEdges, foreign_nodes_within
-from fglaudit.nn.problem import check_trainable
 from fglaudit.nn.training import LocalSettings
 from fglaudit.payloads import (
     SERVER,
@@ -151,11 +150,7 @@ class FedGAT(FederatedProtocol):
         return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
-        check_trainable(self.name, graph)
-        finite = torch.isfinite(graph.x).all(1)
-        if not bool(finite.all()):
-            node = int((~finite).nonzero()[0].item())
-            raise FglauditError(f"{self.name} needs finite features; row {node} of {graph.name!r} is not; clean the data")
+        check_graph(self.name, graph)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is
@@ -192,10 +187,14 @@ class FedGAT(FederatedProtocol):
         trained = training.run(initial, rest, federated=True)
         if training.worst_outside == 0:
             return trained
-        note = (
-            f"fedgat: {100 * training.worst_outside:.2g} % of the edge scores left the series' domain [-{self.domain:g}, "
-            f"{self.domain:g}] in the worst round; attention there is meaningless: raise domain or bound the weights"
+        left = (
+            f"fedgat: {100 * training.worst_outside:.3g} % of the edge scores left the series' domain [-{self.domain:g}, "
+            f"{self.domain:g}] in the worst round"
         )
+        if channel.noise(self.masked) is not None:
+            note = f"{left}, because of the noise on the messages; clients cut them off there"
+        else:
+            note = f"{left}; attention there is meaningless: raise domain or bound the weights"
         warnings.warn(note, stacklevel=2)
         return replace(trained, notes=(*trained.notes, note))
 
@@ -238,7 +237,8 @@ class FedGAT(FederatedProtocol):
 
         problem = plan.problem(first, edges.owner.clamp(min=0), graph.num_clients)
         training = GatTraining(problem, self.averaging(), self.settings(), layout, channel)
-        if self.bounds == "none" or (self.bounds != "scores" and self.domain < 2):
+        beyond = self.bounds == "none" or (self.bounds != "scores" and self.domain < 2)
+        if beyond or channel.noise(self.masked) is not None:
             evaluated = problem.test.first
             training.outside = _outside(evaluated, self.domain)
         return training, initial, rest

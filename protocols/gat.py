@@ -17,10 +17,10 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores
-from fglaudit.nn.gat_plan import Plan, edge_layer, unit_ball
+from fglaudit.nn.gat_plan import Plan, check_graph, edge_layer, unit_ball
 from fglaudit.nn.gat_training import GatSettings, GatTraining
 from fglaudit.nn.neighborhood import KeptEdges
-from fglaudit.nn.problem import check_trainable, pooled
+from fglaudit.nn.problem import pooled
 from fglaudit.nn.training import LocalSettings
 from fglaudit.payloads import Payload
 from fglaudit.rng import split
@@ -67,7 +67,7 @@ class GAT(FederatedProtocol):
         return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
-        check_trainable(self.name, graph)
+        check_graph(self.name, graph)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

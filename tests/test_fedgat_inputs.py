@@ -10,12 +10,16 @@ import pytest
 import torch
 from fedgat_runs import CPU, PROTOCOLS, SMALL, mixed_graph, quiet, recording, train
 
+from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges, federate
 from fglaudit.nn.gat import layer_weights
 from fglaudit.nn.weights import unflatten
+from fglaudit.protocols.dist_gat import DistGAT
 from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.gat import GAT
 from fglaudit.rng import derive
+from fglaudit.testing import record
 
 
 def test_nodes_without_neighbours_equal_rows_zero_rows_and_empty_clients() -> None:
@@ -83,9 +87,26 @@ def test_bad_hyperparameters(arguments: dict[str, object], message: str) -> None
         FedGAT(**arguments)  # type: ignore[arg-type]
 
 
-def test_features_must_be_finite() -> None:
+@pytest.mark.parametrize("protocol", [FedGAT(**SMALL), GAT(**SMALL), DistGAT(**SMALL)], ids=lambda p: p.name)
+def test_graphs_that_do_not_fit(protocol: FedGAT | GAT | DistGAT) -> None:
     graph = mixed_graph()
     x = graph.x.clone()
-    x[7, 2] = math.nan
-    with pytest.raises(FglauditError, match="finite features; row 7"):
-        train(FedGAT(**SMALL), dataclasses.replace(graph, x=x))
+    for value in (math.nan, math.inf):
+        x[7, 2] = value
+        with pytest.raises(FglauditError, match="finite features; row 7"):
+            train(protocol, dataclasses.replace(graph, x=x))
+    row, column = graph.edge_index[:, 0].tolist()
+    both = torch.tensor([[row, column], [column, row]])
+    with pytest.raises(FglauditError, match=f"edge {row} - {column} more than once"):
+        train(protocol, dataclasses.replace(graph, edge_index=torch.cat([graph.edge_index, both], 1)))
+    with pytest.raises(FglauditError, match="one at node 3"):
+        train(protocol, dataclasses.replace(graph, edge_index=torch.cat([graph.edge_index, torch.tensor([[3], [3]])], 1)))
+
+
+def test_noise_that_drives_scores_out_of_the_domain_is_announced() -> None:
+    graph = mixed_graph(torch.float32)
+    for variant in ("matrix", "vector"):
+        protocol = FedGAT(variant=variant, **SMALL)
+        with pytest.warns(UserWarning, match="because of the noise on the messages"):
+            run = record(protocol, graph, Gaussian(epsilon=1.0, on=protocol.masked.__name__))
+        assert len(run.trained.notes) == 1

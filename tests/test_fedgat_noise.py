@@ -26,6 +26,8 @@ from fglaudit.testing import check_defense, record
 from fglaudit.transcript import Transcript
 from fglaudit.view import Noise, Observer
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*because of the noise on the messages:UserWarning")
+
 
 def star(leaves: int = 4) -> FederatedGraph:
     """Node 0 with ``leaves`` neighbours of which two are neighbours too; every node is a client."""

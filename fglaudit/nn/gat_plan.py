@@ -8,12 +8,38 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.graph import ClientGraph
+from fglaudit.errors import FglauditError
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.nn.gat import EdgeLayer, Scores
 from fglaudit.nn.gat_field import Clients, Exchange, Field
 from fglaudit.nn.gat_training import FirstLayer, Part, Problem
 from fglaudit.nn.gcn import client_inputs
 from fglaudit.nn.neighborhood import KeptEdges
+from fglaudit.nn.problem import check_trainable
+
+
+def check_graph(protocol: str, graph: FederatedGraph) -> None:
+    """Raise :class:`FglauditError` unless a GAT can be trained on ``graph``: disjoint clients, training nodes, finite features, every
+    edge listed once in each direction and no self-loops (a GAT adds its own)."""
+    check_trainable(protocol, graph)
+    finite = torch.isfinite(graph.x).all(1)
+    if not bool(finite.all()):
+        node = int((~finite).nonzero()[0].item())
+        raise FglauditError(f"{protocol} needs finite features; row {node} of {graph.name!r} is not; clean the data")
+    row, column = graph.edge_index
+    codes, counts = torch.unique(row * graph.num_nodes + column, return_counts=True)
+    if bool((counts > 1).any()):
+        code = int(codes[counts > 1][0].item())
+        raise FglauditError(
+            f"{protocol} counts every neighbour once; {graph.name!r} lists the edge {code // graph.num_nodes} - "
+            f"{code % graph.num_nodes} more than once; build edge_index with fglaudit.graph.canonical_edges"
+        )
+    if bool((row == column).any()):
+        node = int(row[row == column][0].item())
+        raise FglauditError(
+            f"{protocol} adds self-loops itself; {graph.name!r} has one at node {node}; build edge_index with "
+            "fglaudit.graph.canonical_edges"
+        )
 
 
 @dataclass(frozen=True)
