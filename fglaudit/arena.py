@@ -54,6 +54,7 @@ class Outcome:
     """Scores of one attack on all views of an arena.
 
     Attributes:
+        quantity: what was inferred.
         metric: name of the primary metric.
         values, controls: it per target, of the attack and of its control [T].
         clusters: per cluster the number of targets and the sums of values and controls.
@@ -62,6 +63,7 @@ class Outcome:
         broken: what shows that the attack is not to be believed, or None.
     """
 
+    quantity: str
     metric: str
     values: Tensor
     controls: Tensor

@@ -79,6 +79,7 @@ class Finding:
     direction_rate: float | None = None  # share of targets whose row was found up to a factor, whoever it was assigned to
     claimed_rate: float | None = None  # rows the attack asserts per target, and the share of them that are nobody's
     false_claim_rate: float | None = None
+    quantity: str = ""  # what the attack infers: "features" or a name of fglaudit.quantities.QUANTITIES
 
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))

@@ -81,6 +81,7 @@ def _finding(blank: Finding, outcome: Outcome, seed: int) -> Measurement:
         reason=outcome.broken or reason,
         targets=len(outcome.values),
         metric=outcome.metric,
+        quantity=outcome.quantity,
         value=float(outcome.values.mean().item()),
         control=control,
         advantage=point,

@@ -35,6 +35,7 @@ def inference_outcome(attack: Attack, arena: Arena, results: Sequence[Inference]
     columns = _pooled(found)
     columns |= {f"control_{name}": value for name, value in _pooled(control).items() if name in ("auc", "cosine", "exact_rate")}
     return Outcome(
+        quantity=kind.name,
         metric=kind.metric,
         values=values,
         controls=controls,

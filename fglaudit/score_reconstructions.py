@@ -49,6 +49,7 @@ def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Recon
     checked = Claims.pool([check_claims(r, g, v) for r, g, v in zip(results, games, arena.views, strict=True)])
     columns |= checked.columns() if checked is not None else {}
     return Outcome(
+        type(attack).quantity,
         metric,
         values,
         controls,
