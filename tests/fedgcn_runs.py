@@ -31,7 +31,7 @@ class PlainChannel:
         self.sent.append(batch)
         return batch.payload
 
-    def wants(self, payload: type[Payload]) -> bool:
+    def wants(self, payload: type[Payload], round: int = 0) -> bool:
         return True
 
     def noise(self, payload: type[Payload]) -> Noise | None:
