@@ -9,5 +9,7 @@ ATTACKS: dict[str, str] = {
     "joint-diagonalisation": "fglaudit.attacks.joint_diagonalisation:JointDiagonalisation",
     "second-moments": "fglaudit.attacks.moments:SecondMoments",
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
+    "gram-peeling": "fglaudit.attacks.gram_peeling:GramPeeling",
+    "embedding-inversion": "fglaudit.attacks.embedding_inversion:EmbeddingInversion",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

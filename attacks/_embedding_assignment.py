@@ -19,6 +19,8 @@ from fglaudit.attacks._recorded_sums import known_degrees, known_edges
 from fglaudit.attacks._row_matching import Judge
 from fglaudit.view import View
 
+FIRST_ROUNDS = 16
+"""Only rounds before this are read, so that a recorder need not keep all."""
 _ROUNDS = 6
 _SAME_NEIGHBORHOODS = ("none", "gaussian")
 """Defenses under which a node's neighbourhood in the embeddings is the one in the graph."""
@@ -48,7 +50,7 @@ class EmbeddingEvidence:
         """Return a judge of the options, None where the view holds no evidence; see :func:`_row_matching.match_members`."""
         equations = None
         if self.view.public.defense in _SAME_NEIGHBORHOODS and len(self.known_nodes):
-            equations = embedding_equations(self.view, _ROUNDS)
+            equations = embedding_equations(self.view, _ROUNDS, FIRST_ROUNDS)
         if equations is None:
             return None
         n, count = self.view.public.num_nodes, len(self.rows)

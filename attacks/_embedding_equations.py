@@ -46,6 +46,11 @@ class EmbeddingEquations:
         """Repeat values per head [..., R H] for each of its units [..., R D]."""
         return heads.repeat_interleave(self.weight.shape[1] // len(self.own), -1)
 
+    def to(self, device: torch.device) -> EmbeddingEquations:
+        """Return the equations on ``device``."""
+        fields = ("nodes", "means", "weight", "own", "neighbor")
+        return replace(self, **{name: getattr(self, name).to(device) for name in fields})
+
     def among(self, keep: Tensor) -> EmbeddingEquations:
         """Return the equations of the nodes where ``keep`` [J] is true."""
         return replace(self, nodes=self.nodes[keep], means=self.means[keep])
@@ -64,9 +69,10 @@ def missing_embeddings(view: View) -> str | None:
     return None
 
 
-def embedding_equations(view: View, rounds: int) -> EmbeddingEquations | None:
+def embedding_equations(view: View, rounds: int, before: int | None = None) -> EmbeddingEquations | None:
     """Return the equations of at most ``rounds`` rounds, spread evenly over those in which both a model and embeddings arrived.
 
+    Only rounds below ``before`` are read.
     None where :func:`missing_embeddings` names a reason. Nodes missing from one of these rounds are left out.
     """
     if missing_embeddings(view) is not None:
@@ -75,7 +81,9 @@ def embedding_equations(view: View, rounds: int) -> EmbeddingEquations | None:
     for batch in view.messages.of(Embeddings):
         first.setdefault(batch.round)
     with_model = {b.round for b in view.messages.of(ModelUpdate) if bool((b.senders == SERVER).any())}
-    both = [r for r in first if r in with_model]
+    both = [r for r in first if r in with_model and (before is None or r < before)]
+    if not both:
+        return None
     step = max(1.0, (len(both) - 1) / max(1, rounds - 1))
     chosen = sorted({both[round(i * step)] for i in range(rounds) if round(i * step) < len(both)})
     values = _embeddings(view, chosen)

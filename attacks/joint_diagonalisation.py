@@ -24,11 +24,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._embedding_assignment import FIRST_ROUNDS
 from fglaudit.attacks._neighborhood_planting import plant_masked_pairs
 from fglaudit.attacks._neighborhood_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks._row_assignment import assign_rows
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import MaskedMatrices, Payload, RawFeatures
+from fglaudit.payloads import Embeddings, MaskedMatrices, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
 _UNEXPLAINED = 1e-8
@@ -47,7 +48,9 @@ class JointDiagonalisation(Attack):
     """
 
     name: ClassVar[str] = "joint-diagonalisation"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, RawFeatures)
+    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices,)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
+    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
     metric: ClassVar[str] = "exact_rate"
 
     combinations: int = 4

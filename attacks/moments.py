@@ -20,12 +20,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._embedding_assignment import FIRST_ROUNDS
 from fglaudit.attacks._moment_evaluation import Evaluator, evaluators
 from fglaudit.attacks._neighborhood_planting import plant_masked_pairs
 from fglaudit.attacks._neighborhood_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks._row_assignment import assign_rows
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload, RawFeatures
+from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
 _RANK = 1e-4
@@ -48,7 +49,9 @@ class SecondMoments(Attack):
     """
 
     name: ClassVar[str] = "second-moments"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors, RawFeatures)
+    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
+    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
     metric: ClassVar[str] = "exact_rate"
 
     directions: int = 4

@@ -14,11 +14,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._embedding_assignment import FIRST_ROUNDS
 from fglaudit.attacks._neighborhood_planting import plant_masked_pairs
 from fglaudit.attacks._neighborhood_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks._row_assignment import assign_rows
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import MaskedVectors, Payload, RawFeatures
+from fglaudit.payloads import Embeddings, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
 _SAME = 1e-4
@@ -30,7 +31,9 @@ class VectorColumns(Attack):
     """Unmask the columns of M2; see the module docstring."""
 
     name: ClassVar[str] = "vector-columns"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedVectors, RawFeatures)
+    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedVectors,)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
+    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
     metric: ClassVar[str] = "exact_rate"
 
     def unsupported(self, view: View) -> str | None:

@@ -6,9 +6,10 @@ nothing is trained. Counted are rows rebuilt exactly, under the best assignment 
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,47 +17,67 @@ import torch
 from torch import Tensor
 
 from bench.table import Table
+from fglaudit.attacks.embedding_inversion import EmbeddingInversion
+from fglaudit.attacks.gram_peeling import GramPeeling
 from fglaudit.attacks.joint_diagonalisation import JointDiagonalisation
 from fglaudit.attacks.moments import SecondMoments
 from fglaudit.attacks.vector_columns import VectorColumns
+from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.none import NoDefense
 from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Attack, Reconstruction
+from fglaudit.interfaces import Attack, Context, Reconstruction
 from fglaudit.nn.gat_plan import unit_ball
 from fglaudit.nn.masking import degree_batches, mask_nodes
 from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.partition import PartitionSpec
-from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Payload
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.rng import derive
-from fglaudit.transcript import deserialise, serialise
-from fglaudit.view import Auxiliary, Observer, PublicFacts, View
+from fglaudit.transcript import Transcript, deserialise, serialise
+from fglaudit.view import Auxiliary, Messages, Observer, PublicFacts, View
 
-KEY = ("dataset", "attack", "variant", "clients", "threads")
-VALUES = ("targets", "exact_matched", "exact_at_node", "median_cosine_of_nearest", "wire_gb", "seconds", "peak_rss_gb")
-RUNS: tuple[tuple[Attack, str], ...] = (
-    (JointDiagonalisation(), "matrix"),
-    (SecondMoments(), "matrix"),
-    (VectorColumns(), "vector"),
+KEY = ("dataset", "attack", "variant", "embeddings", "clients", "threads")
+VALUES = (
+    "targets",
+    "exact_matched",
+    "exact_at_node",
+    "proven",
+    "median_cosine",
+    "median_cosine_of_nearest",
+    "wire_gb",
+    "seconds",
+    "cpu_seconds",
+    "peak_rss_gb",
+)
+RUNS: tuple[tuple[Attack, str, bool], ...] = (
+    (JointDiagonalisation(), "matrix", True),
+    (JointDiagonalisation(), "matrix", False),
+    (GramPeeling(), "matrix", True),
+    (SecondMoments(), "matrix", True),
+    (VectorColumns(), "vector", True),
+    (EmbeddingInversion(), "vector", True),
 )
 
 
 @dataclass
 class Stream:
-    """The messages of one client's own nodes, made when read; ``sent`` counts their bytes."""
+    """The messages of one client's own nodes, made when read, and what was recorded of training; ``sent`` counts their bytes."""
 
     protocol: FedGAT
     edges: KeptEdges
     x: Tensor
     client: int
     nodes: Tensor
+    recorded: Messages | None
     sent: int = 0
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
-        """Yield the masked messages."""
+        """Yield the messages with this payload."""
         masked = self.protocol.masked
         if payload is not masked:
+            yield from self.recorded.of(payload) if self.recorded is not None else ()
             return
         rng = derive(0, "masks", self.client)
         owner = torch.full_like(self.nodes, self.client)
@@ -75,24 +96,39 @@ def run(results: Path, root: str | None, dataset: str = "cora", clients: int = 1
     table = Table(results / "fedgat_attacks.csv", KEY, VALUES)
     spec = DatasetSpec(dataset, root=root)
     graph = PartitionSpec("dirichlet", clients, 10000.0).apply(spec.load(), spec, derive(0, "partition"))
-    for attack, variant in RUNS:
-        key = {"dataset": dataset, "attack": attack.name, "variant": variant, "clients": clients}
-        key |= {"threads": torch.get_num_threads()}
+    for attack, variant, embeddings in RUNS:
+        key: dict[str, object] = {"dataset": dataset, "attack": attack.name, "variant": variant, "embeddings": embeddings}
+        key |= {"clients": clients, "threads": torch.get_num_threads()}
         if not table.has(key):
-            table.add({**key, **measure(graph, attack, variant)})
+            table.add({**key, **measure(graph, attack, variant, embeddings)})
     for row in table.rows():
         print(*(f"{name}={value}" for name, value in row.items()))
 
 
-def measure(graph: FederatedGraph, attack: Attack, variant: str) -> dict[str, str]:
-    """Return the figures of one attack, every client in turn, pooled."""
-    started = time.perf_counter()
-    protocol = FedGAT(variant=variant, remote="embeddings")
+def training(graph: FederatedGraph, protocol: FedGAT) -> tuple[Transcript, Mapping[str, tuple[int, ...]]]:
+    """Train on the fast path; return embeddings and models, and the layout of the weights."""
+    session = NoDefense().bind(Context(protocol.name, protocol.rounds, graph.num_clients, graph.num_features, ()))
+    transcript = Transcript()
+    keep = Keep({Embeddings: None, ModelUpdate: None})
+    channel = RecordingChannel(session, graph.num_clients, derive(0, "defense"), transcript, keep)
+    trained = protocol.train(graph, channel, rng=derive(0, "train"), device=torch.device("cpu"))
+    return transcript, trained.layout
+
+
+def measure(graph: FederatedGraph, attack: Attack, variant: str, embeddings: bool) -> dict[str, str]:
+    """Return the figures of one attack, every client in turn, pooled.
+
+    Args:
+        embeddings: whether a training is recorded as well, as long as the attack reads it (24 rounds if it reads all).
+    """
+    started, worked = time.perf_counter(), time.process_time()
+    protocol = FedGAT(variant=variant, remote="embeddings", rounds=(type(attack).first_rounds or 25) - 1)
+    transcript, layout = training(graph, protocol) if embeddings else (None, {})
     own = [graph.client(k) for k in range(graph.num_clients)]
     edges, x = KeptEdges.of(own, graph.degrees()), unit_ball(graph.x)
     public = PublicFacts(
         protocol=protocol.name,
-        hyperparameters={"variant": variant},
+        hyperparameters=dataclasses.asdict(protocol),
         defense="none",
         defense_parameters={},
         features=graph.features,
@@ -100,12 +136,14 @@ def measure(graph: FederatedGraph, attack: Attack, variant: str) -> dict[str, st
         num_features=graph.num_features,
         num_classes=graph.num_classes,
         num_clients=graph.num_clients,
+        layout=layout,
     )
     games, rebuilt, sent, nearest = [], [], 0, []
     nothing = Auxiliary.empty(graph.num_features)
     for k, client in enumerate(own):
-        messages = Stream(protocol, edges, x, k, client.nodes)
-        view = View(Observer((k,)), messages, (client,), nothing, public)
+        observer = Observer((k,))
+        messages = Stream(protocol, edges, x, k, client.nodes, transcript and transcript.seen_by(observer))
+        view = View(observer, messages, (client,), nothing, public)
         result = attack.run(view, rng=derive(0, "attack", k), device=torch.device("cpu"))
         assert isinstance(result, Reconstruction)
         game = Game.of(graph, protocol, view.observer, nothing, True)
@@ -114,14 +152,17 @@ def measure(graph: FederatedGraph, attack: Attack, variant: str) -> dict[str, st
         games.append(game)
         rebuilt.append(result)
         sent += messages.sent
-    seconds = time.perf_counter() - started
+    seconds, work = time.perf_counter() - started, time.process_time() - worked
     found = score(games, rebuilt)
     return {
         "targets": str(len(found.rows.exact_rate)),
         "exact_matched": f"{found.matched_rate:.5f}",
         "exact_at_node": f"{float(found.rows.exact_rate.mean()):.5f}",
+        "proven": "" if found.proven is None else f"{float(found.proven.float().mean()):.5f}",
+        "median_cosine": f"{float(found.rows.cosine.median()):.6f}",
         "median_cosine_of_nearest": f"{float(torch.cat(nearest).median()):.6f}",
         "wire_gb": f"{sent / 1e9:.2f}",
         "seconds": f"{seconds:.1f}",
+        "cpu_seconds": f"{work:.1f}",
         "peak_rss_gb": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9:.2f}",
     }

@@ -35,7 +35,7 @@ class Keep:
         last: dict[type[Payload], int | None] = {}
         for attack in attacks:
             rounds = type(attack).first_rounds
-            for payload in type(attack).consumes:
+            for payload in (*type(attack).consumes, *type(attack).also_reads):
                 known = last.get(payload, 0)
                 last[payload] = None if rounds is None or known is None else max(known, rounds)
         return Keep(last, parties)

@@ -293,6 +293,8 @@ class Attack(ABC):
     consumes: ClassVar[tuple[type[Payload], ...]]
     metric: ClassVar[str]
     """Primary metric; the advantage is computed on it."""
+    also_reads: ClassVar[tuple[type[Payload], ...]] = ()
+    """Payloads that help where they are sent, and alone are no reason to run."""
     quantity: ClassVar[str] = "features"
     """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of ``fglaudit.quantities.QUANTITIES``."""
     first_rounds: ClassVar[int | None] = None
