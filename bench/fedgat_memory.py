@@ -1,0 +1,82 @@
+"""Peak memory of FedGAT's matrix path as an audit runs it: pre-training by all clients, messages to one client recorded, then attacked.
+
+Unlike ``fedgat-attacks``, which makes messages as the attack reads them, this goes through the protocol, the channel and a
+transcript on disk, and keeps what clients need to train from the matrices. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from bench.table import Table
+from fglaudit.attacks.joint_diagonalisation import JointDiagonalisation
+from fglaudit.channel import Keep, RecordingChannel
+from fglaudit.datasets import DatasetSpec
+from fglaudit.game import Game, score
+from fglaudit.interfaces import DefenseSession, Reconstruction
+from fglaudit.partition import PartitionSpec
+from fglaudit.payloads import MaskedMatrices
+from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.rng import derive
+from fglaudit.side_knowledge import draw_auxiliary, make_view
+from fglaudit.transcript import Transcript
+from fglaudit.view import Observer, PublicFacts
+
+KEY = ("dataset", "clients", "threads")
+VALUES = ("targets", "exact_matched", "sent_gb", "recorded_gb", "batches", "largest_batch_gb", "cpu_seconds", "peak_rss_gb")
+
+
+def run(results: Path, root: str | None, dataset: str = "pubmed", clients: int = 3) -> None:
+    """Measure once; the row goes to ``results/fedgat_memory.csv``."""
+    table = Table(results / "fedgat_memory.csv", KEY, VALUES)
+    key = {"dataset": dataset, "clients": clients, "threads": torch.get_num_threads()}
+    if not table.has(key):
+        table.add({**key, **measure(dataset, root, clients)})
+    for row in table.rows():
+        print(*(f"{name}={value}" for name, value in row.items()))
+
+
+def measure(dataset: str, root: str | None, clients: int) -> dict[str, str]:
+    """Pre-train, record what client 0 receives, attack it."""
+    started = time.process_time()
+    spec, cpu = DatasetSpec(dataset, root=root), torch.device("cpu")
+    graph = PartitionSpec("dirichlet", clients, 10000.0).apply(spec.load(), spec, derive(0, "partition"))
+    protocol, observer = FedGAT(), Observer((0,))
+    with tempfile.TemporaryDirectory(prefix="fglaudit-") as folder:
+        transcript = Transcript(Path(folder))
+        keep = Keep.for_attacks([observer], [JointDiagonalisation()])
+        channel = RecordingChannel(DefenseSession(), clients, derive(0, "defense"), transcript, keep)
+        protocol.prepare(graph, channel, derive(0, "train"), cpu)
+        sizes = [path.stat().st_size for path in Path(folder).iterdir()]
+        public = PublicFacts(
+            protocol=protocol.name,
+            hyperparameters={"variant": protocol.variant, "remote": protocol.remote, "layers": protocol.layers},
+            defense="none",
+            defense_parameters={},
+            features=graph.features,
+            num_nodes=graph.num_nodes,
+            num_features=graph.num_features,
+            num_classes=graph.num_classes,
+            num_clients=graph.num_clients,
+        )
+        nothing = draw_auxiliary(graph, 0.0, 0)
+        view = make_view(observer, graph, transcript, public, nothing)
+        result = JointDiagonalisation().run(view, rng=derive(0, "attack"), device=cpu)
+        assert isinstance(result, Reconstruction)
+        found = score([Game.of(graph, protocol, observer, nothing, False)], [result])
+        batches = sum(entry.payload == MaskedMatrices.__name__ for entry in transcript.entries)
+    return {
+        "targets": str(len(found.rows.exact_rate)),
+        "exact_matched": f"{found.matched_rate:.5f}",
+        "sent_gb": f"{float(channel.bytes_down.sum()) / 1e9:.2f}",
+        "recorded_gb": f"{sum(sizes) / 1e9:.2f}",
+        "batches": str(batches),
+        "largest_batch_gb": f"{max(sizes) / 1e9:.2f}",
+        "cpu_seconds": f"{time.process_time() - started:.0f}",
+        "peak_rss_gb": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9:.2f}",
+    }
