@@ -10,7 +10,7 @@ missing to b.
 The combination is taken along the features of the neighbourhood (the row space of K2). What the bases leave unexplained shows whether
 they are right; where it is too much (close singular values, or noise on the matrices), several combinations are tried, the one whose
 singular values lie furthest apart counts, and its bases are improved by alternating least squares over all M2_i(s), and K2, whose
-rows in the basis u1_j are the h_j once more, is averaged in.
+rows in the basis u1_j are the h_j once more, is averaged in. Under noise M1 helps as well: it shows which v_j goes with which w_j.
 
 ``python -m bench fedgat-attacks`` measures it on Cora.
 """
@@ -70,16 +70,29 @@ class JointDiagonalisation(Attack):
                 m2, k2 = (field[part].to(device) for field in (payload.m2, payload.k2))
                 # The trace of sum_j U_j is b.
                 center = payload.m1[part].diagonal(dim1=-2, dim2=-1).to(device).double().mean(-1) * 2
-                parts.append(self._recover(payload.node[part], m2, k2.double(), center, std, rng))
+                partner = _partner(payload.m1[part].to(device), center) if std > 0 else None
+                parts.append(self._recover(payload.node[part], m2, k2.double(), center, partner, std, rng))
         return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_masked_pairs(view, rng)
 
     def _recover(
-        self, nodes: Tensor, m2: Tensor, k2: Tensor, center: Tensor, std: float, rng: torch.Generator
+        self,
+        nodes: Tensor,
+        m2: Tensor,
+        k2: Tensor,
+        center: Tensor,
+        partner: Tensor | None,
+        std: float,
+        rng: torch.Generator,
     ) -> NeighborhoodRows:
-        """Return the rows behind ``m2`` [P, F, 2b, 2b] and ``k2`` [P, 2b, F]; ``center`` [P, F] are the nodes' own rows."""
+        """Return the rows behind ``m2`` [P, F, 2b, 2b] and ``k2`` [P, 2b, F].
+
+        Args:
+            center: the nodes' own rows [P, F].
+            partner: what :func:`_partner` says, under noise.
+        """
         count, _, width, _ = m2.shape
         flat = m2.flatten(2)
         draw = torch.randn(count, self.combinations, width // 2, generator=rng, dtype=torch.double).to(m2.device)
@@ -95,7 +108,13 @@ class JointDiagonalisation(Attack):
             unsolved = (unexplained > (_UNEXPLAINED if std == 0 else -1.0)).nonzero().squeeze(1)
             if len(unsolved) == 0:
                 break
-            left[unsolved], right[unsolved] = _improve(flat[unsolved], rows[unsolved], left[unsolved], right[unsolved])
+            left[unsolved], right[unsolved] = _improve(
+                flat[unsolved],
+                rows[unsolved],
+                left[unsolved],
+                right[unsolved],
+                None if partner is None else partner[unsolved],
+            )
             rows[unsolved], unexplained[unsolved] = _read(flat[unsolved], left[unsolved], right[unsolved])
         sure = (unexplained <= _UNEXPLAINED)[:, None].expand(rows.shape[:2])
         overlap = (left * right).sum(1).abs()
@@ -161,13 +180,28 @@ def _read(flat: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return diagonal * (left * right).sum(1)[..., None], torch.where(total > 0, unexplained, 0.0)
 
 
-def _improve(flat: Tensor, rows: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def _improve(flat: Tensor, rows: Tensor, left: Tensor, right: Tensor, partner: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the orthonormal bases [P, 2b, b] that, each given the other and ``rows``, fit all matrices best (Procrustes)."""
     width = left.shape[1]
     pulled = _combine(flat, rows).view(len(flat), -1, width, width)  # row j: sum_s h_j(s) M2(s)
     new_left = torch.einsum("pjab,pbj->paj", pulled, right)
     new_right = torch.einsum("pjab,paj->pbj", pulled, left)
+    if partner is not None:
+        new_left, new_right = new_left + partner @ new_right, new_right + partner.mT @ new_left
     return _polar(new_left), _polar(new_right)
+
+
+def _partner(m1: Tensor, center: Tensor) -> Tensor:
+    """Return ``sum_j v_j w_j'`` [P, 2b, 2b] of the unit vectors, which takes every w_j to its v_j.
+
+    ``sum_s h_i(s) M1_i(s)`` is ``sum_j U_j`` times ``||h_i||^2``, and r, so the length of U_j, is the same for all j: the nearest
+    partial isometry of rank b is what is wanted.
+    """
+    width = m1.shape[-1]
+    total = _combine(m1.flatten(2), center[:, None]).view(len(m1), width, width)
+    left, _, right = torch.linalg.svd(total)
+    isometry: Tensor = left[..., : width // 2] @ right[:, : width // 2]
+    return isometry
 
 
 def _polar(matrix: Tensor) -> Tensor:
