@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -48,3 +49,18 @@ def test_theorem_2_holds(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert FedGAT().domain == theory.DOMAIN
     x = torch.linspace(-theory.DOMAIN, theory.DOMAIN, 2001, dtype=torch.float64)
     assert (attention_series(degree, theory.DOMAIN)(x) - attention_function(x)).abs().max() < theory.theorem_2(degree)
+
+
+def test_figure_of_the_theorems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One panel per theorem; a negative bound (its condition fails) is left out, not drawn as a number."""
+    theory, figure = module("bench.fedgat_theory", monkeypatch), module("bench.theory_figure", monkeypatch)
+    rows = [
+        {"model": model, "degree": str(p), **dict.fromkeys(theory.VALUES, "0.1")}
+        for model in theory.MODELS
+        for p in theory.DEGREES
+    ]
+    rows[0]["theorem_5_ratio"] = "-1"
+    tree = ElementTree.fromstring(figure.draw(rows))
+    lines = [line.get("points", "").split() for line in tree.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert len(lines) == 2 * len(figure.PANELS) * len(theory.MODELS)
+    assert sorted({len(points) for points in lines}) == [len(theory.DEGREES) - 1, len(theory.DEGREES)]
