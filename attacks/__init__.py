@@ -9,6 +9,8 @@ ATTACKS: dict[str, str] = {
     "joint-diagonalisation": "fglaudit.attacks.joint_diagonalisation:JointDiagonalisation",
     "second-moments": "fglaudit.attacks.moments:SecondMoments",
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
+    "power-moments": "fglaudit.attacks.power_moments:PowerMoments",
+    "merged-rows": "fglaudit.attacks.merged_rows:MergedRows",
     "gram-peeling": "fglaudit.attacks.gram_peeling:GramPeeling",
     "embedding-inversion": "fglaudit.attacks.embedding_inversion:EmbeddingInversion",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",

@@ -87,6 +87,15 @@ class NeighborhoodRows:
         return torch.bincount(self.group, minlength=len(self.centers))
 
 
+def repeat_rows(rows: Tensor, times: Tensor, size: int) -> Tensor:
+    """Return ``rows`` [P, r, F], each repeated ``times`` [P, r], cut or filled with zeros to ``size``."""
+    end = times.cumsum(1)
+    place = torch.arange(size, device=rows.device).expand(len(rows), -1).contiguous()
+    source = torch.searchsorted(end, place, right=True)
+    filled = torch.cat([rows, torch.zeros_like(rows[:, :1])], 1)
+    return filled.gather(1, source[..., None].expand(-1, -1, rows.shape[2]))
+
+
 def missing_messages(view: View, *payloads: type[Payload]) -> str | None:
     """Return why there is nothing to attack in ``view``, or None."""
     mine = torch.tensor(view.observer.parties, dtype=torch.long)

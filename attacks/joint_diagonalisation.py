@@ -60,6 +60,10 @@ class JointDiagonalisation(Attack):
         return missing_messages(view, MaskedMatrices)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        return assign_rows(view, self.recover(view, rng, device), rng)
+
+    def recover(self, view: View, rng: torch.Generator, device: torch.device) -> NeighborhoodRows:
+        """Return the rows of every neighbourhood, not yet assigned to nodes."""
         noise = view.public.noise.get(MaskedMatrices.__name__)
         std = 0.0 if noise is None else noise.std
         parts = []
@@ -72,7 +76,7 @@ class JointDiagonalisation(Attack):
                 center = payload.m1[part].diagonal(dim1=-2, dim2=-1).to(device).double().mean(-1) * 2
                 partner = _partner(payload.m1[part].to(device), center) if std > 0 else None
                 parts.append(self._recover(payload.node[part], m2, k2.double(), center, partner, std, rng))
-        return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
+        return NeighborhoodRows.join(parts, view.public.num_features)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_masked_pairs(view, rng)

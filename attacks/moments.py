@@ -23,7 +23,7 @@ from torch import Tensor
 from fglaudit.attacks._embedding_assignment import FIRST_ROUNDS
 from fglaudit.attacks._moment_evaluation import Evaluator, evaluators
 from fglaudit.attacks._neighborhood_planting import plant_masked_pairs
-from fglaudit.attacks._neighborhood_rows import NeighborhoodRows, missing_messages
+from fglaudit.attacks._neighborhood_rows import NeighborhoodRows, missing_messages, repeat_rows
 from fglaudit.attacks._row_assignment import assign_rows
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
@@ -122,7 +122,7 @@ def _jennrich(evaluator: Evaluator, basis: Tensor, draw: Tensor) -> Tensor:
         zero = torch.zeros_like(eigenvalue[:, :1])
         gaps = torch.cat([eigenvalue, zero], 1).sort(dim=1).values.diff(dim=1) / eigenvalue.abs().amax(1, keepdim=True)
         quality = (gaps + _CLOSE).log().sum(1)
-        rows = _repeat(
+        rows = repeat_rows(
             scaled @ basis / length[..., None], length.square().round().clamp(1, evaluator.size).long(), evaluator.size
         )
         better = quality > spread
@@ -131,15 +131,6 @@ def _jennrich(evaluator: Evaluator, basis: Tensor, draw: Tensor) -> Tensor:
         best = torch.where(better[:, None, None], rows, best)
         spread = torch.where(better, quality, spread)
     return best
-
-
-def _repeat(rows: Tensor, times: Tensor, size: int) -> Tensor:
-    """Return ``rows`` [P, r, F], each repeated ``times`` [P, r], cut or filled with zeros to ``size``."""
-    end = times.cumsum(1)
-    place = torch.arange(size, device=rows.device).expand(len(rows), -1).contiguous()
-    source = torch.searchsorted(end, place, right=True)
-    filled = torch.cat([rows, torch.zeros_like(rows[:, :1])], 1)
-    return filled.gather(1, source[..., None].expand(-1, -1, rows.shape[2]))
 
 
 def _misfit(rows: Tensor, probes: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -180,4 +171,4 @@ def _by_higher_orders(evaluator: Evaluator, basis: Tensor, alpha: Tensor, depth:
     length = torch.einsum("pkr,pr->pk", scaled, alpha) / torch.where(eigenvalue == 0, 1e-30, eigenvalue)
     times = torch.where(found, length.square().round().clamp(1, evaluator.size), 0.0).long()
     rows = torch.where(found[..., None], scaled @ basis / torch.where(found, length, 1.0)[..., None], 0.0)
-    return _repeat(rows, times, evaluator.size)
+    return repeat_rows(rows, times, evaluator.size)

@@ -40,6 +40,10 @@ class VectorColumns(Attack):
         return missing_messages(view, MaskedVectors)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        return assign_rows(view, self.recover(view, device), rng)
+
+    def recover(self, view: View, device: torch.device) -> NeighborhoodRows:
+        """Return the rows of every neighbourhood, not yet assigned to nodes."""
         noise = view.public.noise.get(MaskedVectors.__name__)
         std = 0.0 if noise is None else noise.std
         parts = []
@@ -47,7 +51,7 @@ class VectorColumns(Attack):
             payload = batch.payload
             assert isinstance(payload, MaskedVectors)
             parts.append(_recover(payload, std, device))
-        return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
+        return NeighborhoodRows.join(parts, view.public.num_features)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_masked_pairs(view, rng, MaskedVectors)
