@@ -2,7 +2,7 @@
 
 The rows behind the messages are those of the matrix variant, whose messages are ten times as large. Accuracy is that of a whole
 training with the default settings (by moments where the defense leaves the messages as they are); the attack, its control
-and its self-test are those of an audit cell that pre-trains with the same seed. Targets are the neighbours at other clients, every
+and its self-test are those of an audit cell that pre-trains with the same seed. The attack that rebuilds most rows counts. Targets are the neighbours at other clients, every
 client in turn.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from bench.table import Table
+from fglaudit.attacks.merged_rows import MergedRows
 from fglaudit.attacks.vector_columns import VectorColumns
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell, arguments
@@ -36,6 +37,7 @@ KEY = ("dataset", "clients", "defense", "arguments", "seed")
 VALUES = (
     "accuracy",
     "accuracy_global",
+    "attack",
     "status",
     "exact_at_node",
     "exact_matched",
@@ -90,8 +92,9 @@ def measure(data: DatasetSpec, partition: PartitionSpec, defense: Defense, seed:
         trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=cpu)
         observers = (ObserverSpec(parties=("client:each",)),)
         short = FedGAT(variant="vector", rounds=1)
-        cell = Cell(data, partition, short, "honest", defense, seed, observers, (VectorColumns(),))
-        (found,) = run_cell(cell, suite="bench", device=cpu).findings
+        cell = Cell(data, partition, short, "honest", defense, seed, observers, (VectorColumns(), MergedRows()))
+        findings = run_cell(cell, suite="bench", device=cpu).findings
+    found = max(findings, key=lambda f: -1.0 if f.exact_rate is None else f.exact_rate)
     columns = {name: getattr(found, name) for name in VALUES if name in type(found).__dataclass_fields__}
     columns |= {"accuracy": trained.client_mean, "accuracy_global": trained.whole_test_set}
     columns |= {"exact_at_node": found.exact_rate, "exact_matched": found.matched_rate}
