@@ -131,7 +131,7 @@ def split_totals(totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
     best = torch.full((len(totals),), torch.inf, dtype=torch.double)
     share = torch.zeros(len(totals), count, totals.shape[1], dtype=torch.double)
     step = max(1, _NUMBERS_AT_ONCE // (totals.shape[1] * len(subsets)))
-    for part in torch.arange(len(owner)).split(step):
+    for part in torch.split(torch.arange(len(owner)), step):
         tried = ones[candidate[part]]
         error = (totals[owner[part], :, None] - (tried.rsqrt() @ subsets.T)[:, None]).abs()
         fits = (error <= _ENTRY).double()
