@@ -13,5 +13,6 @@ ATTACKS: dict[str, str] = {
     "merged-rows": "fglaudit.attacks.merged_rows:MergedRows",
     "gram-peeling": "fglaudit.attacks.gram_peeling:GramPeeling",
     "embedding-inversion": "fglaudit.attacks.embedding_inversion:EmbeddingInversion",
+    "embedding-neighbors": "fglaudit.attacks.embedding_neighbors:EmbeddingNeighbors",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

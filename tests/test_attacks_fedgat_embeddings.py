@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fglaudit.attacks._embedding_equations import embedding_equations
 from fglaudit.attacks.embedding_inversion import EmbeddingInversion
+from fglaudit.attacks.embedding_neighbors import EmbeddingNeighbors
 from fglaudit.attacks.joint_diagonalisation import JointDiagonalisation
 from fglaudit.attacks.prior_only import prior_only
 from fglaudit.game import Game, score
@@ -19,7 +20,7 @@ from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import Embeddings, MessageBatch, Payload
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.rng import derive
-from fglaudit.selftest import self_test
+from fglaudit.selftest import NoiseMessages, self_test
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record
 from fglaudit.view import Auxiliary, Messages, Observer, View
 
@@ -113,3 +114,28 @@ def test_the_inversion_proves_itself_and_keeps_its_promises() -> None:
     check_attack(attack, run().view(Observer((0, 2), auxiliary=0.2)))
     assert attack.unsupported(run().view(Observer((-1,)))) is not None
     assert attack.unsupported(dataclasses.replace(view, messages=Without(view.messages))) is not None
+
+
+def test_edges_between_nodes_of_others_are_found() -> None:
+    view, graph = run().view(CLIENT), run().graph
+    attack = EmbeddingNeighbors()
+    result = attack.run(view, rng=derive(0, "attack"), device=CPU)
+    edges = {tuple(pair) for pair in graph.edge_index.T.tolist()}
+    listed = [tuple(pair) for pair in result.subjects.tolist()]
+    twice = [pair for pair, witnesses in zip(listed, result.estimate.tolist(), strict=True) if witnesses == 2]
+    assert not torch.isin(result.subjects, view.own[0].nodes).any()
+    assert len(twice) >= 10
+    assert sum(pair in edges for pair in twice) >= 0.95 * len(twice)
+
+
+def test_edges_prove_themselves() -> None:
+    view, attack = run().view(CLIENT), EmbeddingNeighbors()
+    check_attack(attack, view)
+    planted = attack.plant(view, rng=derive(0, "plant"))
+    result = attack.run(planted.view, rng=derive(0, "attack"), device=CPU)
+    assert {tuple(sorted(p)) for p in planted.nodes.tolist()} == {tuple(p) for p in result.subjects.tolist()}
+    blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, 1))
+    lost = attack.run(blind, rng=derive(0, "attack"), device=CPU)
+    truth = {tuple(pair) for pair in run().graph.edge_index.T.tolist()}
+    listed = [tuple(pair) in truth for pair in lost.subjects.tolist()]
+    assert sum(listed) <= 0.2 * len(truth) / 2
