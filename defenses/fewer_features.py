@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee
 from fglaudit.payloads import RawFeatures
 from fglaudit.rng import derive
 
@@ -36,6 +36,9 @@ class _Session(DefenseSession):
 
     def parameters(self) -> Mapping[str, Any]:
         return {"kept_features": self.kept.tolist()}
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee(mechanism=f"{len(self.kept)} public features are sent as they are; exact whole rows say nothing here")
 
 
 @dataclass(frozen=True)
