@@ -101,9 +101,9 @@ class _MutualNeighbors:
     def __call__(self, types: Tensor) -> Tensor:
         """Return the scores [O] given the types settled so far [n], -1 while open."""
         settled = ((types >= 0) & (self.place >= 0)).nonzero().squeeze(1)
-        mine = self.found[:, types[settled]]  # settled node k's row explains j
-        theirs = self.found[self.place[settled]].T  # row c explains settled node k
-        differences = mine.sum(1)[:, None] + theirs.sum(1) - 2 * mine @ theirs.T
+        at, kind = self.at[self.seen], self.type[self.seen]
+        explained = self.found[:, types[settled]][at]  # settled node k's row explains the option's node
+        explains = self.found[self.place[settled]].T[kind]  # the option's row explains settled node k
         score = self.base.clone()
         # Without an embedding of its own, a node's degree tells how many others its row should explain (a Poisson number).
         times = self.found.sum(0)
@@ -114,5 +114,5 @@ class _MutualNeighbors:
         )
         expected = usual * self.unseen[self.node[~self.seen]] + _STRAY
         score[~self.seen] = times[self.type[~self.seen]] * expected.log() - expected
-        score[self.seen] -= _DISAGREEMENT * differences[self.at[self.seen], self.type[self.seen]]
+        score[self.seen] -= _DISAGREEMENT * (explained - explains).abs().sum(1)
         return score

@@ -1,7 +1,7 @@
 """Attacks on FedGAT's masked messages of all nodes of a data set: every client in turn, targets are the neighbours at other clients.
 
 Messages are made by the protocol's own code and pass through their wire bytes, one batch at a time, so that memory stays bounded;
-nothing is trained. Counted are rows rebuilt exactly, under the best assignment and at the right node.
+embeddings come from a training on the fast path. Counted are rows rebuilt exactly, under the best assignment and at the right node.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fglaudit.attacks.embedding_inversion import EmbeddingInversion
 from fglaudit.attacks.gram_peeling import GramPeeling
 from fglaudit.attacks.joint_diagonalisation import JointDiagonalisation
 from fglaudit.attacks.moments import SecondMoments
+from fglaudit.attacks.power_moments import PowerMoments
 from fglaudit.attacks.vector_columns import VectorColumns
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.datasets import DatasetSpec
@@ -56,6 +57,7 @@ RUNS: tuple[tuple[Attack, str, bool], ...] = (
     (JointDiagonalisation(), "matrix", False),
     (GramPeeling(), "matrix", True),
     (SecondMoments(), "matrix", True),
+    (PowerMoments(), "matrix", True),
     (VectorColumns(), "vector", True),
     (EmbeddingInversion(), "vector", True),
 )
