@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from fglaudit.interfaces import Context
 from fglaudit.nn.chebyshev import attention_function, attention_series
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.testing import example_graph
@@ -64,3 +65,12 @@ def test_figure_of_the_theorems(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [line.get("points", "").split() for line in tree.iter("{http://www.w3.org/2000/svg}polyline")]
     assert len(lines) == 2 * len(figure.PANELS) * len(theory.MODELS)
     assert sorted({len(points) for points in lines}) == [len(theory.DEGREES) - 1, len(theory.DEGREES)]
+
+
+def test_every_measured_defense_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = module("bench.fedgat_defenses", monkeypatch)
+    graph = example_graph()
+    releases = FedGAT(variant="vector").releases(graph)
+    context = Context("fedgat", 1, graph.num_clients, graph.num_features, releases)
+    assert [defense.unsupported(context) for defense in bench.DEFENSES] == [None] * len(bench.DEFENSES)
+    assert len({(type(d).name, bench.arguments(d)) for d in bench.DEFENSES}) == len(bench.DEFENSES)
