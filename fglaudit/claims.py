@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from fglaudit.game import Game
-from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
 from fglaudit.view import View
 
@@ -23,52 +22,48 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class Claims:
-    """Counts over all targets of one or several views. ``claimed`` is None where the attack does not claim."""
+    """What became of an attack's rows, over all targets of one or several views.
 
-    targets: int
-    directions: int
+    Attributes:
+        found: which targets' directions are among the rows [T].
+        claimed: how many rows the attack asserts to be somebody's; None where it does not tell.
+        false: how many of these are nobody's.
+    """
+
+    found: Tensor
     claimed: int | None
     false: int
 
     @staticmethod
-    def pool(parts: Sequence[Claims | None]) -> Claims | None:
-        """Add up; None where no view was checked."""
-        known = [part for part in parts if part is not None]
-        if not known:
-            return None
-        claimed = [part.claimed for part in known if part.claimed is not None]
-        return Claims(
-            sum(part.targets for part in known),
-            sum(part.directions for part in known),
-            sum(claimed) if claimed else None,
-            sum(part.false for part in known),
-        )
+    def pool(parts: Sequence[Claims]) -> Claims:
+        """Put the targets of several views in a row."""
+        claimed = [part.claimed for part in parts if part.claimed is not None]
+        found = torch.cat([part.found for part in parts])
+        return Claims(found, sum(claimed) if claimed else None, sum(part.false for part in parts))
 
     def columns(self) -> dict[str, float | None]:
         """Return the columns of ``findings.csv``."""
         rate = None if not self.claimed else self.false / self.claimed
-        claimed = None if self.claimed is None else self.claimed / self.targets
-        return {"direction_rate": self.directions / self.targets, "claimed_rate": claimed, "false_claim_rate": rate}
+        claimed = None if self.claimed is None else self.claimed / max(1, len(self.found))
+        return {"direction_rate": float(self.found.double().mean().item()), "claimed_rate": claimed, "false_claim_rate": rate}
 
 
-def check_claims(result: Reconstruction, game: Game, view: View) -> Claims | None:
+def check_claims(result: Reconstruction, game: Game, view: View) -> Claims:
     """Compare ``result`` with the truth; rows that the observer knew before are neither found nor false.
 
-    Returns None where there is nothing to check: no targets, or discrete rows without claims, whose exact rate says it all.
+    Where the attack claims, its other rows are not looked at; otherwise all are.
     """
-    if len(game.targets) == 0 or (result.claimed is None and game.kind is not FeatureKind.REAL):
-        return None
     asserted = torch.ones(len(result.rows), dtype=torch.bool) if result.claimed is None else result.claimed
     rows = _directions(result.rows[asserted])
     truth, known = _directions(game.truth), _directions(view.known_rows().x.to(game.truth))
-    hit = torch.zeros(len(truth), dtype=torch.bool)
+    found = torch.zeros(len(truth), dtype=torch.bool)
     wrong = 0
     for part in torch.split(rows, _CHUNK):
         same = (part @ truth.T).abs() > SAME_DIRECTION
-        hit |= same.any(0)
+        found |= same.any(0)
         known_already = ((part @ known.T).abs() > SAME_DIRECTION).any(1)
         wrong += int((~same.any(1) & ~known_already).sum().item())
-    return Claims(len(truth), int(hit.sum().item()), None if result.claimed is None else len(rows), wrong)
+    return Claims(found, None if result.claimed is None else len(rows), wrong)
 
 
 def _directions(rows: Tensor) -> Tensor:

@@ -15,6 +15,9 @@ from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.rng import derive
 from fglaudit.selftest import self_test
 
+DIRECTION_RATE = "direction_rate"
+"""Primary metric of attacks that find real-valued rows without being able to say whose they are."""
+
 
 def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Reconstruction], device: torch.device) -> Outcome:
     """Score ``results``, one per view of ``arena``, and self-test the attack on the view with the most targets."""
@@ -27,7 +30,6 @@ def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Recon
     if found.false_proofs:
         broken = f"{found.false_proofs} rows it called proven are wrong" + (f"; {broken}" if broken else "")
     metric = primary_metric(attack, games[0].kind)
-    values, controls = getattr(found.rows, metric), getattr(guess.rows, metric)
     per_target = found.rows.f1.sort(descending=True).values
     columns: dict[str, float | None] = {
         "exact_rate": _mean(found.rows.exact_rate),
@@ -46,8 +48,13 @@ def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Recon
     if found.proven is not None and not bool(found.proven.all()):
         rest = ~found.proven
         columns |= {"f1_unproven": _mean(found.rows.f1[rest]), "control_f1_unproven": _mean(guess.rows.f1[rest])}
-    checked = Claims.pool([check_claims(r, g, v) for r, g, v in zip(results, games, arena.views, strict=True)])
+    claims = metric == DIRECTION_RATE or games[0].kind is FeatureKind.REAL or any(r.claimed is not None for r in results)
+    checked = _checked(arena, results) if claims else None
     columns |= checked.columns() if checked is not None else {}
+    if metric == DIRECTION_RATE and checked is not None:
+        values, controls = checked.found.double(), _checked(arena, arena.controls).found.double()
+    else:
+        values, controls = getattr(found.rows, metric), getattr(guess.rows, metric)
     return Outcome(
         type(attack).quantity,
         metric,
@@ -58,6 +65,11 @@ def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Recon
         broken,
         breakdown(games, values),
     )
+
+
+def _checked(arena: Arena, results: Sequence[Reconstruction]) -> Claims:
+    parts = zip(results, arena.games, arena.views, strict=True)
+    return Claims.pool([check_claims(result, game, view) for result, game, view in parts])
 
 
 def _mean(values: Tensor) -> float:

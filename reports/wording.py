@@ -167,6 +167,7 @@ def deed(leak: Leak) -> str:
         "f1": f"recovers the non-zero features of {rows} with F1 {value}",
         "auc": f"tells non-zero features of {rows} from zeros with AUC {value}",
         "cosine": f"rebuilds {rows} with a mean cosine of {value}",
+        "direction_rate": f"finds {value} of {rows} up to a factor",
         "tpr_at_fpr_1": f"finds {value} of the members at 1 % false alarms",
     }
     return f"{verbs.get(metric, f'reaches {metric} {value}')} (a guess: {control})"
