@@ -6,5 +6,6 @@ PROTOCOLS: dict[str, str] = {
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
     "gat": "fglaudit.protocols.gat:GAT",
     "gcn": "fglaudit.protocols.gcn:GCN",
+    "gfl-appnp": "fglaudit.protocols.gfl_appnp:GFLAPPNP",
     "local-gcn": "fglaudit.protocols.local:LocalGCN",
 }

@@ -1,0 +1,277 @@
+"""GFL-APPNP (Wu, Zhang, Li, Yang and Li, CIKM workshop 2022): every node is a client; hidden representations and Jacobians are shared.
+
+Sections 3-5, Algorithm 1, equations (13)-(16). All clients share an encoder ``h(x) = relu(x W1) W2``; client k classifies its samples with
+``softmax(A_kk h(x_k) + C_k)``, ``C_k = sum_{j != k} A_kj h_j``, A the personalised propagation of APPNP. Every I local steps models are
+averaged; then each client j sends its hidden representation ``h_j`` (mean over its samples) and its Jacobian ``dh_j / dW`` under the new
+model, and the server returns ``C_k`` and ``dC_k = sum_{j != k} A_kj dh_j / dW``, which stay as they are during the next I steps
+(gradient compensation).
+
+What is observed: the server has every h_j, every Jacobian (in it the features can be read) and every model; client k has the global
+models, C_k and dC_k.
+
+Variants (table 2): ``full``; ``v1`` adds standard normal noise to every entry of an uploaded Jacobian, afresh each time (appendix
+A.2.5); ``v2`` shares no Jacobians.
+
+Choices where the paper's text is silent or misprinted:
+
+* A has APPNP's weights, alpha on the node itself; equation (13b) prints alpha and 1 - alpha the other way round.
+* The gradient is ``(prediction - y) (A_kk dh_k + dC_k)``; equations (14), (15b) and Algorithm 1 print its negative and descend along it.
+* Clients without training samples send no models, and the mean is over those that do; else a learning rate would mean something else
+  for every share of labels, and I = 1 would not equal APPNP.
+* ``h_j`` is the mean over all samples of the node, whatever their split: it needs no labels.
+* After the last local steps models are averaged and hidden representations are shared once more, for the test; no Jacobians.
+* A sample is classified with the global model and the C_k received with it. The round with the lowest validation loss counts, as in the
+  paper (``choice: validation``).
+* The server knows the topology, computes A and tells client k its A_kk; that is not recorded.
+
+Where nobody records or changes Jacobians they are announced by their sizes and training uses their factors; V1's noise is then drawn for
+the sums that are used, with the covariance ``A A'`` that it has there: equal in law, not in its draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.fedavg import average, broadcast
+from fglaudit.nn.jacobians import FactorPropagation, FullJacobians, Hidden
+from fglaudit.nn.local_steps import Compensation, LocalSteps
+from fglaudit.nn.neighborhood import foreign_nodes_within
+from fglaudit.nn.node_clients import TASKS, NodeClients, check_node_clients, personalised_propagation, task_of
+from fglaudit.nn.record import Record
+from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
+from fglaudit.payloads import (
+    SERVER,
+    HiddenRepresentations,
+    Jacobians,
+    MessageBatch,
+    ModelUpdate,
+    Payload,
+    PropagatedJacobians,
+    PropagatedRepresentations,
+)
+from fglaudit.rng import split
+from fglaudit.view import Observer
+
+VARIANTS = ("full", "v1", "v2")
+CHOICES = ("validation", "last")
+BUCKET_BYTES = 2**28
+"""Jacobians of about this size are formed and sent at once."""
+
+
+@dataclass(frozen=True)
+class GFLAPPNP(FederatedProtocol):
+    """GFL-APPNP; defaults are the paper's for deterministic node classification on synthetic graphs with I = 10.
+
+    Attributes:
+        variant: "full", "v1" (noisy Jacobians) or "v2" (no Jacobians).
+        task: "dnc", "snc" or "sc", to be refused on data of another shape; "auto" takes what the data are.
+        hidden: H.
+        alpha, propagation_steps: of the personalised propagation; the teleport probability and M.
+        rounds: averagings; the paper's updates are rounds x local_steps.
+        local_steps: I.
+        learning_rate, batch_size: see :class:`fglaudit.nn.local_steps.LocalSteps`.
+        jacobian_noise: standard deviation of V1's noise.
+        choice: the round that counts: "validation" for the one with the lowest validation loss, or "last".
+    """
+
+    name: ClassVar[str] = "gfl-appnp"
+    shown: ClassVar[tuple[str, ...]] = ("variant", "local_steps")
+    emits: ClassVar[tuple[type[Payload], ...]] = (
+        ModelUpdate,
+        HiddenRepresentations,
+        Jacobians,
+        PropagatedRepresentations,
+        PropagatedJacobians,
+    )
+
+    variant: str = "full"
+    task: str = "auto"
+    hidden: int = 64
+    alpha: float = 0.1
+    propagation_steps: int = 10
+    rounds: int = 300
+    local_steps: int = 10
+    learning_rate: float = 0.5
+    batch_size: int = 0
+    jacobian_noise: float = 1.0
+    choice: str = "validation"
+
+    def __post_init__(self) -> None:
+        for field, known in (("variant", VARIANTS), ("task", ("auto", *TASKS)), ("choice", CHOICES)):
+            if getattr(self, field) not in known:
+                raise unknown(field, getattr(self, field), known)
+        if not 0 < self.alpha < 1:
+            raise FglauditError(f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1")
+        least = {"hidden": 1, "propagation_steps": 0, "rounds": 1, "local_steps": 1, "batch_size": 0}
+        for field, low in least.items():
+            if getattr(self, field) < low:
+                raise FglauditError(f"gfl-appnp needs {field} >= {low}; got {getattr(self, field)}; raise it")
+        for field in ("learning_rate", "jacobian_noise"):
+            if getattr(self, field) < 0:
+                raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use 0 or more")
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        found = task_of(graph)
+        if self.task not in ("auto", found):
+            raise FglauditError(
+                f"task {self.task!r} needs {SHAPES[self.task]}; {graph.name!r} has features {tuple(graph.x.shape)} and labels "
+                f"{tuple(graph.y.shape)}, which is task {found!r}; use csbm-{self.task}, or task: {found}"
+            )
+        check_node_clients(self.name, graph)
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Return ids of the nodes whose hidden representations reach the observer, alone or in a sum: those within M hops."""
+        return foreign_nodes_within(graph, observer, self.propagation_steps)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.check(graph)
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        data = NodeClients.of(clients, device)
+        rows = data.training_rows(graph.num_classes)
+        weights = personalised_propagation(graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps)
+        own = weights.diagonal().clone()
+        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
+        initial = glorot(layout, split(rng, "weights")).to(device)
+        batches, noise = split(rng, "batches"), split(rng, "jacobian-noise")
+        sharing = Sharing(self, channel, weights - torch.diag(own), data, rows.clients, layout, noise)
+        local = LocalSteps(self.local_steps, self.learning_rate, self.batch_size)
+        record = Record(data, layout, self.choice)
+        equal = torch.ones(len(rows.clients), device=device)
+        received = broadcast(channel, 0, initial, graph.num_clients)
+        _, offset, others = sharing.exchange(0, received)
+        for round in range(1, self.rounds + 1):
+            first, second = unflatten(received[rows.clients], layout).values()
+            trained = local.run(rows, first, second, own[rows.clients], offset[rows.clients], others, batches)
+            vectors = torch.cat([part.flatten(1) for part in trained], 1)
+            senders = rows.clients.cpu()
+            arrived = channel.send(MessageBatch(round, senders, torch.full_like(senders, SERVER), ModelUpdate(vectors)))
+            assert isinstance(arrived, ModelUpdate)
+            received = broadcast(channel, round, average(arrived.vector, equal), graph.num_clients)
+            hidden, offset, others = sharing.exchange(round, received)
+            logits = own.view(-1, 1, 1) * hidden.output + offset.unsqueeze(1)
+            record.add(logits, received[:1])
+            channel.round_done(round, self.rounds)
+        return record.trained()
+
+
+SHAPES = {
+    "dnc": "one sample and one label per node",
+    "snc": "several samples per node, x [N, S, F], with one label per node",
+    "sc": "several samples per node, x [N, S, F], with a label each",
+}
+
+
+class Sharing:
+    """The exchange of hidden representations and Jacobians under a new global model.
+
+    Args:
+        weights: A without its diagonal [N, N].
+        trainers: the clients that use what they receive [T].
+        noise: draws V1's noise.
+    """
+
+    def __init__(
+        self,
+        protocol: GFLAPPNP,
+        channel: Channel,
+        weights: Tensor,
+        data: NodeClients,
+        trainers: Tensor,
+        layout: Layout,
+        noise: torch.Generator,
+    ) -> None:
+        self.protocol, self.channel, self.data, self.trainers = protocol, channel, data, trainers
+        self.weights, self.layout, self.noise = weights, layout, noise
+        self.nodes = torch.arange(len(weights))
+        self.server = torch.full_like(self.nodes, SERVER)
+        self.factors = FactorPropagation(weights[trainers], data.x)
+        used = weights[trainers].double()
+        values, vectors = torch.linalg.eigh(used @ used.T)
+        self.mixing = (vectors * values.clamp(min=0).sqrt()).float()  # noise in the sums: covariance A A'
+
+    def exchange(self, round: int, received: Tensor) -> tuple[Hidden, Tensor, Compensation | None]:
+        """Send everything of one round.
+
+        Args:
+            received: the global model as each client got it [N, D].
+
+        Returns:
+            The clients' own hidden values, ``C_k`` as received [N, C], and the trainers' dC_k; None where none are sent.
+        """
+        first, second = unflatten(_shared(received), self.layout).values()
+        hidden = Hidden.of(self.data.x, first, second)
+        sent = self.channel.send(MessageBatch(round, self.nodes, self.server, HiddenRepresentations(hidden.mean)))
+        assert isinstance(sent, HiddenRepresentations)
+        sums = PropagatedRepresentations(self.weights @ sent.values)
+        arrived = self.channel.send(MessageBatch(round, self.server, self.nodes, sums))
+        assert isinstance(arrived, PropagatedRepresentations)
+        if self.protocol.variant == "v2" or round == self.protocol.rounds:
+            return hidden, arrived.values, None
+        wanted = self.channel.wants(Jacobians) or self.channel.wants(PropagatedJacobians)
+        if wanted or len(second) > 1:
+            return hidden, arrived.values, self.full(round, hidden)
+        return hidden, arrived.values, self.announced(round, hidden)
+
+    def full(self, round: int, hidden: Hidden) -> FullJacobians:
+        """Form and send every Jacobian and every sum of them; return the trainers' sums as received."""
+        total: Tensor | None = None
+        for nodes in self.buckets():
+            values = hidden.jacobians(self.data.x, int(nodes[0]), int(nodes[-1]) + 1)
+            if self.protocol.variant == "v1":
+                drawn = torch.randn(values.shape, generator=self.noise).to(values)
+                values = values + self.protocol.jacobian_noise * drawn
+            arrived = self.channel.send(MessageBatch(round, nodes, self.server[nodes], Jacobians(values)))
+            assert isinstance(arrived, Jacobians)
+            part = self.weights[:, nodes] @ arrived.values.flatten(1)
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        kept = torch.zeros(len(self.nodes), dtype=torch.bool)
+        kept[self.trainers.cpu()] = True
+        used = []
+        for nodes in self.buckets():
+            sums = PropagatedJacobians(total[nodes].view(len(nodes), hidden.output.shape[2], -1))
+            returned = self.channel.send(MessageBatch(round, self.server[nodes], nodes, sums))
+            assert isinstance(returned, PropagatedJacobians)
+            used.append(returned.values[kept[nodes]])
+        return FullJacobians.of(torch.cat(used), self.data.x.shape[2], self.protocol.hidden)
+
+    def announced(self, round: int, hidden: Hidden) -> Compensation:
+        """Count the messages of :meth:`full` on the wire without forming them; return the trainers' sums in factors."""
+        shape = (len(self.nodes), hidden.output.shape[2], self.parameters())
+        absent = torch.empty(shape, dtype=hidden.output.dtype, device="meta")
+        self.channel.send(MessageBatch(round, self.nodes, self.server, Jacobians(absent)))
+        self.channel.send(MessageBatch(round, self.server, self.nodes, PropagatedJacobians(absent)))
+        sums = self.factors(hidden)
+        if self.protocol.variant != "v1":
+            return sums
+        values = sums.full()
+        drawn = torch.randn(values.shape, generator=self.noise).to(values)
+        mixed = (self.mixing @ drawn.flatten(1)).view_as(values)
+        return FullJacobians.of(values + self.protocol.jacobian_noise * mixed, self.data.x.shape[2], self.protocol.hidden)
+
+    def parameters(self) -> int:
+        """Number of the encoder's weights D."""
+        return sum(a * b for a, b in self.layout.values())
+
+    def buckets(self) -> Iterator[Tensor]:
+        """Yield node ids, as many at a time as have Jacobians of about ``BUCKET_BYTES`` together."""
+        size = self.parameters() * list(self.layout.values())[-1][1] * 4
+        yield from self.nodes.split(max(1, BUCKET_BYTES // size))
+
+
+def _shared(received: Tensor) -> Tensor:
+    """Return the one model that all clients received as [1, D], or all [N, D] where they differ."""
+    same = received.stride(0) == 0 or torch.equal(received, received[:1].expand_as(received))
+    return received[:1] if same else received
