@@ -10,4 +10,5 @@ ATTACKS: dict[str, str] = {
     "second-moments": "fglaudit.attacks.moments:SecondMoments",
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
+    "jacobian-reading": "fglaudit.attacks.jacobian_reading:JacobianReading",
 }

@@ -1,0 +1,118 @@
+"""Self-test problems for attacks on GFL-APPNP's messages: a run over random models in which everything can be read.
+
+The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are drawn afresh, one sample
+each; the models of the rounds are independent random draws, so that hidden units switch often. Messages follow the protocol's formulas
+without noise; public facts stay otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks._encoder import encoder_shape
+from fglaudit.attacks._planting import MemoryMessages, planted_client, planted_rows
+from fglaudit.attacks._propagation import propagation_row
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Planted
+from fglaudit.payloads import (
+    SERVER,
+    HiddenRepresentations,
+    Jacobians,
+    MessageBatch,
+    ModelUpdate,
+    Payload,
+    PropagatedJacobians,
+    PropagatedRepresentations,
+)
+from fglaudit.rng import split
+from fglaudit.view import Auxiliary, View
+
+_ROUNDS = 24
+_NODES = 64
+
+
+def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = True) -> Planted:
+    """Return the problem described in the module docstring; at most 64 nodes of others have rows that are sent.
+
+    Args:
+        jacobians: whether Jacobians are sent at all.
+    """
+    rng = split(rng, "plant")
+    public, n = view.public, view.public.num_nodes
+    own = torch.tensor(view.observer.clients, dtype=torch.long)
+    others = torch.arange(n)[~torch.isin(torch.arange(n), own)]
+    others = others[torch.randperm(len(others), generator=rng)][:_NODES]
+    receivers = own[: len(others)]
+    pairs = torch.stack([receivers, others[: len(receivers)]])
+    targets = (others if len(own) == 0 else pairs[1]).sort().values
+    x = torch.zeros(n, public.num_features)
+    x[targets] = rows = _rows(view, targets, rng)
+    edges = torch.cat([pairs, pairs.flip(0)], dim=1)
+    degrees = torch.bincount(edges[0], minlength=n)
+    none = torch.empty(2, 0, dtype=torch.long)
+    clients = tuple(dataclasses.replace(planted_client(c, pairs, degrees), edge_index=none) for c in view.own)
+    if view.observer.degrees is False:
+        clients = tuple(dataclasses.replace(c, remote_degrees=None) for c in clients)
+    facts = {**public.hyperparameters, **({"variant": "full"} if jacobians else {})}
+    known = torch.empty(0, dtype=torch.long)
+    planted = dataclasses.replace(
+        view,
+        messages=MemoryMessages(tuple(_messages(view, x, targets, pairs, edges, jacobians, rng))),
+        own=clients,
+        auxiliary=Auxiliary(known, view.auxiliary.x[:0], known),
+        public=dataclasses.replace(public, defense="none", defense_parameters={}, noise={}, hyperparameters=facts),
+        topology=None if view.topology is None else edges[:, (edges[0] * n + edges[1]).argsort()],
+        degrees=None if view.degrees is None else degrees,
+    )
+    return Planted(planted, rows, targets)
+
+
+def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
+    """Draw rows; real-valued ones have directions at random and the mean norm of the observer's own rows (1 without any)."""
+    if view.public.features is not FeatureKind.REAL:
+        return planted_rows(view, nodes, rng)
+    rows = torch.randn(len(nodes), view.public.num_features, generator=rng)
+    known = torch.cat([torch.ones(0), *(c.x.float().flatten(0, -2).norm(dim=1) for c in view.own)])
+    norm = float(known.mean().item()) if len(known) and bool((known > 0).any()) else 1.0
+    return rows * (norm / view.public.num_features**0.5)
+
+
+def _messages(
+    view: View, x: Tensor, targets: Tensor, pairs: Tensor, edges: Tensor, jacobians: bool, rng: torch.Generator
+) -> list[MessageBatch]:
+    shape = encoder_shape(view)
+    assert shape is not None
+    propagation = torch.zeros(pairs.shape[1], len(targets))
+    for index, (receiver, neighbour) in enumerate(pairs.T.tolist()):
+        weights = propagation_row(view.public.hyperparameters, edges, view.public.num_nodes, receiver)
+        propagation[index, (targets == neighbour).nonzero().squeeze(1)] = weights[neighbour].float()
+    everyone = torch.arange(view.public.num_clients)
+    from_server = torch.full_like(everyone, SERVER)
+    server = torch.full_like(targets, SERVER)
+    upwards = len(pairs[0]) == 0
+    batches: list[MessageBatch] = []
+    for round in range(_ROUNDS):
+        w1 = torch.randn(shape.features, shape.hidden, generator=rng) / shape.features**0.5
+        w2 = torch.randn(shape.hidden, shape.classes, generator=rng) / shape.hidden**0.5
+        vector = torch.cat([w1.flatten(), w2.flatten()])
+        batches.append(MessageBatch(round, from_server, everyone, ModelUpdate(vector.expand(len(everyone), -1))))
+        hidden, jacobian = _encode(x[targets], w1, w2)
+        sent: list[Payload] = [HiddenRepresentations(hidden), *([Jacobians(jacobian)] if jacobians else [])]
+        senders, receivers = targets, server
+        if not upwards:
+            down = torch.einsum("kn,ncd->kcd", propagation, jacobian)
+            sent = [PropagatedRepresentations(propagation @ hidden), *([PropagatedJacobians(down)] if jacobians else [])]
+            senders, receivers = torch.full_like(pairs[0], SERVER), pairs[0]
+        batches += [MessageBatch(round, senders, receivers, payload) for payload in sent]
+    return batches
+
+
+def _encode(x: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
+    """Return hidden representations [n, C] and their full Jacobians [n, C, D] of one sample per node ``x`` [n, F]."""
+    before = x @ w1
+    first = torch.einsum("nf,nh,hc->ncfh", x, (before > 0).to(x), w2)
+    second = torch.einsum("nh,cd->nchd", before.relu(), torch.eye(w2.shape[1]))
+    return before.relu() @ w2, torch.cat([first.flatten(2), second.flatten(2)], 2)
