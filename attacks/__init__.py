@@ -11,4 +11,5 @@ ATTACKS: dict[str, str] = {
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
     "jacobian-reading": "fglaudit.attacks.jacobian_reading:JacobianReading",
+    "mask-flip": "fglaudit.attacks.mask_flip:MaskFlip",
 }
