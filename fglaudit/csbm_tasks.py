@@ -14,7 +14,7 @@ Choices where the text is silent or misprinted:
 * Noise is ``Z / sqrt(p)``. The printed ``Z / p`` would let an MLP solve the task for which the paper reports 61 %.
 * All graphs are drawn until connected, as the text says of csbm-sc alone: Assumption 3 needs it for all.
 * The balanced, connected training set is grown: random neighbours of the nodes chosen so far, half of them of each class.
-* The paper keeps one topology and redraws features; here every draw is a topology of its own.
+* Every draw is a topology of its own, unless ``topology`` keeps one, as the paper does for its repeats.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class CsbmTask:
         feature_signal: mu, how far features follow the tags.
         dimensions: features p.
         samples: samples per node; more than one exactly for csbm-snc and csbm-sc.
+        topology: number of the draw whose tags, edges and split are taken; None for one of its own with every draw.
     """
 
     nodes: int | None = None
@@ -57,6 +58,7 @@ class CsbmTask:
     feature_signal: float | None = None
     dimensions: int | None = None
     samples: int | None = None
+    topology: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class _Values:
     feature_signal: float
     dimensions: int
     samples: int
+    topology: int | None = None
 
 
 PUBLISHED = {
@@ -86,7 +89,7 @@ def draw_task(name: str, task: CsbmTask | None = None, draw: int = 0) -> Graph:
         FglauditError: unknown task, values out of range, or no connected graph (with a connected, balanced training set) found.
     """
     values = resolve(name, task or CsbmTask())
-    rng = derive(draw, name, "graph")
+    rng = derive(draw if values.topology is None else values.topology, name, "graph")
     for _ in range(MAX_REDRAWS):
         tags = torch.randint(2, (values.nodes,), generator=rng)
         edges = _edges(values, tags, rng)
@@ -176,6 +179,7 @@ def balanced_connected(edge_index: Tensor, labels: Tensor, size: int, rng: torch
 
 def _fill(name: str, values: _Values, tags: Tensor, edges: Tensor, train: Tensor | None, draw: int) -> Graph:
     rng = derive(draw, name, "samples")
+    split = derive(draw if values.topology is None else values.topology, name, "split")
     shape = (values.nodes, values.samples)
     y = tags.unsqueeze(1).expand(shape)
     if name == "csbm-sc":
@@ -185,9 +189,9 @@ def _fill(name: str, values: _Values, tags: Tensor, edges: Tensor, train: Tensor
     noise = torch.randn(*shape, p, generator=rng) / math.sqrt(p)
     x = math.sqrt(values.feature_signal / values.nodes) * (2 * y - 1).unsqueeze(2) * direction + noise
     if train is None:
-        masks = _split_samples(shape, rng)
+        masks = _split_samples(shape, split)
     else:
-        masks = _split_rest(train, rng)
+        masks = _split_rest(train, split)
         y = tags
         x = x.squeeze(1)
     return Graph(x, y, edges, name, *masks)

@@ -16,8 +16,10 @@ Choices where the paper's text is silent or misprinted:
 
 * A has APPNP's weights, alpha on the node itself; equation (13b) prints alpha and 1 - alpha the other way round.
 * The gradient is ``(prediction - y) (A_kk dh_k + dC_k)``; equations (14), (15b) and Algorithm 1 print its negative and descend along it.
-* Clients without training samples send no models, and the mean is over those that do; else a learning rate would mean something else
-  for every share of labels, and I = 1 would not equal APPNP.
+* ``averaging: trainers`` (default): clients without training samples send no models, and the mean is over those that do. I = 1 is then
+  gradient descent on APPNP's loss. Algorithm 1 lets all N clients send and takes the mean over all (``averaging: all``: the others
+  return what they got), which divides the learning rate by N over the number in training: with the printed learning rates and numbers
+  of updates SNC and subCora then end far below the printed accuracies (``bench/gfl_appnp.py`` shows both).
 * ``h_j`` is the mean over all samples of the node, whatever their split: it needs no labels.
 * After the last local steps models are averaged and hidden representations are shared once more, for the test; no Jacobians.
 * A sample is classified with the global model and the C_k received with it. The round with the lowest validation loss counts, as in the
@@ -40,12 +42,12 @@ from torch import Tensor
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.fedavg import average, broadcast
+from fglaudit.nn.fedavg import broadcast, upload_models
 from fglaudit.nn.jacobians import FactorPropagation, FullJacobians, Hidden
 from fglaudit.nn.local_steps import Compensation, LocalSteps
 from fglaudit.nn.neighborhood import foreign_nodes_within
 from fglaudit.nn.node_clients import TASKS, NodeClients, check_node_clients, personalised_propagation, task_of
-from fglaudit.nn.record import Record
+from fglaudit.nn.record import CHOICES, Record
 from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
 from fglaudit.payloads import (
     SERVER,
@@ -61,7 +63,7 @@ from fglaudit.rng import split
 from fglaudit.view import Observer
 
 VARIANTS = ("full", "v1", "v2")
-CHOICES = ("validation", "last")
+AVERAGINGS = ("trainers", "all")
 BUCKET_BYTES = 2**28
 """Jacobians of about this size are formed and sent at once."""
 
@@ -77,6 +79,7 @@ class GFLAPPNP(FederatedProtocol):
         alpha, propagation_steps: of the personalised propagation; the teleport probability and M.
         rounds: averagings; the paper's updates are rounds x local_steps.
         local_steps: I.
+        averaging: who sends models: "trainers", the clients with training samples, or "all" clients.
         learning_rate, batch_size: see :class:`fglaudit.nn.local_steps.LocalSteps`.
         jacobian_noise: standard deviation of V1's noise.
         choice: the round that counts: "validation" for the one with the lowest validation loss, or "last".
@@ -99,24 +102,28 @@ class GFLAPPNP(FederatedProtocol):
     propagation_steps: int = 10
     rounds: int = 300
     local_steps: int = 10
+    averaging: str = "trainers"
     learning_rate: float = 0.5
     batch_size: int = 0
     jacobian_noise: float = 1.0
     choice: str = "validation"
 
     def __post_init__(self) -> None:
-        for field, known in (("variant", VARIANTS), ("task", ("auto", *TASKS)), ("choice", CHOICES)):
+        tables = {"variant": VARIANTS, "task": ("auto", *TASKS), "averaging": AVERAGINGS, "choice": CHOICES}
+        for field, known in tables.items():
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
         if not 0 < self.alpha < 1:
             raise FglauditError(f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1")
-        least = {"hidden": 1, "propagation_steps": 0, "rounds": 1, "local_steps": 1, "batch_size": 0}
-        for field, low in least.items():
+        for field, low in {"hidden": 1, "propagation_steps": 0, "rounds": 1}.items():
             if getattr(self, field) < low:
                 raise FglauditError(f"gfl-appnp needs {field} >= {low}; got {getattr(self, field)}; raise it")
-        for field in ("learning_rate", "jacobian_noise"):
-            if getattr(self, field) < 0:
-                raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use 0 or more")
+        if self.jacobian_noise < 0:
+            raise FglauditError(f"jacobian_noise must not be negative; got {self.jacobian_noise:g}; use 0 or more")
+        self.local()
+
+    def local(self) -> LocalSteps:
+        return LocalSteps(self.local_steps, self.learning_rate, self.batch_size)
 
     @property
     def num_rounds(self) -> int:
@@ -146,24 +153,37 @@ class GFLAPPNP(FederatedProtocol):
         initial = glorot(layout, split(rng, "weights")).to(device)
         batches, noise = split(rng, "batches"), split(rng, "jacobian-noise")
         sharing = Sharing(self, channel, weights - torch.diag(own), data, rows.clients, layout, noise)
-        local = LocalSteps(self.local_steps, self.learning_rate, self.batch_size)
+        local = self.local()
         record = Record(data, layout, self.choice)
-        equal = torch.ones(len(rows.clients), device=device)
         received = broadcast(channel, 0, initial, graph.num_clients)
         _, offset, others = sharing.exchange(0, received)
         for round in range(1, self.rounds + 1):
             first, second = unflatten(received[rows.clients], layout).values()
             trained = local.run(rows, first, second, own[rows.clients], offset[rows.clients], others, batches)
-            vectors = torch.cat([part.flatten(1) for part in trained], 1)
-            senders = rows.clients.cpu()
-            arrived = channel.send(MessageBatch(round, senders, torch.full_like(senders, SERVER), ModelUpdate(vectors)))
-            assert isinstance(arrived, ModelUpdate)
-            received = broadcast(channel, round, average(arrived.vector, equal), graph.num_clients)
+            model = self.average(round, torch.cat([part.flatten(1) for part in trained], 1), received, rows.clients, channel)
+            received = broadcast(channel, round, model, graph.num_clients)
             hidden, offset, others = sharing.exchange(round, received)
             logits = own.view(-1, 1, 1) * hidden.output + offset.unsqueeze(1)
             record.add(logits, received[:1])
             channel.round_done(round, self.rounds)
         return record.trained()
+
+    def average(self, round: int, trained: Tensor, received: Tensor, trainers: Tensor, channel: Channel) -> Tensor:
+        """Have models sent up; return their mean [D] as the server has it.
+
+        Args:
+            trained: models of the ``trainers`` [T, D] after their steps.
+            received: what all clients started from [N, D].
+        """
+        sent = upload_models(channel, round, trainers, trained)
+        idle = torch.ones(len(received), dtype=torch.bool)
+        idle[trainers.cpu()] = False
+        if self.averaging == "trainers" or not bool(idle.any()):
+            return sent.mean(0)
+        others = idle.nonzero().squeeze(1)
+        same = _shared(received)
+        unchanged = same.expand(len(others), -1) if len(same) == 1 else received[others]
+        return (sent.sum(0) + upload_models(channel, round, others, unchanged).sum(0)) / len(received)
 
 
 SHAPES = {

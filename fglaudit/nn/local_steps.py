@@ -16,6 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fglaudit.errors import FglauditError
 from fglaudit.nn.node_clients import Rows
 
 
@@ -48,6 +49,14 @@ class LocalSteps:
     steps: int
     rate: float
     batch_size: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise FglauditError(f"local_steps must be at least 1; got {self.steps}; 1 averages after every step")
+        if self.rate < 0 or self.batch_size < 0:
+            raise FglauditError(
+                f"learning_rate and batch_size must not be negative; got {self.rate:g} and {self.batch_size}; batch_size: 0 is all rows"
+            )
 
     def batches(self, present: Tensor, rng: torch.Generator) -> Tensor:
         """Return the weight of every row in every step's mean, [steps or 1, T, B]."""
