@@ -11,5 +11,6 @@ ATTACKS: dict[str, str] = {
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
     "jacobian-reading": "fglaudit.attacks.jacobian_reading:JacobianReading",
+    "representation-inversion": "fglaudit.attacks.representation_inversion:RepresentationInversion",
     "mask-flip": "fglaudit.attacks.mask_flip:MaskFlip",
 }

@@ -16,6 +16,7 @@ from torch import Tensor
 from fglaudit.attacks._encoder import Model
 
 _NUMBERS_AT_ONCE = 1 << 24
+_STEPS_PER_LEVEL = 6
 _FITS = 4.0
 """Largest root mean square residual, in standard deviations, of a row that explains its node's representations."""
 
@@ -62,12 +63,34 @@ def invert_encoder(
     return Inverted(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
 
 
+def linear_start(hidden: Tensor, models: Sequence[Model], prior: Tensor, precision: Tensor) -> Tensor:
+    """Return the rows [N, F] that explain ``hidden`` [N, T, C] best if every unit passes half of its input, a random row's average.
+
+    Args:
+        prior, precision: as in :func:`invert_encoder`.
+    """
+    slope = torch.stack([0.5 * m.w1 @ m.w2 for m in models]).transpose(1, 2).flatten(0, 1)
+    error = 0.3 * hidden.square().mean((1, 2)).sqrt().clamp(min=1e-30)
+    left, value, right = torch.linalg.svd(slope, full_matrices=False)
+    ridge = (precision * error.square())[:, None]
+    misfit = hidden.flatten(1) - prior @ slope.mT
+    gain = (misfit @ left) * value / (value.square() + ridge)
+    start: Tensor = prior + gain @ right
+    return start
+
+
 def _invert(
     hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
+    coarse = hidden.square().mean((1, 2)).sqrt()
+    final, error = error, torch.maximum(error, coarse / 10)
     damping = torch.full_like(error, 1e-3)
     cost = _cost(hidden, error, rows, prior, precision, w1, w2)
-    for _ in range(steps):
+    for step in range(steps):
+        if step % _STEPS_PER_LEVEL == 0:
+            error = torch.maximum(final, coarse * 0.1 ** (1 + step // _STEPS_PER_LEVEL))
+            cost = _cost(hidden, error, rows, prior, precision, w1, w2)
+            damping = damping.clamp(max=1e-3)
         slope, misfit = _linearised(hidden, error, rows, w1, w2)
         pull = precision[:, None] * (prior - rows)
         scale = slope.square().sum((1, 2)) / rows.shape[1] + precision
@@ -78,7 +101,7 @@ def _invert(
         rows = torch.where(better[:, None], trial, rows)
         cost = torch.where(better, value, cost)
         damping = torch.where(better, damping / 10, damping * 4).clamp(1e-15, 1e6)
-    slope, misfit = _linearised(hidden, error, rows, w1, w2)
+    slope, misfit = _linearised(hidden, final, rows, w1, w2)
     deviation = _deviation(slope, precision)
     return rows, deviation, misfit.square().mean(1).sqrt()
 

@@ -31,6 +31,7 @@ from fglaudit.rng import split
 from fglaudit.view import Auxiliary, View
 
 _ROUNDS = 24
+_EQUATIONS = 4  # per feature, where the rows are to follow from hidden representations alone
 _NODES = 64
 
 
@@ -94,25 +95,26 @@ def _messages(
     server = torch.full_like(targets, SERVER)
     upwards = len(pairs[0]) == 0
     batches: list[MessageBatch] = []
-    for round in range(_ROUNDS):
+    for round in range(_ROUNDS if jacobians else -(-_EQUATIONS * shape.features // shape.classes)):
         w1 = torch.randn(shape.features, shape.hidden, generator=rng) / shape.features**0.5
         w2 = torch.randn(shape.hidden, shape.classes, generator=rng) / shape.hidden**0.5
         vector = torch.cat([w1.flatten(), w2.flatten()])
         batches.append(MessageBatch(round, from_server, everyone, ModelUpdate(vector.expand(len(everyone), -1))))
-        hidden, jacobian = _encode(x[targets], w1, w2)
-        sent: list[Payload] = [HiddenRepresentations(hidden), *([Jacobians(jacobian)] if jacobians else [])]
+        hidden = (x[targets] @ w1).relu() @ w2
+        jacobian = [_jacobian(x[targets], w1, w2)] if jacobians else []
+        sent: list[Payload] = [HiddenRepresentations(hidden), *(Jacobians(j) for j in jacobian)]
         senders, receivers = targets, server
         if not upwards:
-            down = torch.einsum("kn,ncd->kcd", propagation, jacobian)
-            sent = [PropagatedRepresentations(propagation @ hidden), *([PropagatedJacobians(down)] if jacobians else [])]
+            down = [PropagatedJacobians(torch.einsum("kn,ncd->kcd", propagation, j)) for j in jacobian]
+            sent = [PropagatedRepresentations(propagation @ hidden), *down]
             senders, receivers = torch.full_like(pairs[0], SERVER), pairs[0]
         batches += [MessageBatch(round, senders, receivers, payload) for payload in sent]
     return batches
 
 
-def _encode(x: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
-    """Return hidden representations [n, C] and their full Jacobians [n, C, D] of one sample per node ``x`` [n, F]."""
+def _jacobian(x: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
+    """Return the full Jacobians [n, C, D] of the hidden representations of one sample per node ``x`` [n, F]."""
     before = x @ w1
     first = torch.einsum("nf,nh,hc->ncfh", x, (before > 0).to(x), w2)
     second = torch.einsum("nh,cd->nchd", before.relu(), torch.eye(w2.shape[1]))
-    return before.relu() @ w2, torch.cat([first.flatten(2), second.flatten(2)], 2)
+    return torch.cat([first.flatten(2), second.flatten(2)], 2)

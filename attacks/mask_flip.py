@@ -1,13 +1,13 @@
 """Mask-flip differencing: one client of GFL-APPNP takes the sums of everybody's Jacobians apart.
 
-The paper has the server send client k only sums, ``C_k = sum over j != k of A_kj h_j`` and ``dC_k``, "which provides a private communication since
-the hidden representations are not shared directly" (section 5.2). But dC_k divided by the known second layer is ``G[h] = sum over j of
-A_kj 1[h active at x_j] x_j``, which changes between rounds only where a ReLU mask flips, and a mask that flips alone shows ``A_kj x_j``. With
-several samples per node the terms are ``A_kj x_js / S``. :mod:`fglaudit.attacks._mask_flips` separates the terms, and
+The paper has the server send client k only sums, ``C_k = sum over j != k of A_kj h_j`` and ``dC_k``, "which provides a private
+communication since the hidden representations are not shared directly" (section 5.2). But dC_k divided by the known second layer
+is ``G[h] = sum over j of A_kj 1[h active at x_j] x_j``, which changes between rounds only where a ReLU mask flips, and a mask
+that flips alone shows ``A_kj x_j``. With several samples per node the terms are ``A_kj x_js / S``. :mod:`fglaudit.attacks._mask_flips` separates the terms, and
 :mod:`fglaudit.attacks._mixture_rows` adds those that never flip and all signs.
 
-Whose row is it? Everything the client receives depends on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length of a
-row can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj exactly; for real-valued rows
+Whose row is it? C_k and dC_k depend on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length of a row
+can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj exactly; for real-valued rows
 the found lengths are matched with the weights in order, as rows of similar length would have it: good scales, and names that are right
 where weights differ by more than lengths do.
 
