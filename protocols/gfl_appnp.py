@@ -41,7 +41,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import broadcast, upload_models
 from fglaudit.nn.jacobians import FactorPropagation, FullJacobians, Hidden
 from fglaudit.nn.local_steps import Compensation, LocalSteps
@@ -142,6 +142,16 @@ class GFLAPPNP(FederatedProtocol):
         """Return ids of the nodes whose hidden representations reach the observer, alone or in a sum: those within M hops."""
         return foreign_nodes_within(graph, observer, self.propagation_steps)
 
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """What a client sends that depends on its features: representations, Jacobians, and its model if it trains.
+
+        The Jacobian holds the features themselves, weighted by W2, and no rule bounds the weights; so no gain is known.
+        """
+        why = "it grows with the trained weights, which nothing bounds; clip the messages instead"
+        jacobians = () if self.variant == "v2" else ((Jacobians, self.rounds),)
+        sent = ((HiddenRepresentations, self.rounds + 1), *jacobians, (ModelUpdate, self.rounds))
+        return tuple(Release(payload, times, None, "node", covers_training=False, why=why) for payload, times in sent)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
@@ -239,7 +249,7 @@ class Sharing:
         assert isinstance(arrived, PropagatedRepresentations)
         if self.protocol.variant == "v2" or round == self.protocol.rounds:
             return hidden, arrived.values, None
-        wanted = self.channel.wants(Jacobians) or self.channel.wants(PropagatedJacobians)
+        wanted = self.channel.wants(Jacobians, round) or self.channel.wants(PropagatedJacobians, round)
         if wanted or len(second) > 1:
             return hidden, arrived.values, self.full(round, hidden)
         return hidden, arrived.values, self.announced(round, hidden)

@@ -1,8 +1,8 @@
 """subCora: connected subgraphs of 300 nodes of Cora, as in GFL-APPNP (Wu et al. 2022, appendix A.2.1).
 
 800 random nodes are drawn; a connected component of theirs with 30 to 50 nodes, all 7 classes and a standard deviation of the class
-counts of at most 2.5 becomes the training set. As many validation nodes are taken within two hops of it in Cora, and test nodes, within two hops
-too, until there are 300. Edges are those of Cora among the nodes taken.
+counts of at most 2.5 becomes the training set. As many validation nodes are taken within two hops of it in Cora, and test nodes,
+within two hops too, until there are 300. Edges are those of Cora among the nodes taken.
 
 Where the text is silent: nodes are taken one by one at random among the neighbours of those taken before, so that the graph stays
 connected (Assumption 3); the standard deviation is that of the population; random draws are repeated until one has such a component, of
