@@ -3,5 +3,8 @@
 DEFENSES: dict[str, str] = {
     "none": "fglaudit.defenses.none:NoDefense",
     "drop-singletons": "fglaudit.defenses.drop_singletons:DropSingletons",
+    "clipping": "fglaudit.defenses.clipping:Clipping",
+    "joint-noise": "fglaudit.defenses.joint_noise:JointNoise",
+    "quantisation": "fglaudit.defenses.quantisation:Quantisation",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

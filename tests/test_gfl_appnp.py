@@ -216,7 +216,7 @@ def test_everybody_within_reach_is_exposed() -> None:
     "fields", [{"local_steps": 0}, {"alpha": 0.0}, {"alpha": 1.0}, {"variant": "v3"}, {"rounds": 0}, {"task": "x"}]
 )
 def test_meaningless_settings_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(FglauditError, match="got|unknown"):
+    with pytest.raises(FglauditError, match=r"got|unknown"):
         GFLAPPNP(**fields)
 
 
