@@ -12,5 +12,6 @@ ATTACKS: dict[str, str] = {
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
     "jacobian-reading": "fglaudit.attacks.jacobian_reading:JacobianReading",
     "representation-inversion": "fglaudit.attacks.representation_inversion:RepresentationInversion",
+    "label-reading": "fglaudit.attacks.label_reading:LabelReading",
     "mask-flip": "fglaudit.attacks.mask_flip:MaskFlip",
 }

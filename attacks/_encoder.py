@@ -31,7 +31,7 @@ from fglaudit.payloads import (
 )
 from fglaudit.view import View
 
-_Values = HiddenRepresentations | Jacobians | PropagatedRepresentations | PropagatedJacobians
+_Values = HiddenRepresentations | Jacobians | PropagatedRepresentations | PropagatedJacobians | ModelUpdate
 P = TypeVar("P", bound=_Values)
 _ROUNDING = 4 * torch.finfo(torch.float32).eps
 """Rounding error of an entry of G, relative to the largest entry of its row: sums of some hundred terms stay below."""
@@ -124,8 +124,9 @@ def foreign_batches(view: View, payload: type[P]) -> Iterator[tuple[MessageBatch
         kept = ~torch.isin(batch.senders, mine)
         if bool(kept.any()):
             part = batch.select(kept)
-            assert isinstance(part.payload, payload)
-            yield part, part.payload.values
+            body = part.payload
+            assert isinstance(body, payload)
+            yield part, body.vector if isinstance(body, ModelUpdate) else body.values
 
 
 def jacobian_noise(view: View) -> float:
@@ -145,6 +146,13 @@ def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:
     first = jacobians[:, :, : features * hidden].unflatten(2, (features, hidden))
     rows = torch.einsum("pcfh,hc->phf", first, w2 / power.clamp(min=1e-30)[:, None])
     return rows, power
+
+
+def activations(jacobians: Tensor, model: Model) -> Tensor:
+    """Return mean_s relu(x_s W1) [P, H], the diagonal of the second layer's block of ``jacobians`` [P, C, D]."""
+    features, hidden = model.w1.shape
+    second = jacobians[:, :, features * hidden :].unflatten(2, (hidden, jacobians.shape[1]))
+    return second.diagonal(dim1=1, dim2=3).mean(2)
 
 
 def rounding(rows: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import dataclasses
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fglaudit.attacks._encoder import encoder_shape
 from fglaudit.attacks._planting import MemoryMessages, planted_client, planted_rows
@@ -118,3 +119,26 @@ def _jacobian(x: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
     first = torch.einsum("nf,nh,hc->ncfh", x, (before > 0).to(x), w2)
     second = torch.einsum("nh,cd->nchd", before.relu(), torch.eye(w2.shape[1]))
     return torch.cat([first.flatten(2), second.flatten(2)], 2)
+
+
+def plant_labels(view: View, rng: torch.Generator) -> Planted:
+    """Return a run without learning in which every representation shows its node's label plainly."""
+    shape = encoder_shape(view)
+    assert shape is not None
+    plain = plant_encoder_run(view, rng, jacobians=False)
+    nodes = plain.nodes
+    y = torch.randint(shape.classes, (len(nodes),), generator=rng)
+    hidden = 8 * one_hot(y, shape.classes).float()
+    everyone = torch.arange(view.public.num_clients)
+    model = torch.ones(1, shape.parameters).expand(len(everyone), -1)
+    server = torch.full_like(everyone, SERVER)
+    batches = [MessageBatch(0, server, everyone, ModelUpdate(model))]
+    clients = torch.tensor(view.observer.clients, dtype=torch.long)
+    if len(clients) == 0:
+        batches.append(MessageBatch(0, nodes, torch.full_like(nodes, SERVER), HiddenRepresentations(hidden)))
+    else:  # the k-th observing client has one neighbour, the node whose sum it receives
+        pairs = torch.stack([torch.stack([c.nodes[0], c.remote_nodes[0]]) for c in plain.view.own if len(c.remote_nodes)])
+        sums = hidden[torch.searchsorted(nodes, pairs[:, 1])]
+        down = MessageBatch(0, torch.full_like(pairs[:, 0], SERVER), pairs[:, 0], PropagatedRepresentations(sums))
+        batches.append(down)
+    return Planted(dataclasses.replace(plain.view, messages=MemoryMessages(tuple(batches))), y, nodes)

@@ -13,7 +13,7 @@ from fglaudit.view import View
 
 _ROUNDING = 3e-7
 """Rounding error of a representation relative to the largest one of its node: sums of a hundred float32 terms."""
-_MOST_EQUATIONS = 800
+_MOST_EQUATIONS = 400
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class HiddenHistory:
 def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: torch.device) -> HiddenHistory | None:
     """Return what ``nodes`` [N] (ascending) sent, or None if some of them sent nothing in some round.
 
-    Rounds are thinned out evenly to at most 800 equations per node.
+    Rounds are thinned out evenly to at most 400 equations per node.
     """
     by_round: dict[int, Tensor] = {}
     missing: dict[int, Tensor] = {}

@@ -34,6 +34,7 @@ _NEIGHBOURS = 8
 _MOST_CANDIDATES = 2048
 _PREDICTIONS_AT_ONCE = 1 << 23
 _LEAST_SQUARES_STEPS = 1000
+_REFUTABLE = 0.97
 _EXPLAINED = 0.2
 """Share of a kept row's flips that must be exactly explained."""
 
@@ -182,6 +183,8 @@ def _unrefuted(fresh: _Candidates, mixtures: Mixtures, changed: Tensor) -> _Cand
     for part in torch.arange(len(alive), device=alive.device).split(step):
         flip, sure = _flips(fresh.rows[part], fresh.error[part], mixtures)
         alive[part] = ~((flip != 0) & sure & ~changed[fresh.mixture[part]]).any(1)
+    # Where nearly every cell changed nothing can be refuted, and a difference seen once says nothing.
+    alive &= (fresh.count > 1) | (changed.float().mean(1) < _REFUTABLE)[fresh.mixture]
     fresh = fresh.take(alive)
     order = torch.argsort(fresh.count, descending=True, stable=True)
     order = order[torch.argsort(fresh.mixture[order], stable=True)]

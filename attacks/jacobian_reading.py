@@ -21,7 +21,16 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._averaged_rows import averaged_rows
-from fglaudit.attacks._encoder import Model, foreign_batches, global_models, jacobian_noise, misfit, rounding, unit_rows
+from fglaudit.attacks._encoder import (
+    Model,
+    activations,
+    foreign_batches,
+    global_models,
+    jacobian_noise,
+    misfit,
+    rounding,
+    unit_rows,
+)
 from fglaudit.attacks._encoder_planting import plant_encoder_run
 from fglaudit.attacks._mixture_rows import recover_rows
 from fglaudit.graph import FeatureKind
@@ -30,6 +39,7 @@ from fglaudit.payloads import HiddenRepresentations, Jacobians, ModelUpdate, Pay
 from fglaudit.view import View
 
 _NUMBERS_AT_ONCE = 1 << 25
+_SOUND = 1e-3
 _LOSSLESS = ("none", "drop-singletons")
 
 
@@ -92,7 +102,12 @@ def _read_single(view: View, models: dict[int, Model], device: torch.device) -> 
         if round not in (None, batch.round) and bool((single | several)[seen].all()):
             break
         round = batch.round
-        sums, power = unit_rows(values.to(device).double(), models[round])
+        values = values.to(device).double()
+        sums, power = unit_rows(values, models[round])
+        means = activations(values, models[round])
+        # w_h . G[h] = mean relu(x . w_h): what does not satisfy it is no Jacobian of this encoder.
+        gap = (torch.einsum("phf,fh->ph", sums, models[round].w1) - means).abs().amax(1)
+        sound = (gap <= _SOUND * means.abs().amax(1)).cpu()
         norm = sums.norm(dim=2)
         slack = 4 * features**0.5 * rounding(sums)
         active = norm > slack
@@ -100,9 +115,9 @@ def _read_single(view: View, models: dict[int, Model], device: torch.device) -> 
         mean = (weight[..., None] * sums).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-30)
         apart = (sums - mean[:, None]).norm(dim=2) > 1e-3 * norm.amax(1, keepdim=True)
         mixed, any_active = (apart & active).any(1).cpu(), active.any(1).cpu()
-        seen[batch.senders] = True
-        several[batch.senders[mixed]] = True
-        fresh = any_active & ~mixed & ~single[batch.senders]
+        seen[batch.senders[sound]] = True
+        several[batch.senders[mixed & sound]] = True
+        fresh = any_active & ~mixed & sound & ~single[batch.senders]
         rows[batch.senders[fresh]] = mean[fresh.to(device)].float().cpu()
         single[batch.senders[fresh]] = True
     return _Single(rows, single & ~several, several)

@@ -44,8 +44,8 @@ class RepresentationInversion(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, ModelUpdate)
     metric: ClassVar[str] = "cosine"
 
-    starts: int = 3
-    steps: int = 40
+    starts: int = 2
+    steps: int = 48
 
     def unsupported(self, view: View) -> str | None:
         return misfit(view, HiddenRepresentations)
