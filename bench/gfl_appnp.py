@@ -99,11 +99,12 @@ class Case(NamedTuple):
 
 
 def cases(draws: int) -> Iterator[Case]:
-    """Yield all measurements, method by method, draw by draw."""
-    for dataset, methods in METHODS.items():
-        for method in methods:
-            for draw in range(draws):
-                yield Case(dataset, method, draw)
+    """Yield all measurements, all draws of one method at a time, the methods that matter most first for every data set."""
+    for place in range(max(len(methods) for methods in METHODS.values())):
+        for dataset, methods in METHODS.items():
+            for method in methods[place : place + 1]:
+                for draw in range(draws):
+                    yield Case(dataset, method, draw)
 
 
 def spec(case: Case, root: str | None) -> DatasetSpec:
@@ -118,7 +119,7 @@ def spec(case: Case, root: str | None) -> DatasetSpec:
 def protocol(case: Case) -> FederatedProtocol:
     """Return what a case trains."""
     cora = case.dataset == "subcora"
-    full_batch = {"rounds": 400, "local_steps": 10}
+    full_batch: dict[str, Any] = {"rounds": 400, "local_steps": 10}
     match case.method:
         case "appnp":
             settings = SETTINGS[case.dataset]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields
 
+import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
@@ -15,8 +16,9 @@ from fglaudit.payloads import payload_type
 
 def clip_messages(value: Tensor, clip: float) -> Tensor:
     """Return messages [P, ...] scaled down to L2 norm at most ``clip``."""
-    norm = value.flatten(1).norm(dim=1).clamp(min=clip)
-    return value * (clip / norm).view(-1, *[1] * (value.dim() - 1))
+    norm = torch.linalg.vector_norm(value.flatten(1), dim=1).clamp(min=clip)
+    factor: Tensor = clip / norm
+    return value * factor.view(-1, *[1] * (value.dim() - 1))
 
 
 def check_clips(on: tuple[str, ...], clip: tuple[float, ...]) -> None:

@@ -46,7 +46,8 @@ class _Session(DefenseSession):
         step = (high - low) / (self.levels - 1)
         position = (flat - low) / torch.where(step > 0, step, 1)
         draw = torch.rand(flat.shape, generator=rng).to(flat)
-        return (low + step * (position + draw).floor().clamp(max=self.levels - 1)).view_as(value)
+        level = (position + draw).floor().clamp(max=self.levels - 1)
+        return torch.addcmul(low, step, level).view_as(value)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,8 @@ def components(edge_index: Tensor, num_nodes: int) -> Tensor:
         lower = label.scatter_reduce(0, row, label[column], "amin")
         lower = lower[lower]  # labels are node ids, so following them once more halves the paths
         if torch.equal(lower, label):
-            return torch.unique(label, return_inverse=True)[1]
+            numbers: Tensor = torch.unique(label, return_inverse=True)[1]
+            return numbers
         label = lower
 
 

@@ -32,7 +32,6 @@ the sums that are used, with the covariance ``A A'`` that it has there: equal in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -43,17 +42,15 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import broadcast, upload_models
-from fglaudit.nn.jacobians import FactorPropagation, FullJacobians, Hidden
-from fglaudit.nn.local_steps import Compensation, LocalSteps
+from fglaudit.nn.hidden_sharing import Sharing, one_model
+from fglaudit.nn.local_steps import LocalSteps
 from fglaudit.nn.neighborhood import foreign_nodes_within
 from fglaudit.nn.node_clients import TASKS, NodeClients, check_node_clients, personalised_propagation, task_of
 from fglaudit.nn.record import CHOICES, Record
-from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
+from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import (
-    SERVER,
     HiddenRepresentations,
     Jacobians,
-    MessageBatch,
     ModelUpdate,
     Payload,
     PropagatedJacobians,
@@ -64,8 +61,6 @@ from fglaudit.view import Observer
 
 VARIANTS = ("full", "v1", "v2")
 AVERAGINGS = ("trainers", "all")
-BUCKET_BYTES = 2**28
-"""Jacobians of about this size are formed and sent at once."""
 
 
 @dataclass(frozen=True)
@@ -162,17 +157,18 @@ class GFLAPPNP(FederatedProtocol):
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
         initial = glorot(layout, split(rng, "weights")).to(device)
         batches, noise = split(rng, "batches"), split(rng, "jacobian-noise")
-        sharing = Sharing(self, channel, weights - torch.diag(own), data, rows.clients, layout, noise)
+        noise_scale = {"full": 0.0, "v1": self.jacobian_noise, "v2": None}[self.variant]
+        sharing = Sharing(channel, weights - torch.diag(own), data, rows.clients, layout, noise_scale, noise)
         local = self.local()
         record = Record(data, layout, self.choice)
         received = broadcast(channel, 0, initial, graph.num_clients)
-        _, offset, others = sharing.exchange(0, received)
+        _, offset, others = sharing.exchange(0, received, last=False)
         for round in range(1, self.rounds + 1):
             first, second = unflatten(received[rows.clients], layout).values()
             trained = local.run(rows, first, second, own[rows.clients], offset[rows.clients], others, batches)
             model = self.average(round, torch.cat([part.flatten(1) for part in trained], 1), received, rows.clients, channel)
             received = broadcast(channel, round, model, graph.num_clients)
-            hidden, offset, others = sharing.exchange(round, received)
+            hidden, offset, others = sharing.exchange(round, received, last=round == self.rounds)
             logits = own.view(-1, 1, 1) * hidden.output + offset.unsqueeze(1)
             record.add(logits, received[:1])
             channel.round_done(round, self.rounds)
@@ -191,7 +187,7 @@ class GFLAPPNP(FederatedProtocol):
         if self.averaging == "trainers" or not bool(idle.any()):
             return sent.mean(0)
         others = idle.nonzero().squeeze(1)
-        same = _shared(received)
+        same = one_model(received)
         unchanged = same.expand(len(others), -1) if len(same) == 1 else received[others]
         return (sent.sum(0) + upload_models(channel, round, others, unchanged).sum(0)) / len(received)
 
@@ -201,107 +197,3 @@ SHAPES = {
     "snc": "several samples per node, x [N, S, F], with one label per node",
     "sc": "several samples per node, x [N, S, F], with a label each",
 }
-
-
-class Sharing:
-    """The exchange of hidden representations and Jacobians under a new global model.
-
-    Args:
-        weights: A without its diagonal [N, N].
-        trainers: the clients that use what they receive [T].
-        noise: draws V1's noise.
-    """
-
-    def __init__(
-        self,
-        protocol: GFLAPPNP,
-        channel: Channel,
-        weights: Tensor,
-        data: NodeClients,
-        trainers: Tensor,
-        layout: Layout,
-        noise: torch.Generator,
-    ) -> None:
-        self.protocol, self.channel, self.data, self.trainers = protocol, channel, data, trainers
-        self.weights, self.layout, self.noise = weights, layout, noise
-        self.nodes = torch.arange(len(weights))
-        self.server = torch.full_like(self.nodes, SERVER)
-        self.factors = FactorPropagation(weights[trainers], data.x)
-        used = weights[trainers].double()
-        values, vectors = torch.linalg.eigh(used @ used.T)
-        self.mixing = (vectors * values.clamp(min=0).sqrt()).float()  # noise in the sums: covariance A A'
-
-    def exchange(self, round: int, received: Tensor) -> tuple[Hidden, Tensor, Compensation | None]:
-        """Send everything of one round.
-
-        Args:
-            received: the global model as each client got it [N, D].
-
-        Returns:
-            The clients' own hidden values, ``C_k`` as received [N, C], and the trainers' dC_k; None where none are sent.
-        """
-        first, second = unflatten(_shared(received), self.layout).values()
-        hidden = Hidden.of(self.data.x, first, second)
-        sent = self.channel.send(MessageBatch(round, self.nodes, self.server, HiddenRepresentations(hidden.mean)))
-        assert isinstance(sent, HiddenRepresentations)
-        sums = PropagatedRepresentations(self.weights @ sent.values)
-        arrived = self.channel.send(MessageBatch(round, self.server, self.nodes, sums))
-        assert isinstance(arrived, PropagatedRepresentations)
-        if self.protocol.variant == "v2" or round == self.protocol.rounds:
-            return hidden, arrived.values, None
-        wanted = self.channel.wants(Jacobians, round) or self.channel.wants(PropagatedJacobians, round)
-        if wanted or len(second) > 1:
-            return hidden, arrived.values, self.full(round, hidden)
-        return hidden, arrived.values, self.announced(round, hidden)
-
-    def full(self, round: int, hidden: Hidden) -> FullJacobians:
-        """Form and send every Jacobian and every sum of them; return the trainers' sums as received."""
-        total: Tensor | None = None
-        for nodes in self.buckets():
-            values = hidden.jacobians(self.data.x, int(nodes[0]), int(nodes[-1]) + 1)
-            if self.protocol.variant == "v1":
-                drawn = torch.randn(values.shape, generator=self.noise).to(values)
-                values = values + self.protocol.jacobian_noise * drawn
-            arrived = self.channel.send(MessageBatch(round, nodes, self.server[nodes], Jacobians(values)))
-            assert isinstance(arrived, Jacobians)
-            part = self.weights[:, nodes] @ arrived.values.flatten(1)
-            total = part if total is None else total.add_(part)
-        assert total is not None
-        kept = torch.zeros(len(self.nodes), dtype=torch.bool)
-        kept[self.trainers.cpu()] = True
-        used = []
-        for nodes in self.buckets():
-            sums = PropagatedJacobians(total[nodes].view(len(nodes), hidden.output.shape[2], -1))
-            returned = self.channel.send(MessageBatch(round, self.server[nodes], nodes, sums))
-            assert isinstance(returned, PropagatedJacobians)
-            used.append(returned.values[kept[nodes]])
-        return FullJacobians.of(torch.cat(used), self.data.x.shape[2], self.protocol.hidden)
-
-    def announced(self, round: int, hidden: Hidden) -> Compensation:
-        """Count the messages of :meth:`full` on the wire without forming them; return the trainers' sums in factors."""
-        shape = (len(self.nodes), hidden.output.shape[2], self.parameters())
-        absent = torch.empty(shape, dtype=hidden.output.dtype, device="meta")
-        self.channel.send(MessageBatch(round, self.nodes, self.server, Jacobians(absent)))
-        self.channel.send(MessageBatch(round, self.server, self.nodes, PropagatedJacobians(absent)))
-        sums = self.factors(hidden)
-        if self.protocol.variant != "v1":
-            return sums
-        values = sums.full()
-        drawn = torch.randn(values.shape, generator=self.noise).to(values)
-        mixed = (self.mixing @ drawn.flatten(1)).view_as(values)
-        return FullJacobians.of(values + self.protocol.jacobian_noise * mixed, self.data.x.shape[2], self.protocol.hidden)
-
-    def parameters(self) -> int:
-        """Number of the encoder's weights D."""
-        return sum(a * b for a, b in self.layout.values())
-
-    def buckets(self) -> Iterator[Tensor]:
-        """Yield node ids, as many at a time as have Jacobians of about ``BUCKET_BYTES`` together."""
-        size = self.parameters() * list(self.layout.values())[-1][1] * 4
-        yield from self.nodes.split(max(1, BUCKET_BYTES // size))
-
-
-def _shared(received: Tensor) -> Tensor:
-    """Return the one model that all clients received as [1, D], or all [N, D] where they differ."""
-    same = received.stride(0) == 0 or torch.equal(received, received[:1].expand_as(received))
-    return received[:1] if same else received

@@ -12,7 +12,9 @@ from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Trained
-from fglaudit.nn.node_clients import personalised_propagation
+from fglaudit.nn.hidden_sharing import Sharing
+from fglaudit.nn.node_clients import NodeClients, personalised_propagation
+from fglaudit.nn.weights import gcn_layout, glorot
 from fglaudit.payloads import (
     SERVER,
     HiddenRepresentations,
@@ -153,20 +155,15 @@ def test_v1_without_recording_has_the_covariance_of_the_sums() -> None:
     graph = small()
     a = personalised_propagation(graph.edge_index, graph.num_nodes, 0.1, 10)
     a.fill_diagonal_(0)
-    protocol = GFLAPPNP(variant="v1", learning_rate=0.0, hidden=64, rounds=1, local_steps=1)
-    from fglaudit.nn.node_clients import NodeClients
-    from fglaudit.nn.weights import gcn_layout, glorot
-    from fglaudit.protocols.gfl_appnp import Sharing
-
     data = NodeClients.of([graph.client(k) for k in range(graph.num_clients)], CPU)
     trainers = torch.arange(3)
     layout = gcn_layout(12, 64, 2, 2)
     channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(0, "defense"))
     model = glorot(layout, derive(0, "w")).expand(graph.num_nodes, -1)
-    quiet = GFLAPPNP(hidden=64, rounds=1, local_steps=1)
     sums = []
-    for used in (protocol, quiet):
-        _, _, others = Sharing(used, channel, a, data, trainers, layout, derive(1, "noise")).exchange(0, model)
+    for scale in (1.0, 0.0):
+        sharing = Sharing(channel, a, data, trainers, layout, scale, derive(1, "noise"))
+        _, _, others = sharing.exchange(0, model, last=False)
         assert others is not None
         one = torch.eye(2)
         parts = [

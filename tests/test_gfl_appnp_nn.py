@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ def test_propagation_is_appnps_iteration() -> None:
     z = h
     for _ in range(4):
         neighbours = torch.stack(
-            [sum(z[j] * closed[i, j] / (degree[i] * degree[j]).sqrt() for j in range(N)) for i in range(N)]
+            [torch.stack([z[j] * closed[i, j] / (degree[i] * degree[j]).sqrt() for j in range(N)]).sum(0) for i in range(N)]
         )
         z = 0.9 * neighbours + 0.1 * h
     torch.testing.assert_close(personalised_propagation(edges, N, 0.1, 4) @ h, z)
@@ -137,6 +138,6 @@ def test_training_rows_are_the_training_samples() -> None:
 
 
 @pytest.mark.parametrize("change", [{"steps": 0}, {"rate": -1.0}, {"batch_size": -1}])
-def test_local_steps_refuse_what_means_nothing(change: dict[str, float]) -> None:
+def test_local_steps_refuse_what_means_nothing(change: dict[str, Any]) -> None:
     with pytest.raises(FglauditError, match="got"):
         dataclasses.replace(LocalSteps(1, 0.1), **change)

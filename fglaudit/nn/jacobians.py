@@ -77,7 +77,7 @@ class FullJacobians:
     def of(values: Tensor, features: int, hidden: int) -> FullJacobians:
         """Read values [T, C, D]."""
         clients, classes, _ = values.shape
-        first, second = values.split([features * hidden, hidden * classes], 2)
+        first, second = torch.split(values, [features * hidden, hidden * classes], 2)
         return FullJacobians(
             first.reshape(clients, classes, features, hidden), second.reshape(clients, classes, hidden, classes)
         )
