@@ -1,13 +1,13 @@
 """What GFL-APPNP's messages say about hidden units: ``h(x) = relu(x W1) W2``, its Jacobian, and the mixtures of rows in it.
 
-With ``G[h] = mean over samples s of 1[x_s W1[:, h] > 0] x_s`` the Jacobian of a node's representation is (section 3.3 of the paper; the
-layout of the parameter vector is public)
+With ``G[h] = mean over samples s of 1[x_s W1[:, h] > 0] x_s`` the Jacobian of a node's representation is (section 3.3 of the
+paper; the layout of the parameter vector is public)
 
     dh[c] / dW1[f, h] = W2[h, c] G[h, f],        dh[c] / dW2[h, c'] = 1[c = c'] mean_s relu(x_s W1)[h].
 
-Everybody receives the weights with every round's model, so G can be solved for: the classes are C measurements of it with weights
-W2[h, .]. dC_k is the same linear map of ``sum over j of A_kj G_j``. Rounding, a stated noise (V1's, a defense's) and clipping follow G.
-"""
+Everybody receives the weights with every round's model, so G can be solved for: the classes are C measurements of it with
+weights W2[h, .]. dC_k is the same linear map of ``sum over j of A_kj G_j``. Rounding, a stated noise (V1's, a defense's) and
+clipping follow G."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ from fglaudit.view import View
 
 _Values = HiddenRepresentations | Jacobians | PropagatedRepresentations | PropagatedJacobians | ModelUpdate
 P = TypeVar("P", bound=_Values)
+LOSSLESS = ("none", "drop-singletons")
+"""Defenses that leave these messages as they are."""
 _ROUNDING = 4 * torch.finfo(torch.float32).eps
 """Rounding error of an entry of G, relative to the largest entry of its row: sums of some hundred terms stay below."""
 
@@ -112,7 +114,7 @@ def global_models(view: View) -> dict[int, Model]:
         payload = batch.payload
         assert isinstance(payload, ModelUpdate)
         vector = payload.vector[sent[0]].double()
-        first, second = vector.split([shape.features * shape.hidden, shape.hidden * shape.classes])
+        first, second = torch.split(vector, [shape.features * shape.hidden, shape.hidden * shape.classes])
         models[batch.round] = Model(first.view(shape.features, shape.hidden), second.view(shape.hidden, shape.classes))
     return models
 
@@ -143,7 +145,7 @@ def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:
     features, hidden = model.w1.shape
     w2 = model.w2.to(jacobians)
     power = w2.square().sum(1)
-    first = jacobians[:, :, : features * hidden].unflatten(2, (features, hidden))
+    first = jacobians[:, :, : features * hidden].reshape(*jacobians.shape[:2], features, hidden)
     rows = torch.einsum("pcfh,hc->phf", first, w2 / power.clamp(min=1e-30)[:, None])
     return rows, power
 
@@ -151,8 +153,9 @@ def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:
 def activations(jacobians: Tensor, model: Model) -> Tensor:
     """Return mean_s relu(x_s W1) [P, H], the diagonal of the second layer's block of ``jacobians`` [P, C, D]."""
     features, hidden = model.w1.shape
-    second = jacobians[:, :, features * hidden :].unflatten(2, (hidden, jacobians.shape[1]))
-    return second.diagonal(dim1=1, dim2=3).mean(2)
+    second = jacobians[:, :, features * hidden :].reshape(*jacobians.shape[:2], hidden, -1)
+    means: Tensor = second.diagonal(dim1=1, dim2=3).mean(2)
+    return means
 
 
 def rounding(rows: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Inverting GFL-APPNP's encoder: which row gives the hidden representations that a node sent over many rounds?
 
-``h_t(x) = relu(x W1_t) W2_t`` is piecewise linear in x and the weights of every round are public to all parties. C equations per round on F
-unknowns, solved by damped Gauss-Newton steps (Levenberg 1944, Marquardt 1963) for all nodes together, each with its own damping. How
-well the equations determine a row depends on how far the weights travel: the posterior covariance says it, node by node.
-"""
+``h_t(x) = relu(x W1_t) W2_t`` is piecewise linear in x and the weights of every round are public to all parties. C equations
+per round on F unknowns, solved by damped Gauss-Newton steps (Levenberg 1944, Marquardt 1963) for all nodes together, each with
+its own damping. How well the equations determine a row depends on how far the weights travel: the posterior covariance says it,
+node by node."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def invert_encoder(
     w1 = torch.stack([m.w1 for m in models])
     w2 = torch.stack([m.w2 for m in models])
     size = max(1, _NUMBERS_AT_ONCE // (hidden.shape[1] * hidden.shape[2] * start.shape[1]))
-    parts = [
-        _invert(*(value[part].double() for value in (hidden, error, start, prior, precision)), w1, w2, steps)
-        for part in torch.arange(len(hidden), device=hidden.device).split(size)
-    ]
+    parts = []
+    for part in torch.split(torch.arange(len(hidden), device=hidden.device), size):
+        given = [value[part].double() for value in (hidden, error, start, prior, precision)]
+        parts.append(_invert(given[0], given[1], given[2], given[3], given[4], w1, w2, steps))
     return Inverted(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
 
 
@@ -145,4 +145,5 @@ def _deviation(slope: Tensor, precision: Tensor) -> Tensor:
     rows, features = slope.shape[1:]
     values = torch.linalg.eigvalsh(slope @ slope.mT if rows < features else slope.mT @ slope).clamp(min=0)
     trace = (1 / (values + precision[:, None])).sum(1) + max(0, features - rows) / precision
-    return (trace / features).sqrt()
+    deviation: Tensor = (trace / features).sqrt()
+    return deviation

@@ -1,9 +1,8 @@
 """Self-test problems for attacks on GFL-APPNP's messages: a run over random models in which everything can be read.
 
-The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are drawn afresh, one sample
-each; the models of the rounds are independent random draws, so that hidden units switch often. Messages follow the protocol's formulas
-without noise; public facts stay otherwise.
-"""
+The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are drawn
+afresh, one sample each; the models of the rounds are independent random draws, so that hidden units switch often. Messages
+follow the protocol's formulas without noise; public facts stay otherwise."""
 
 from __future__ import annotations
 
@@ -79,7 +78,8 @@ def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
     rows = torch.randn(len(nodes), view.public.num_features, generator=rng)
     known = torch.cat([torch.ones(0), *(c.x.float().flatten(0, -2).norm(dim=1) for c in view.own)])
     norm = float(known.mean().item()) if len(known) and bool((known > 0).any()) else 1.0
-    return rows * (norm / view.public.num_features**0.5)
+    scaled: Tensor = rows * (norm / view.public.num_features**0.5)
+    return scaled
 
 
 def _messages(

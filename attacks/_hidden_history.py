@@ -64,8 +64,18 @@ def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: 
         return None
     classes = by_round[rounds[0]].shape[1]
     keep = min(len(rounds), max(1, _MOST_EQUATIONS // classes))
-    chosen = [rounds[i] for i in torch.linspace(0, len(rounds) - 1, keep).round().long().unique().tolist()]
+    chosen = [rounds[i] for i in torch.unique(torch.linspace(0, len(rounds) - 1, keep).round().long()).tolist()]
     values = torch.stack([by_round[round] for round in chosen], 1).to(device)
     noise = view.public.noise.get(HiddenRepresentations.__name__)
     error = torch.hypot(_ROUNDING * values.abs().amax((1, 2)), torch.tensor(0.0 if noise is None else noise.std).to(values))
+    error = torch.hypot(error, _quantisation_step(view, values) / 2)
     return HiddenHistory(values, tuple(models[round] for round in chosen), error.clamp(min=1e-12))
+
+
+def _quantisation_step(view: View, values: Tensor) -> Tensor:
+    """Return the step [N] to which a defense rounded ``values`` [N, T, C], over the range of each message; 0 without one."""
+    facts = view.public.defense_parameters
+    if "levels" not in facts or HiddenRepresentations.__name__ not in facts.get("on", ()) or values.shape[2] <= 2:
+        return torch.zeros(len(values), dtype=values.dtype, device=values.device)  # the ends of the range are levels themselves
+    step: Tensor = (values.amax(2) - values.amin(2)).amax(1) / (int(facts["levels"]) - 1)
+    return step

@@ -1,18 +1,18 @@
 """Taking sums apart whose terms are switched on and off by hyperplanes: the core of the mask-flip attacks.
 
-A mixture is ``G[q] = sum over rows r of 1[u_q' v_r > 0] v_r``, seen for many known directions u_q (the first-layer weights of hidden unit h
-in round t). Where two directions are compared, only the rows between them remain:
+A mixture is ``G[q] = sum over rows r of 1[u_q' v_r > 0] v_r``, seen for many known directions u_q (the first-layer weights of
+hidden unit h in round t). Where two directions are compared, only the rows between them remain:
 
     D = G[q'] - G[q] = sum over r of s_r v_r,   s_r = 1[u_q' . v_r > 0] - 1[u_q . v_r > 0]  in {-1, 0, 1},
 
-a cell. A cell with one row shows it, up to sign: v and -v give the same cells and differ only by a constant in G. Which cells those are
-is not known at first, and a difference that occurs repeatedly may still be a sum of rows that flip together (units that learn the
-same direction flip the same rows). What decides is that **s_r follows from v_r and the public directions**:
+a cell. A cell with one row shows it, up to sign: v and -v give the same cells and differ only by a constant in G. Which cells
+those are is not known at first, and a difference that occurs repeatedly may still be a sum of rows that flip together (units
+that learn the same direction flip the same rows). What decides is that **s_r follows from v_r and the public directions**:
 
 1. the distinct differences are candidates;
 2. a candidate whose flips fall on a cell that did not change is refuted;
-3. the others must explain all cells together: least squares for ``D = sum of z_r s_r v_r`` with 0 <= z_r <= 1, where true rows get 1 and
-   sums of them 0, kept only where their flips become exactly explained;
+3. the others must explain all cells together: least squares for ``D = sum of z_r s_r v_r`` with 0 <= z_r <= 1, where true rows
+   get 1 and sums of them 0, kept only where their flips become exactly explained;
 4. what the kept rows explain is subtracted, which leaves new cells with a single row; repeat.
 
 All mixtures of a batch share the directions and are solved together.
@@ -140,8 +140,10 @@ def _candidates(rows: Tensor, error: Tensor, mixture: Tensor) -> _Candidates:
         index = same.nonzero().squeeze(1)
         first.append(index)
         second.append(index + offset)
-    links = [torch.cat(part).cpu().numpy() if part else np.empty(0, dtype=np.int64) for part in (first, second)]
-    count, label = connected_components(coo_matrix((np.ones(len(links[0])), tuple(links)), (total, total)), directed=False)
+    links = torch.stack([torch.cat([mixture[:0], *first]), torch.cat([mixture[:0], *second])]).cpu().numpy()
+    count, label = connected_components(
+        coo_matrix((np.ones(links.shape[1]), (links[0], links[1])), (total, total)), directed=False
+    )
     group = torch.from_numpy(label).long().to(rows.device)
     size = torch.bincount(group, minlength=count)
     head = torch.full((count,), total, device=rows.device).scatter_reduce(
@@ -159,7 +161,7 @@ def _without(fresh: _Candidates, found: SeparatedRows) -> _Candidates:
         return fresh
     known = found.rows / found.rows.norm(dim=1, keepdim=True)
     new = torch.ones(len(fresh.rows), dtype=torch.bool, device=fresh.rows.device)
-    for part in torch.arange(len(new), device=new.device).split(4096):
+    for part in torch.split(torch.arange(len(new), device=new.device), 4096):
         cosine = (fresh.rows[part] / fresh.rows[part].norm(dim=1, keepdim=True)) @ known.mT
         cosine[fresh.mixture[part][:, None] != found.mixture] = 0
         new[part] = cosine.abs().amax(1) < 1 - 1e-5
@@ -180,7 +182,7 @@ def _unrefuted(fresh: _Candidates, mixtures: Mixtures, changed: Tensor) -> _Cand
     """Keep candidates none of whose certain flips falls on an unchanged cell, per mixture those shown most often."""
     alive = torch.ones(len(fresh.rows), dtype=torch.bool, device=fresh.rows.device)
     step = max(1, _PREDICTIONS_AT_ONCE // max(1, len(mixtures.start)))
-    for part in torch.arange(len(alive), device=alive.device).split(step):
+    for part in torch.split(torch.arange(len(alive), device=alive.device), step):
         flip, sure = _flips(fresh.rows[part], fresh.error[part], mixtures)
         alive[part] = ~((flip != 0) & sure & ~changed[fresh.mixture[part]]).any(1)
     # Where nearly every cell changed nothing can be refuted, and a difference seen once says nothing.
@@ -220,7 +222,7 @@ def _jointly_kept(
     rows = differences.new_zeros(count, width, features)
     rows[mixture, place] = candidates.rows
     block = max(1, _PREDICTIONS_AT_ONCE // max(1, cells))
-    for part in torch.arange(len(place), device=place.device).split(block):
+    for part in torch.split(torch.arange(len(place), device=place.device), block):
         flip, _ = _flips(candidates.rows[part], candidates.error[part], mixtures)
         step[mixture[part], place[part]] = flip.to(step)
     step *= changed[:, None]

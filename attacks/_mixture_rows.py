@@ -1,14 +1,13 @@
 """All rows behind mixtures of switched rows, with their signs: what single flips over rounds leave open is closed here.
 
-Flips between rounds (:mod:`fglaudit.attacks._mask_flips`) show every row that ever flips, up to sign. Two things follow from the sums
-themselves, for rows v_r in the mixture ``G[h] = sum over r of 1[w_h . x_r > 0] v_r`` of hidden unit h:
+Flips between rounds (:mod:`fglaudit.attacks._mask_flips`) show every row that ever flips, up to sign. Two things follow from
+the sums themselves, for rows v_r in the mixture ``G[h] = sum over r of 1[w_h . x_r > 0] v_r`` of hidden unit h:
 
-* What the found rows leave of G in the last round, for two units h and h', differs by the rows that never flip: the same problem again,
-  with pairs of units in place of pairs of rounds.
-* A row taken with the wrong sign leaves a constant: with p_r = 1 for those, ``G[h] - sum of 1[w_h . v_r > 0] v_r = - sum of p_r v_r`` for
-  every h. F equations determine up to about 2 F bits: box-constrained least squares settles most mixtures at once, an integer
-  program the rest.
-"""
+* What the found rows leave of G in the last round, for two units h and h', differs by the rows that never flip: the same
+  problem again, with pairs of units in place of pairs of rounds.
+* A row taken with the wrong sign leaves a constant: with p_r = 1 for those, ``G[h] - sum of 1[w_h . v_r > 0] v_r = - sum of p_r
+  v_r`` for every h. F equations determine up to about 2 F bits: box-constrained least squares settles most mixtures at once, an
+  integer program the rest."""
 
 from __future__ import annotations
 
@@ -26,6 +25,7 @@ _SECONDS = 10.0
 """Time limit of one integer program."""
 _SURE_CELLS = 2
 _SURE_SHARE = 0.5
+_PRECISE = 0.02
 _SOLVED = 0.95
 """Share of its changed cells from which a mixture counts as understood; a single explained cell then suffices for a claim."""
 
@@ -50,7 +50,7 @@ class MixtureRows:
 def norm_error(sums: Tensor, noise: Tensor) -> Tensor:
     """Return a bound on the norm of the error of ``sums`` [..., F], given the standard deviation ``noise`` [...] on their entries."""
     root: float = sums.shape[-1] ** 0.5
-    return 4 * root * rounding(sums) + (root + 4) * noise
+    return 2 * root * rounding(sums) + (root + 4) * noise
 
 
 def recover_rows(sums: Tensor, noise: Tensor, weights: Tensor, *, non_negative: bool) -> MixtureRows:
@@ -87,9 +87,12 @@ def _concatenate(found: SeparatedRows, still: SeparatedRows) -> SeparatedRows:
 
 
 def _claims(found: SeparatedRows) -> Tensor:
-    """A claim needs half of the row's flips explained exactly, and two of them unless nearly the whole mixture is explained."""
+    """A claim needs half of the row's flips explained exactly, two of them unless nearly the whole mixture is explained, and a
+    row far above the noise: otherwise explaining is no feat, and the direction not right."""
+    precise = found.error <= _PRECISE * found.rows.norm(dim=1)
     enough = (found.explained >= _SURE_CELLS) | ((found.explained >= 1) & (found.share >= _SOLVED))
-    return enough & (found.explained >= _SURE_SHARE * found.flips)
+    claimed: Tensor = precise & enough & (found.explained >= _SURE_SHARE * found.flips)
+    return claimed
 
 
 def _total_error(found: SeparatedRows, count: int) -> Tensor:
@@ -104,7 +107,8 @@ def _unexplained(sums: Tensor, found: SeparatedRows, weights: Tensor) -> Tensor:
         width = int(place.max().item()) + 1
     padded = sums.new_zeros(len(sums), width, sums.shape[2])
     padded[found.mixture, place] = rows
-    return sums - (padded @ weights > 0).to(sums).mT @ padded
+    rest: Tensor = sums - (padded @ weights > 0).to(sums).mT @ padded
+    return rest
 
 
 def _wrong_signs(found: SeparatedRows, rest: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +126,8 @@ def _wrong_signs(found: SeparatedRows, rest: Tensor, slack: Tensor) -> tuple[Ten
 
     def fits(chosen: Tensor) -> Tensor:
         left: Tensor = (chosen.to(rows)[:, None] @ rows).squeeze(1) - target
-        return left.norm(dim=1) <= 2 * slack
+        close: Tensor = left.norm(dim=1) <= 2 * slack
+        return close
 
     solved = constant & fits(negative)
     for b in (constant & ~solved).nonzero().squeeze(1).tolist():
@@ -139,7 +144,7 @@ def _integer_signs(rows: Tensor, target: Tensor, slack: float, guess: Tensor) ->
     result = milp(
         np.zeros(len(rows)),
         constraints=LinearConstraint(matrix, value - margin, value + margin),
-        integrality=np.ones(len(rows)),
+        integrality=np.ones(len(rows), dtype=np.int64),
         bounds=Bounds(0, 1),
         options={"time_limit": _SECONDS},
     )

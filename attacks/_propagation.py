@@ -1,8 +1,8 @@
 """The weights with which GFL-APPNP's server mixes nodes for one client, as far as an observer can compute them.
 
-They follow from the edges and public hyperparameters. Without all edges a client knows its own neighbourhood; if no neighbour has edges
-beyond it (their degrees are told), that is the whole component and the weights within are the same as in the whole graph.
-"""
+They follow from the edges and public hyperparameters. Without all edges a client knows its own neighbourhood; if no neighbour
+has edges beyond it (their degrees are told), that is the whole component and the weights within are the same as in the whole
+graph."""
 
 from __future__ import annotations
 

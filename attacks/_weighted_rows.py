@@ -1,10 +1,10 @@
 """Whose row, and how long? Rows found up to the weights A_kj of the nodes they belong to are given to nodes and scaled.
 
 A row arrives as ``v = A_kj x_j / S``. Discrete rows name their weight: all non-zero entries of x_j equal a level that is 1, or
-one over their number. Real-valued rows only suggest it: ``log |v| = log A_kj - log S + log |x_j|``. If the lengths |x_j| scatter alike, the likeliest
-assignment gives the longest found row to the largest weight and so on (the assignment problem with squared differences on a line).
-Where fewer rows were found than there are, the unmatched weights are spread by the best monotone assignment.
-"""
+one over their number. Real-valued rows only suggest it: ``log |v| = log A_kj - log S + log |x_j|``. If the lengths |x_j|
+scatter alike, the likeliest assignment gives the longest found row to the largest weight and so on (the assignment problem with
+squared differences on a line). Where fewer rows were found than there are, the unmatched weights are spread by the best
+monotone assignment."""
 
 from __future__ import annotations
 

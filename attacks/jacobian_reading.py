@@ -1,16 +1,18 @@
 """Reading feature rows off the Jacobians that GFL-APPNP's clients send the server.
 
-"Gradient compensation" (section 3.3, Algorithm 1) has client j upload the Jacobian of its hidden representation. Up to the known second
-layer its block for the first layer is ``G_j[h] = mean over samples s of 1[x_js . w_h > 0] x_js`` for every hidden unit h.
+"Gradient compensation" (section 3.3, Algorithm 1) has client j upload the Jacobian of its hidden representation. Up to the
+known second layer its block for the first layer is ``G_j[h] = mean over samples s of 1[x_js . w_h > 0] x_js`` for every hidden
+unit h.
 
 * One sample per node: G_j[h] is x_j for every active unit. A message of the first round is enough.
-* Several samples: every unit shows another subset sum of the samples, and the subsets change from round to round with the weights. The
-  sums are taken apart by their mask flips (:mod:`fglaudit.attacks._mask_flips`), all nodes at once; the result has one row per sample.
-  Their number S scales the rows: the most rows found at one node (a lower bound on S, and S itself unless every node misses one).
-* Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense), clipping, or quantisation: the rows are averaged over
-  units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations, which V1 sends
-  in the clear (:mod:`fglaudit.attacks._averaged_rows`); one row per node, the mean of its samples where there are several.
-"""
+* Several samples: every unit shows another subset sum of the samples, and the subsets change from round to round with the
+  weights. The sums are taken apart by their mask flips (:mod:`fglaudit.attacks._mask_flips`), all nodes at once; the result has
+  one row per sample. Their number S scales the rows: the most rows found at one node (a lower bound on S, and S itself unless
+  every node misses one).
+* Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense), clipping, or quantisation: the rows are
+  averaged over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations,
+  which V1 sends in the clear (:mod:`fglaudit.attacks._averaged_rows`); one row per node, the mean of its samples where there
+  are several."""
 
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ from torch import Tensor
 
 from fglaudit.attacks._averaged_rows import averaged_rows
 from fglaudit.attacks._encoder import (
+    LOSSLESS,
     Model,
     activations,
     foreign_batches,
@@ -40,7 +43,6 @@ from fglaudit.view import View
 
 _NUMBERS_AT_ONCE = 1 << 25
 _SOUND = 1e-3
-_LOSSLESS = ("none", "drop-singletons")
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class JacobianReading(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
-        if jacobian_noise(view) > 0 or view.public.defense not in _LOSSLESS:
+        if jacobian_noise(view) > 0 or view.public.defense not in LOSSLESS:
             return averaged_rows(view, models, device)
         read = _read_single(view, models, device)
         nodes = read.single.nonzero().squeeze(1)
@@ -129,7 +131,7 @@ def _take_apart(view: View, models: dict[int, Model], nodes: Tensor, rounds: int
     weights = torch.stack([models[round].w1 for round in used]).float()
     step = max(1, _NUMBERS_AT_ONCE // max(1, weights.numel()))
     parts = []
-    for chunk in nodes.split(step):
+    for chunk in torch.split(nodes, step):
         sums = _sums_of(view, models, chunk, used, device)
         found = recover_rows(
             sums, torch.zeros_like(sums[..., 0]), weights, non_negative=view.public.features is not FeatureKind.REAL

@@ -1,12 +1,14 @@
 """Label inference from GFL-APPNP's messages: predictions lie in the open, and local updates name the label they were trained on.
 
-* The server holds every h_j and computes every C_k, so it has the logits ``z_k = A_kk h_k + C_k`` of all nodes: what the model predicts, whose
-  accuracy is the attack's. Where it does not know the edges, A_kk is the teleport probability alpha, its lower bound.
-* A client that trains uploads its weights. Its gradient for the second layer is ``sum over steps of a (softmax(z) - onehot(y))'`` with
-  non-negative a (activations, its own and its neighbours'), so the sum of each column of the update is positive for the label and negative
-  for every other class (Zhao, Mopuri and Bilen 2020, for one label per client). This holds for any model and needs no accuracy.
-* A client receives only ``C_k``: the prediction for its own surroundings. It stands for other nodes as far as their share A_kj in it goes.
-"""
+* The server holds every h_j and computes every C_k, so it has the logits ``z_k = A_kk h_k + C_k`` of all nodes: what the model
+  predicts, whose accuracy is the attack's. Where it does not know the edges, A_kk is the teleport probability alpha, its lower
+  bound.
+* A client that trains uploads its weights. Its gradient for the second layer is ``sum over steps of a (softmax(z) -
+  onehot(y))'`` with non-negative a (activations, its own and its neighbours'), so the sum of each column of the update is
+  positive for the label and negative for every other class (Zhao, Mopuri and Bilen 2020, for one label per client). This holds
+  for any model and needs no accuracy.
+* A client receives only ``C_k``: the prediction for its own surroundings. It stands for other nodes as far as their share A_kj
+  in it goes."""
 
 from __future__ import annotations
 
@@ -100,7 +102,7 @@ def _update_columns(view: View) -> tuple[Tensor, Tensor]:
         if bool((batch.senders == SERVER).any()) or batch.round - 1 not in start:
             continue
         change = vectors[:, cut:].double() - start[batch.round - 1][cut:]
-        total[batch.senders] += change.unflatten(1, (shape.hidden, shape.classes)).sum(1)
+        total[batch.senders] += change.reshape(-1, shape.hidden, shape.classes).sum(1)
         size = change.norm(dim=1) / start[batch.round - 1][cut:].norm().clamp(min=1e-30)
         moved[batch.senders] = torch.maximum(moved[batch.senders], size)
     return moved > _UNMOVED, total

@@ -1,18 +1,19 @@
 """Mask-flip differencing: one client of GFL-APPNP takes the sums of everybody's Jacobians apart.
 
 The paper has the server send client k only sums, ``C_k = sum over j != k of A_kj h_j`` and ``dC_k``, "which provides a private
-communication since the hidden representations are not shared directly" (section 5.2). But dC_k divided by the known second layer
-is ``G[h] = sum over j of A_kj 1[h active at x_j] x_j``, which changes between rounds only where a ReLU mask flips, and a mask
-that flips alone shows ``A_kj x_j``. With several samples per node the terms are ``A_kj x_js / S``. :mod:`fglaudit.attacks._mask_flips` separates the terms, and
-:mod:`fglaudit.attacks._mixture_rows` adds those that never flip and all signs.
+communication since the hidden representations are not shared directly" (section 5.2). But dC_k divided by the known second
+layer is ``G[h] = sum over j of A_kj 1[h active at x_j] x_j``, which changes between rounds only where a ReLU mask flips, and a
+mask that flips alone shows ``A_kj x_j``. With several samples per node the terms are ``A_kj x_js / S``.
+:mod:`fglaudit.attacks._mask_flips` separates the terms, and :mod:`fglaudit.attacks._mixture_rows` adds those that never flip
+and all signs.
 
 Whose row is it? C_k and dC_k depend on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length of a row
-can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj exactly; for real-valued rows
-the found lengths are matched with the weights in order, as rows of similar length would have it: good scales, and names that are right
-where weights differ by more than lengths do.
+can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj exactly; for
+real-valued rows the found lengths are matched with the weights in order, as rows of similar length would have it: good scales,
+and names that are right where weights differ by more than lengths do.
 
-Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and nothing is claimed.
-"""
+Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and nothing
+is claimed."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._encoder import Model, foreign_batches, global_models, jacobian_noise, misfit, unit_rows
+from fglaudit.attacks._encoder import LOSSLESS, Model, foreign_batches, global_models, jacobian_noise, misfit, unit_rows
 from fglaudit.attacks._encoder_planting import plant_encoder_run
 from fglaudit.attacks._mixture_rows import MixtureRows, recover_rows
 from fglaudit.attacks._propagation import known_propagation
@@ -33,6 +34,9 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, Payload, PropagatedJacobians
 from fglaudit.view import View
+
+_LEAST_CHANGED = 0.05
+_FLOOR_MARGIN = 1.5
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,9 @@ class MaskFlip(Attack):
             return _join([], view.public.num_features)
         own = next(c for c in view.own if c.client == client)
         weights = known_propagation(view, own)
-        noise = jacobian_noise(view) * _spread(weights) * power.rsqrt()
+        noise = jacobian_noise(view) * _spread(weights) * power.clamp(min=1e-30).rsqrt()
+        if view.public.defense not in LOSSLESS and Jacobians.__name__ not in view.public.noise:
+            noise = torch.hypot(noise, _floor(sums, power))
         discrete = view.public.features is not FeatureKind.REAL
         w1 = torch.stack([models[round].w1 for round in rounds]).float()
         found = recover_rows(sums[None], noise[None].float(), w1, non_negative=discrete)
@@ -91,6 +97,15 @@ def _received(view: View, client: int, models: dict[int, Model], device: torch.d
         blank = torch.empty(0)
         return rounds, blank, blank
     return rounds, torch.stack(sums), torch.stack(power)
+
+
+def _floor(sums: Tensor, power: Tensor) -> Tensor:
+    """Return the deviation [T, H] of an error that a defense adds without stating its size (quantisation): what even the least
+    changed cells have."""
+    change = sums.diff(dim=0).norm(dim=2) * torch.minimum(power[1:], power[:-1]).sqrt()
+    floor = change.double().flatten().quantile(_LEAST_CHANGED) / (2 * sums.shape[2]) ** 0.5
+    deviation: Tensor = _FLOOR_MARGIN * floor * power.clamp(min=1e-30).rsqrt()
+    return deviation
 
 
 def _spread(weights: Tensor | None) -> float:

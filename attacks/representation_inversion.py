@@ -1,13 +1,14 @@
 """Inverting the known encoder: the server rebuilds rows from hidden representations alone.
 
-Variant V2 of GFL-APPNP sends no Jacobians; what is left of a node is ``h_j``, C numbers a round. But everybody knows the encoder's weights of
-every round, so that R rounds give (R + 1) C equations for the F features (:mod:`fglaudit.attacks._encoder_inversion`), solved from several
-starts. Under a linear encoder that never moves they would say C numbers; training moves it, and how far it moves decides how much
-of the row the equations determine. Rows that the solver could not fit, and rows that fit but are not determined, are returned as
-guesses and never claimed: a solver that fails shows nothing about safety.
+Variant V2 of GFL-APPNP sends no Jacobians; what is left of a node is ``h_j``, C numbers a round. But everybody knows the
+encoder's weights of every round, so that R rounds give (R + 1) C equations for the F features
+(:mod:`fglaudit.attacks._encoder_inversion`), solved from several starts. Under a linear encoder that never moves they would say
+C numbers; training moves it, and how far it moves decides how much of the row the equations determine. Rows that the solver
+could not fit, and rows that fit but are not determined, are returned as guesses and never claimed: a solver that fails shows
+nothing about safety.
 
-Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are not claimed.
-"""
+Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are not
+claimed."""
 
 from __future__ import annotations
 
