@@ -7,7 +7,8 @@ scatter the rows have around the estimate is its error, be it from noise, quanti
 by an unknown factor; the length then follows from the hidden representations.
 
 These are sent without noise in variant V1, and there the noise helps the attacker: it makes the weights wander through all
-directions, so that the known encoder can be inverted (:mod:`fglaudit.attacks._encoder_inversion`) from the averaged row."""
+directions, so that the known encoder can be inverted (:mod:`fglaudit.attacks._encoder_inversion`) from the averaged row.
+"""
 
 from __future__ import annotations
 
@@ -71,10 +72,8 @@ def _average(view: View, models: dict[int, Model], device: torch.device) -> tupl
 
 
 def _sharpen(view: View, rows: Tensor, precision: Tensor, history: HiddenHistory) -> tuple[Tensor, Tensor]:
-    """Fit rows to the hidden representations, the average being the prior; where no row fits (several samples) keep the average."""
+    """Fit rows to the hidden representations, the average being the prior; where no row fits (several samples) the average stays."""
     if view.public.defense not in LOSSLESS:
         rows = rows * history.scale(rows)[:, None]
     found = invert_encoder(history.values, history.models, history.error, rows, rows, precision)
-    fits = found.fits
-    kept = torch.where(fits[:, None], found.rows, rows)
-    return kept, torch.where(fits, found.deviation, precision.rsqrt())
+    return found.rows, found.deviation

@@ -7,7 +7,8 @@ paper; the layout of the parameter vector is public)
 
 Everybody receives the weights with every round's model, so G can be solved for: the classes are C measurements of it with
 weights W2[h, .]. dC_k is the same linear map of ``sum over j of A_kj G_j``. Rounding, a stated noise (V1's, a defense's) and
-clipping follow G."""
+clipping follow G.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 ``h_t(x) = relu(x W1_t) W2_t`` is piecewise linear in x and the weights of every round are public to all parties. C equations
 per round on F unknowns, solved by damped Gauss-Newton steps (Levenberg 1944, Marquardt 1963) for all nodes together, each with
 its own damping. How well the equations determine a row depends on how far the weights travel: the posterior covariance says it,
-node by node."""
+node by node.
+"""
 
 from __future__ import annotations
 
@@ -83,27 +84,29 @@ def _invert(
     hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     coarse = hidden.square().mean((1, 2)).sqrt()
-    final, error = error, torch.maximum(error, coarse / 10)
-    damping = torch.full_like(error, 1e-3)
-    cost = _cost(hidden, error, rows, prior, precision, w1, w2)
-    for step in range(steps):
-        if step % _STEPS_PER_LEVEL == 0:
-            error = torch.maximum(final, coarse * 0.1 ** (1 + step // _STEPS_PER_LEVEL))
-            cost = _cost(hidden, error, rows, prior, precision, w1, w2)
-            damping = damping.clamp(max=1e-3)
-        slope, misfit = _linearised(hidden, error, rows, w1, w2)
-        pull = precision[:, None] * (prior - rows)
-        scale = slope.square().sum((1, 2)) / rows.shape[1] + precision
-        move = _solve(slope, misfit, pull, precision + damping * scale)
-        trial = rows + move
-        value = _cost(hidden, error, trial, prior, precision, w1, w2)
-        better = value < cost
-        rows = torch.where(better[:, None], trial, rows)
-        cost = torch.where(better, value, cost)
-        damping = torch.where(better, damping / 10, damping * 4).clamp(1e-15, 1e6)
-    slope, misfit = _linearised(hidden, final, rows, w1, w2)
-    deviation = _deviation(slope, precision)
-    return rows, deviation, misfit.square().mean(1).sqrt()
+    kept, level = rows, torch.full_like(error, torch.inf)
+    levels = -(-steps // _STEPS_PER_LEVEL)
+    for index in range(levels):
+        allowed = torch.maximum(error, coarse * 0.1 ** (1 + index)) if index < levels - 1 else error
+        damping = torch.full_like(error, 1e-3)
+        cost = _cost(hidden, allowed, rows, prior, precision, w1, w2)
+        for _ in range(_STEPS_PER_LEVEL):
+            slope, misfit = _linearised(hidden, allowed, rows, w1, w2)
+            pull = precision[:, None] * (prior - rows)
+            scale = slope.square().sum((1, 2)) / rows.shape[1] + precision
+            trial = rows + _solve(slope, misfit, pull, precision + damping * scale)
+            value = _cost(hidden, allowed, trial, prior, precision, w1, w2)
+            better = value < cost
+            rows = torch.where(better[:, None], trial, rows)
+            cost = torch.where(better, value, cost)
+            damping = torch.where(better, damping / 10, damping * 4).clamp(1e-15, 1e6)
+        _, predicted = _forward(rows, w1, w2)
+        fits = (hidden - predicted).square().mean((1, 2)).sqrt() <= _FITS * allowed
+        kept = torch.where(fits[:, None], rows, kept)
+        level = torch.where(fits, allowed, level)
+    slope, misfit = _linearised(hidden, error, kept, w1, w2)
+    deviation = _deviation(slope * (error / level)[:, None, None], precision)
+    return kept, deviation, misfit.square().mean(1).sqrt()
 
 
 def _forward(rows: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:

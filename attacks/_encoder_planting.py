@@ -2,7 +2,8 @@
 
 The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are drawn
 afresh, one sample each; the models of the rounds are independent random draws, so that hidden units switch often. Messages
-follow the protocol's formulas without noise; public facts stay otherwise."""
+follow the protocol's formulas without noise; public facts stay otherwise.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ the sums themselves, for rows v_r in the mixture ``G[h] = sum over r of 1[w_h . 
   problem again, with pairs of units in place of pairs of rounds.
 * A row taken with the wrong sign leaves a constant: with p_r = 1 for those, ``G[h] - sum of 1[w_h . v_r > 0] v_r = - sum of p_r
   v_r`` for every h. F equations determine up to about 2 F bits: box-constrained least squares settles most mixtures at once, an
-  integer program the rest."""
+  integer program the rest.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 They follow from the edges and public hyperparameters. Without all edges a client knows its own neighbourhood; if no neighbour
 has edges beyond it (their degrees are told), that is the whole component and the weights within are the same as in the whole
-graph."""
+graph.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ A row arrives as ``v = A_kj x_j / S``. Discrete rows name their weight: all non-
 one over their number. Real-valued rows only suggest it: ``log |v| = log A_kj - log S + log |x_j|``. If the lengths |x_j|
 scatter alike, the likeliest assignment gives the longest found row to the largest weight and so on (the assignment problem with
 squared differences on a line). Where fewer rows were found than there are, the unmatched weights are spread by the best
-monotone assignment."""
+monotone assignment.
+"""
 
 from __future__ import annotations
 

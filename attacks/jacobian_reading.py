@@ -12,7 +12,8 @@ unit h.
 * Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense), clipping, or quantisation: the rows are
   averaged over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations,
   which V1 sends in the clear (:mod:`fglaudit.attacks._averaged_rows`); one row per node, the mean of its samples where there
-  are several."""
+  are several.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@
   positive for the label and negative for every other class (Zhao, Mopuri and Bilen 2020, for one label per client). This holds
   for any model and needs no accuracy.
 * A client receives only ``C_k``: the prediction for its own surroundings. It stands for other nodes as far as their share A_kj
-  in it goes."""
+  in it goes.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ real-valued rows the found lengths are matched with the weights in order, as row
 and names that are right where weights differ by more than lengths do.
 
 Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and nothing
-is claimed."""
+is claimed.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ could not fit, and rows that fit but are not determined, are returned as guesses
 nothing about safety.
 
 Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are not
-claimed."""
+claimed.
+"""
 
 from __future__ import annotations
 
