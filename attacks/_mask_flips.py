@@ -31,7 +31,7 @@ from torch import Tensor
 
 _NEIGHBOURS = 8
 """Differences compared with each one, next in the order of norms: equal ones are adjacent up to rounding."""
-_MOST_CANDIDATES = 2048
+_MOST_CANDIDATES = 1024
 _PREDICTIONS_AT_ONCE = 1 << 23
 _LEAST_SQUARES_STEPS = 1000
 _REFUTABLE = 0.97

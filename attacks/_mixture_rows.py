@@ -122,6 +122,8 @@ def _wrong_signs(found: SeparatedRows, rest: Tensor, slack: Tensor) -> tuple[Ten
     rows[mixture, place] = found.rows.double()
     target = -rest.double().mean(1)
     constant = (rest - rest.mean(1, keepdim=True)).norm(dim=2).amax(1) <= 2 * slack
+    # With errors as large as rows any choice of signs would fit.
+    constant &= slack <= _PRECISE * rows.norm(dim=2).amax(1)
     share = box_least_squares(rows @ rows.mT, (rows @ target[..., None]).squeeze(2))
     negative = share > 0.5
 
