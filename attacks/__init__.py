@@ -15,4 +15,8 @@ ATTACKS: dict[str, str] = {
     "embedding-inversion": "fglaudit.attacks.embedding_inversion:EmbeddingInversion",
     "embedding-neighbors": "fglaudit.attacks.embedding_neighbors:EmbeddingNeighbors",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
+    "jacobian-reading": "fglaudit.attacks.jacobian_reading:JacobianReading",
+    "representation-inversion": "fglaudit.attacks.representation_inversion:RepresentationInversion",
+    "label-reading": "fglaudit.attacks.label_reading:LabelReading",
+    "mask-flip": "fglaudit.attacks.mask_flip:MaskFlip",
 }

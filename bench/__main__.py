@@ -1,49 +1,60 @@
-"""``python -m bench [NAME ...]``: run long measurements; stopped ones go on where they were."""
+"""``python -m bench [NAME ...]``: run long measurements, all without a name; stopped ones go on where they were."""
 
 from __future__ import annotations
 
 import argparse
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from bench import fedgat_attacks, fedgat_defenses, fedgat_memory, fedgat_table1, fedgat_theory, fedgcn_table2, scale
+from bench import (
+    fedgat_attacks,
+    fedgat_defenses,
+    fedgat_memory,
+    fedgat_table1,
+    fedgat_theory,
+    fedgcn_table2,
+    gfl_appnp,
+    scale,
+)
 
-NAMES = ("table2", "scale", "fedgat", "fedgat-attacks", "fedgat-memory", "fedgat-defenses", "theory")
+MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
+    "table2": lambda o: fedgcn_table2.run(o.results, o.root, o.seeds, o.features),
+    "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
+    "fedgat-attacks": lambda o: fedgat_attacks.run(o.results, o.root),
+    "fedgat-memory": lambda o: fedgat_memory.run(o.results, o.root),
+    "fedgat-defenses": lambda o: fedgat_defenses.run(o.results, o.root),
+    "theory": lambda o: fedgat_theory.run(o.results, o.root),
+    "gfl-appnp": lambda o: gfl_appnp.run(o.results, o.root, o.draws),
+    "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
+}
 
 
 def main() -> None:
     """Parse the command line and run."""
+    known = ", ".join(MEASUREMENTS)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{known} (default: all)")
     parser.add_argument("--results", type=Path, default=Path("bench/results"), help="folder of the CSV files")
     parser.add_argument("--root", help="folder of the raw data sets (default: $FGLAUDIT_DATA or ../shared/data)")
     parser.add_argument("--threads", type=int, help="threads per operation (default: torch's)")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--features", choices=("raw", "row-normalised"), default="raw")
-    parser.add_argument("--nodes", type=int, default=2_400_000)
+    parser.add_argument("--draws", type=int, default=20, help="draws of GFL-APPNP's data sets")
+    parser.add_argument("--features", choices=("raw", "row-normalised"), default="raw", help="of table2")
+    parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
     parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
     options = parser.parse_args()
-    unknown = set(options.names) - set(NAMES)
+    unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:
-        parser.error(f"unknown measurement {sorted(unknown)[0]!r} (known: {', '.join(NAMES)})")
+        parser.error(f"unknown measurement {unknown[0]!r} (known: {known})")
     if options.threads:
         torch.set_num_threads(options.threads)
-    if "table2" in options.names or not options.names:
-        fedgcn_table2.run(options.results, options.root, options.seeds, options.features)
-    if "fedgat" in options.names or not options.names:
-        fedgat_table1.run(options.results, options.root, options.seeds)
-    if "fedgat-attacks" in options.names or not options.names:
-        fedgat_attacks.run(options.results, options.root)
-    if "fedgat-memory" in options.names or not options.names:
-        fedgat_memory.run(options.results, options.root)
-    if "fedgat-defenses" in options.names or not options.names:
-        fedgat_defenses.run(options.results, options.root)
-    if "theory" in options.names or not options.names:
-        fedgat_theory.run(options.results, options.root)
-    if "scale" in options.names or not options.names:
-        scale.run(options.results, options.nodes, options.edges, 100, options.clients)
+    for name, measure in MEASUREMENTS.items():
+        if name in options.names or not options.names:
+            measure(options)
 
 
 if __name__ == "__main__":

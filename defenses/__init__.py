@@ -6,5 +6,8 @@ DEFENSES: dict[str, str] = {
     "minimum-neighborhood": "fglaudit.defenses.minimum_neighborhood:MinimumNeighborhood",
     "merge-neighbors": "fglaudit.defenses.merge_neighbors:MergeNeighbors",
     "fewer-features": "fglaudit.defenses.fewer_features:FewerFeatures",
+    "clipping": "fglaudit.defenses.clipping:Clipping",
+    "joint-noise": "fglaudit.defenses.joint_noise:JointNoise",
+    "quantisation": "fglaudit.defenses.quantisation:Quantisation",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

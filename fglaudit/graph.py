@@ -43,7 +43,7 @@ class Graph:
         x: features [N, F], or [N, S, F] where every node has S samples.
         y: labels [N] (or [N, S]); -1 means unlabelled.
         edge_index: [2, E], canonical (see module docstring).
-        train, val, test: public split masks [N], or None where the data set has none.
+        train, val, test: public split masks [N], or [N, S] where labels are; None where the data set has none.
         name: for reports.
     """
 
@@ -78,13 +78,13 @@ class ClientGraph:
 
     Attributes:
         nodes: global ids [n], ascending. Positions in this list are the local indices used below.
-        x, y: features [n, F] (or [n, S, F]) and labels [n].
+        x, y: features [n, F] (or [n, S, F]) and labels [n] (or [n, S]).
         edge_index: own edges [2, e] in local indices.
         degrees: neighbours of the own nodes in the whole graph [n].
         remote_nodes: global ids [r] of the neighbours at other clients, ascending.
         remote_degrees: their degrees in the whole graph [r]; None for an observer that does not know them.
         boundary: [2, b]: local index of an own node, position of its neighbour in ``remote_nodes``.
-        train, val, test: split masks [n].
+        train, val, test: split masks, shaped as ``y``.
     """
 
     client: int
@@ -109,7 +109,7 @@ class FederatedGraph:
         x, y, edge_index, name: as in :class:`Graph`.
         clients: ascending global node ids per client. Nodes may belong to no client (unbalanced partitions drop some); edges
             to such nodes are not in ``edge_index``.
-        train, val, test: per client, masks [n_k] aligned with ``clients[k]``.
+        train, val, test: per client, masks [n_k] aligned with ``clients[k]``, or [n_k, S] where labels are [N, S].
         num_classes: number of label values, a public fact.
     """
 

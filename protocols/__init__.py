@@ -1,10 +1,14 @@
 """Protocols: one per file. The table is the only list of built-in ones; other distributions register entry points."""
 
 PROTOCOLS: dict[str, str] = {
+    "appnp": "fglaudit.protocols.appnp:APPNP",
     "dist-gat": "fglaudit.protocols.dist_gat:DistGAT",
     "fedgat": "fglaudit.protocols.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
+    "fedmlp": "fglaudit.protocols.fedmlp:FedMLP",
     "gat": "fglaudit.protocols.gat:GAT",
     "gcn": "fglaudit.protocols.gcn:GCN",
+    "gfl-appnp": "fglaudit.protocols.gfl_appnp:GFLAPPNP",
+    "graphsage": "fglaudit.protocols.graphsage:GraphSAGE",
     "local-gcn": "fglaudit.protocols.local:LocalGCN",
 }

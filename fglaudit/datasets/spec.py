@@ -7,17 +7,22 @@ import math
 from dataclasses import dataclass
 
 from fglaudit.csbm import CORA_LIKE, CsbmOptions, draw
+from fglaudit.csbm_tasks import PUBLISHED as TASK_SETS
+from fglaudit.csbm_tasks import CsbmTask, draw_task, resolve
 from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
 from fglaudit.datasets.npz import load_npz
 from fglaudit.datasets.ogb import load_ogb
 from fglaudit.datasets.pyg import load_pyg
 from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, to_graph
+from fglaudit.datasets.subcora import subcora
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import Graph
 
 FEATURES = ("raw", "row-normalised")
 SPLITS = ("public", "random")
 COMPONENTS = ("all", "largest")
+DRAWN = ("subcora", *TASK_SETS)
+"""Sets of which there are many random draws."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class DatasetSpec:
         component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of missing
             links are those of Cora's 2485 nodes in it.
         csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.csbm.CsbmOptions`.
+        task: parameters for csbm-dnc, csbm-snc and csbm-sc; what is left out has the paper's value.
+        draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora: its graph, samples and split.
     """
 
     name: str
@@ -48,6 +55,8 @@ class DatasetSpec:
     split_index: int = 0
     component: str = "all"
     csbm: CsbmOptions | None = None
+    task: CsbmTask | None = None
+    draw: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", ALIASES.get(self.name, self.name))
@@ -65,6 +74,16 @@ class DatasetSpec:
             )
         if self.csbm is not None and self.name != "csbm":
             raise FglauditError(f"csbm parameters belong to name: csbm; got name: {self.name}; use name: csbm or drop them")
+        if self.task is not None and self.name not in TASK_SETS:
+            raise FglauditError(
+                f"task parameters belong to {', '.join(TASK_SETS)}; got name: {self.name}; change the name or drop them"
+            )
+        if self.name in TASK_SETS:
+            resolve(self.name, self.task or CsbmTask())
+        if self.draw < 0 or (self.draw > 0 and self.name not in DRAWN):
+            raise FglauditError(
+                f"draw counts the draws of {', '.join(DRAWN)} from 0; got name: {self.name}, draw: {self.draw}; drop it"
+            )
         fractions = (self.train, self.val, self.test)
         if not all(math.isfinite(f) and 0 <= f <= 1 for f in fractions) or sum(fractions) > 1 + 1e-9:
             raise FglauditError(
@@ -98,6 +117,11 @@ class DatasetSpec:
             return draw(CORA_LIKE, self.name), ()
         if self.name == "csbm":
             return draw(self.csbm or CsbmOptions(), self.name), ()
+        if self.name in TASK_SETS:
+            return draw_task(self.name, self.task, self.draw), ()
+        if self.name == "subcora":
+            cora, notes = to_graph(load_pyg("cora", self.root), "cora", self.split_index)
+            return subcora(cora, self.draw), notes
         return to_graph(self._read(), self.name, self.split_index)
 
     def _read(self) -> RawGraph:

@@ -88,8 +88,13 @@ def average(vectors: Tensor, weights: Tensor) -> Tensor:
 
 def upload(channel: Channel, round: int, models: Tensor, clients: Tensor) -> Tensor:
     """Send the models [K, D] of some ``clients`` [P] to the server; return what it receives [P, D]."""
-    server = torch.full_like(clients, SERVER)
-    return _vectors(channel, MessageBatch(round, clients, server, ModelUpdate(models[clients])))
+    return upload_models(channel, round, clients, models[clients])
+
+
+def upload_models(channel: Channel, round: int, clients: Tensor, models: Tensor) -> Tensor:
+    """Send the models [P, D] of ``clients`` [P] to the server; return what it receives."""
+    senders = clients.cpu()
+    return _vectors(channel, MessageBatch(round, senders, torch.full_like(senders, SERVER), ModelUpdate(models)))
 
 
 def broadcast(channel: Channel, round: int, model: Tensor, num_clients: int) -> Tensor:

@@ -56,7 +56,9 @@ def label_heterogeneity(graph: FederatedGraph) -> float:
     """Mean cosine distance of label distributions over all pairs of different clients; unlabelled nodes are left out."""
     sizes = torch.tensor([len(nodes) for nodes in graph.clients])
     client = torch.repeat_interleave(torch.arange(graph.num_clients), sizes)
-    label = (graph.y if graph.y.dim() == 1 else graph.y[:, 0])[torch.cat(graph.clients)]
+    label = graph.y[torch.cat(graph.clients)]
+    if label.dim() == 2:  # every sample of a node counts
+        client, label = client.repeat_interleave(label.shape[1]), label.flatten()
     client, label = client[label >= 0], label[label >= 0]
     codes = torch.bincount(client * graph.num_classes + label, minlength=graph.num_clients * graph.num_classes)
     counts = codes.view(graph.num_clients, graph.num_classes).double()

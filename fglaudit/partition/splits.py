@@ -39,8 +39,13 @@ def split_masks(graph: Graph, clients: Sequence[Tensor], dataset: DatasetSpec, r
 
 
 def random_split(y: Tensor, dataset: DatasetSpec, rng: torch.Generator) -> list[Tensor]:
-    """Return train, val, test masks over ``y`` [n]; sizes are the fractions of the labelled nodes, rounded cumulatively."""
-    label = y if y.dim() == 1 else y[:, 0]
+    """Return train, val, test masks over ``y`` [n]; sizes are the fractions of the labelled nodes, rounded cumulatively.
+
+    Where every sample has a label, ``y`` [n, S], each node's samples are split so, and the masks are [n, S].
+    """
+    if y.dim() == 2:
+        return _split_samples(y, dataset, rng)
+    label = y
     labelled = (label >= 0).nonzero().squeeze(1)
     shuffled = labelled[torch.randperm(len(labelled), generator=rng)]
     shares = (dataset.train, dataset.train + dataset.val, dataset.train + dataset.val + dataset.test)
@@ -51,6 +56,15 @@ def random_split(y: Tensor, dataset: DatasetSpec, rng: torch.Generator) -> list[
         mask[shuffled[start:stop]] = True
         masks.append(mask)
     return masks
+
+
+def _split_samples(y: Tensor, dataset: DatasetSpec, rng: torch.Generator) -> list[Tensor]:
+    labelled = y >= 0
+    order = torch.where(labelled, torch.rand(y.shape, generator=rng), 2.0).argsort(1).argsort(1)
+    count = labelled.sum(1, keepdim=True)
+    shares = (0.0, dataset.train, dataset.train + dataset.val, dataset.train + dataset.val + dataset.test)
+    ends = [(share * count).round().long().minimum(count) for share in shares]
+    return [(order >= start) & (order < stop) & labelled for start, stop in pairwise(ends)]
 
 
 def _cut(masks: Sequence[Tensor], clients: Sequence[Tensor]) -> Masks:

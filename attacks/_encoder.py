@@ -1,0 +1,164 @@
+"""What GFL-APPNP's messages say about hidden units: ``h(x) = relu(x W1) W2``, its Jacobian, and the mixtures of rows in it.
+
+With ``G[h] = mean over samples s of 1[x_s W1[:, h] > 0] x_s`` the Jacobian of a node's representation is (section 3.3 of the
+paper; the layout of the parameter vector is public)
+
+    dh[c] / dW1[f, h] = W2[h, c] G[h, f],        dh[c] / dW2[h, c'] = 1[c = c'] mean_s relu(x_s W1)[h].
+
+Everybody receives the weights with every round's model, so G can be solved for: the classes are C measurements of it with
+weights W2[h, .]. dC_k is the same linear map of ``sum over j of A_kj G_j``. Rounding, a stated noise (V1's, a defense's) and
+clipping follow G.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.payloads import (
+    SERVER,
+    HiddenRepresentations,
+    Jacobians,
+    MessageBatch,
+    ModelUpdate,
+    Payload,
+    PropagatedJacobians,
+    PropagatedRepresentations,
+)
+from fglaudit.view import View
+
+_Values = HiddenRepresentations | Jacobians | PropagatedRepresentations | PropagatedJacobians | ModelUpdate
+P = TypeVar("P", bound=_Values)
+LOSSLESS = ("none", "drop-singletons")
+"""Defenses that leave these messages as they are."""
+_ROUNDING = 4 * torch.finfo(torch.float32).eps
+"""Rounding error of an entry of G, relative to the largest entry of its row: sums of some hundred terms stay below."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the encoder: features F, hidden units H, classes C."""
+
+    features: int
+    hidden: int
+    classes: int
+
+    @property
+    def parameters(self) -> int:
+        return self.hidden * (self.features + self.classes)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Weights of one round, float64.
+
+    Attributes:
+        w1: [F, H].
+        w2: [H, C].
+    """
+
+    w1: Tensor
+    w2: Tensor
+
+
+def encoder_shape(view: View) -> Shape | None:
+    """Return the sizes of the encoder, or None if the public layout is not a two-layer one without biases."""
+    shapes = list(view.public.layout.values())
+    if len(shapes) != 2 or any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][0]:
+        return None
+    return Shape(shapes[0][0], shapes[0][1], shapes[1][1])
+
+
+def misfit(view: View, *needed: type[_Values]) -> str | None:
+    """Return why messages of the kinds ``needed`` from other parties cannot be read as those of the public encoder, or None.
+
+    The first message of each kind is looked at; the model must come with it.
+    """
+    shape = encoder_shape(view)
+    if shape is None:
+        found = ", ".join(f"{name} {tuple(sizes)}" for name, sizes in view.public.layout.items()) or "nothing"
+        return f"needs an encoder of two layers without biases (shapes [F, H] and [H, C]); the public layout has {found}"
+    if shape.features != view.public.num_features:
+        return f"the encoder reads {shape.features} features, the data have {view.public.num_features}: not a transcript of this run"
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
+    expected: dict[type[Payload], tuple[int, ...]] = {ModelUpdate: (shape.parameters,)}
+    for kind in needed:
+        matrix = kind in (Jacobians, PropagatedJacobians)
+        expected[kind] = (shape.classes, shape.parameters) if matrix else (shape.classes,)
+    for payload, sizes in expected.items():
+        batch = next((b for b in view.messages.of(payload) if bool((~torch.isin(b.senders, mine)).any())), None)
+        if batch is None:
+            return f"the observer received no {payload.__name__} from another party"
+        values = next(iter(batch.payload.tensors().values()))
+        if tuple(values.shape[1:]) != sizes:
+            return (
+                f"messages of {payload.__name__} have shape {tuple(values.shape[1:])}, the public layout of the encoder makes it {sizes}; "
+                "attack them with the layout they were recorded with"
+            )
+    return None
+
+
+def global_models(view: View) -> dict[int, Model]:
+    """Return the model that the server broadcast in each round."""
+    shape = encoder_shape(view)
+    assert shape is not None
+    models: dict[int, Model] = {}
+    for batch in view.messages.of(ModelUpdate):
+        sent = (batch.senders == SERVER).nonzero().squeeze(1)
+        if len(sent) == 0 or batch.round in models:
+            continue
+        payload = batch.payload
+        assert isinstance(payload, ModelUpdate)
+        vector = payload.vector[sent[0]].double()
+        first, second = torch.split(vector, [shape.features * shape.hidden, shape.hidden * shape.classes])
+        models[batch.round] = Model(first.view(shape.features, shape.hidden), second.view(shape.hidden, shape.classes))
+    return models
+
+
+def foreign_batches(view: View, payload: type[P]) -> Iterator[tuple[MessageBatch, Tensor]]:
+    """Yield the batches of ``payload`` with its values, without what the observing clients sent themselves."""
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
+    for batch in view.messages.of(payload):
+        kept = ~torch.isin(batch.senders, mine)
+        if bool(kept.any()):
+            part = batch.select(kept)
+            body = part.payload
+            assert isinstance(body, payload)
+            yield part, body.vector if isinstance(body, ModelUpdate) else body.values
+
+
+def jacobian_noise(view: View) -> float:
+    """Return the standard deviation of the public noise on every entry of an uploaded Jacobian: V1's and the defense's."""
+    facts = view.public.hyperparameters
+    own = float(facts.get("jacobian_noise", 0.0)) if facts.get("variant") == "v1" else 0.0
+    defense = view.public.noise.get(Jacobians.__name__)
+    return math.hypot(own, 0.0 if defense is None else defense.std)
+
+
+def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:
+    """Return G [P, H, F] from ``jacobians`` [P, C, D], and its precision [H]: the noise on an entry of G has variance
+    ``variance on the Jacobian / precision``. Computed in the Jacobians' precision."""
+    features, hidden = model.w1.shape
+    w2 = model.w2.to(jacobians)
+    power = w2.square().sum(1)
+    first = jacobians[:, :, : features * hidden].reshape(*jacobians.shape[:2], features, hidden)
+    rows = torch.einsum("pcfh,hc->phf", first, w2 / power.clamp(min=1e-30)[:, None])
+    return rows, power
+
+
+def activations(jacobians: Tensor, model: Model) -> Tensor:
+    """Return mean_s relu(x_s W1) [P, H], the diagonal of the second layer's block of ``jacobians`` [P, C, D]."""
+    features, hidden = model.w1.shape
+    second = jacobians[:, :, features * hidden :].reshape(*jacobians.shape[:2], hidden, -1)
+    means: Tensor = second.diagonal(dim1=1, dim2=3).mean(2)
+    return means
+
+
+def rounding(rows: Tensor) -> Tensor:
+    """Return the rounding error of an entry of every row of ``rows`` [..., F] -> [...]."""
+    return _ROUNDING * rows.abs().amax(-1)

@@ -1,0 +1,47 @@
+"""The weights with which GFL-APPNP's server mixes nodes for one client, as far as an observer can compute them.
+
+They follow from the edges and public hyperparameters. Without all edges a client knows its own neighbourhood; if no neighbour
+has edges beyond it (their degrees are told), that is the whole component and the weights within are the same as in the whole
+graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.graph import ClientGraph
+from fglaudit.nn.node_clients import personalised_propagation
+from fglaudit.view import View
+
+
+def propagation_row(facts: Mapping[str, Any], edges: Tensor, num_nodes: int, client: int) -> Tensor:
+    """Return row ``client`` [N] of the propagation matrix of the graph with ``edges`` [2, E], without the client itself."""
+    matrix = personalised_propagation(edges, num_nodes, float(facts["alpha"]), int(facts["propagation_steps"]))
+    row = matrix[client].clone()
+    row[client] = 0
+    return row
+
+
+def known_propagation(view: View, client: ClientGraph) -> Tensor | None:
+    """Return the weights [N] with which others enter what ``client`` receives, or None if the observer cannot know them."""
+    edges = view.topology
+    if edges is None:
+        edges = _whole_component(client)
+    if edges is None:
+        return None
+    return propagation_row(view.public.hyperparameters, edges, view.public.num_nodes, client.client)
+
+
+def _whole_component(client: ClientGraph) -> Tensor | None:
+    """Return all edges of the client's component [2, E] if it can tell that it knows them."""
+    if client.remote_degrees is None or len(client.nodes) != 1:
+        return None
+    here = torch.bincount(client.boundary[1], minlength=len(client.remote_nodes))
+    if not torch.equal(here, client.remote_degrees):
+        return None
+    pairs = torch.stack([client.nodes[client.boundary[0]], client.remote_nodes[client.boundary[1]]])
+    return torch.cat([pairs, pairs.flip(0)], dim=1)

@@ -1,0 +1,66 @@
+"""Clip messages without adding noise: every message of the payloads ``on`` is scaled down to L2 norm at most ``clip``.
+
+It bounds how far one message can move the receiver and is half of what a differentially private mechanism needs; it promises nothing
+by itself: a scaled Jacobian shows the same features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from fglaudit.defenses._clips import check_clips, clip_messages, named_releases, not_clippable
+from fglaudit.errors import FglauditError
+from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.payloads import SERVER, MessageBatch, Payload
+
+
+class _Session(DefenseSession):
+    def __init__(self, clips: Mapping[type[Payload], float]) -> None:
+        self.clips = clips
+
+    def changes(self, payload: type[Payload]) -> bool:
+        return payload in self.clips
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        """Clip what clients send; the server's own messages stay as they are."""
+        if not self.changes(type(batch.payload)) or bool((batch.senders == SERVER).all()):
+            return batch.payload
+        ((name, value),) = batch.payload.tensors().items()
+        return type(batch.payload).from_tensors({name: clip_messages(value, self.clips[type(batch.payload)])})
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"clip_norm": "L2"}
+
+
+@dataclass(frozen=True)
+class Clipping(Defense):
+    """Scale every message of some payloads down to a norm. No epsilon is promised.
+
+    Attributes:
+        clip: L2 norm, one for each entry of ``on``.
+        on: names of the payloads; those that the protocol does not send are left out.
+    """
+
+    name: ClassVar[str] = "clipping"
+    shown: ClassVar[tuple[str, ...]] = ("clip",)
+
+    clip: tuple[float, ...] = (1.0, 1.0)
+    on: tuple[str, ...] = ("HiddenRepresentations", "Jacobians")
+
+    def __post_init__(self) -> None:
+        check_clips(self.on, self.clip)
+
+    def unsupported(self, context: Context) -> str | None:
+        named = named_releases(context.releases, self.on, self.clip)
+        if not named:
+            return f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to clip"
+        return not_clippable(named)
+
+    def bind(self, context: Context) -> DefenseSession:
+        if reason := self.unsupported(context):
+            raise FglauditError(f"clipping does not apply: {reason}; use another defense or payload")
+        return _Session({r.payload: clip for r, clip in named_releases(context.releases, self.on, self.clip)})

@@ -1,0 +1,81 @@
+"""Round what clients send to a few levels: ``2^bits`` evenly spaced ones over the range of each message.
+
+Rounding is stochastic (QSGD, Alistarh et al. 2017): up or down with the probabilities that make it unbiased. A message is a float32 tensor
+all the same here, so byte counts do not fall; a real encoder would send ``bits`` per number and two numbers for the range. Nothing is
+promised: rounding errors are bounded and average out over rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
+
+MOST_BITS = 16
+
+
+class _Session(DefenseSession):
+    def __init__(self, defense: Quantisation) -> None:
+        self.payloads = frozenset(payload_type(name) for name in defense.on)
+        self.levels = 2**defense.bits
+
+    def changes(self, payload: type[Payload]) -> bool:
+        return payload in self.payloads
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        """Round what clients send; the server's own messages stay as they are."""
+        if not self.changes(type(batch.payload)) or bool((batch.senders == SERVER).all()):
+            return batch.payload
+        tensors = batch.payload.tensors()
+        rounded = {name: self._round(v, rng) if v.is_floating_point() else v for name, v in tensors.items()}
+        return type(batch.payload).from_tensors(rounded)
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"levels": self.levels}
+
+    def _round(self, value: Tensor, rng: torch.Generator) -> Tensor:
+        flat = value.flatten(1)
+        low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+        step = (high - low) / (self.levels - 1)
+        position = (flat - low) / torch.where(step > 0, step, 1)
+        draw = torch.rand(flat.shape, generator=rng).to(flat)
+        level = (position + draw).floor().clamp(max=self.levels - 1)
+        return torch.addcmul(low, step, level).view_as(value)
+
+
+@dataclass(frozen=True)
+class Quantisation(Defense):
+    """Round messages stochastically to 2^bits levels each. No epsilon is promised.
+
+    Attributes:
+        bits: per number, 1 to 16.
+        on: names of the payloads; not ragged ones.
+    """
+
+    name: ClassVar[str] = "quantisation"
+    shown: ClassVar[tuple[str, ...]] = ("bits",)
+
+    bits: int = 4
+    on: tuple[str, ...] = ("HiddenRepresentations", "Jacobians")
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= MOST_BITS:
+            raise FglauditError(f"quantisation needs bits from 1 to {MOST_BITS}; got {self.bits}; change it")
+        for name in self.on:
+            if payload_type(name).ragged:
+                raise FglauditError(f"quantisation works message by message; {name} has messages of several rows; leave it out")
+
+    def unsupported(self, context: Context) -> str | None:
+        if not any(release.payload.__name__ in self.on for release in context.releases):
+            return f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to round"
+        return None
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _Session(self)

@@ -1,0 +1,90 @@
+"""FedMLP: federated averaging of two-layer perceptrons where every node is a client, a baseline of GFL-APPNP's paper (section 6.3).
+
+The graph is not used. Every I local steps the models of the clients with training samples are averaged with equal weights, as in
+GFL-APPNP; ``federated: false`` (the paper's MLPs) never averages: every client trains alone, from the same first model, and a client
+without training samples keeps that. What is observed: the server has every model, clients the global ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.fedavg import broadcast, upload_models
+from fglaudit.nn.jacobians import Hidden
+from fglaudit.nn.local_steps import LocalSteps
+from fglaudit.nn.node_clients import NodeClients, check_node_clients
+from fglaudit.nn.record import CHOICES, Record
+from fglaudit.nn.weights import flatten, gcn_layout, glorot, unflatten
+from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.rng import split
+
+
+@dataclass(frozen=True)
+class FedMLP(FederatedProtocol):
+    """FedMLP; defaults are GFL-APPNP's for supervised classification, fields as in :class:`fglaudit.protocols.gfl_appnp.GFLAPPNP`.
+
+    Attributes:
+        federated: False for independent MLPs.
+    """
+
+    name: ClassVar[str] = "fedmlp"
+    shown: ClassVar[tuple[str, ...]] = ("federated", "local_steps")
+    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+
+    federated: bool = True
+    hidden: int = 64
+    rounds: int = 200
+    local_steps: int = 10
+    learning_rate: float = 0.1
+    batch_size: int = 5
+    choice: str = "validation"
+
+    def __post_init__(self) -> None:
+        for field, low in {"hidden": 1, "rounds": 1}.items():
+            if getattr(self, field) < low:
+                raise FglauditError(f"fedmlp needs {field} >= {low}; got {getattr(self, field)}; raise it")
+        if self.choice not in CHOICES:
+            raise unknown("choice", self.choice, CHOICES)
+        self.local()
+
+    def local(self) -> LocalSteps:
+        return LocalSteps(self.local_steps, self.learning_rate, self.batch_size)
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_node_clients(self.name, graph, connected=False)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.check(graph)
+        data = NodeClients.of([channel.prepare(graph.client(k)) for k in range(graph.num_clients)], device)
+        rows = data.training_rows(graph.num_classes)
+        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
+        initial = glorot(layout, split(rng, "weights")).to(device)
+        batches, local = split(rng, "batches"), self.local()
+        scale = torch.ones(len(rows.clients), device=device)
+        offset = torch.zeros(len(rows.clients), graph.num_classes, device=device)
+        record = Record(data, layout, self.choice)
+        models = initial.expand(graph.num_clients, -1)
+        if self.federated:
+            models = broadcast(channel, 0, initial, graph.num_clients)
+        for round in range(1, self.rounds + 1):
+            first, second = unflatten(models[rows.clients], layout).values()
+            trained = flatten(dict(zip(layout, local.run(rows, first, second, scale, offset, None, batches), strict=True)))
+            if self.federated:
+                sent = upload_models(channel, round, rows.clients, trained)
+                models = broadcast(channel, round, sent.mean(0), graph.num_clients)
+            else:
+                models = models.index_copy(0, rows.clients, trained)
+            hidden = Hidden.of(data.x, *unflatten(models, layout).values())
+            record.add(hidden.output, models)
+            channel.round_done(round, self.rounds)
+        return record.trained()

@@ -1,0 +1,183 @@
+"""Mask-flip differencing by one client of GFL-APPNP: rows, signs, scales, claims; with noise, several samples, no edges."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fglaudit.attacks._mixture_rows import MixtureRows
+from fglaudit.attacks._propagation import known_propagation
+from fglaudit.attacks._weighted_rows import name_rows
+from fglaudit.attacks.mask_flip import MaskFlip
+from fglaudit.claims import Claims, check_claims
+from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.defenses.quantisation import Quantisation
+from fglaudit.game import Game
+from fglaudit.graph import FeatureKind, FederatedGraph, federate
+from fglaudit.interfaces import Defense, Reconstruction
+from fglaudit.nn.node_clients import personalised_propagation
+from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.rng import derive
+from fglaudit.selftest import self_test
+from fglaudit.testing import Run, check_attack, record
+from fglaudit.transcript import Transcript
+from fglaudit.view import Auxiliary, Noise, Observer, View
+
+CPU = torch.device("cpu")
+ONE = Observer(parties=(3,), topology=True)
+
+
+@cache
+def federated(data: str = "csbm-dnc", samples: int | None = None) -> FederatedGraph:
+    graph = draw_task(data, CsbmTask(nodes=60, degree=6.0, dimensions=40, samples=samples), draw=0)
+    assert graph.train is not None and graph.val is not None and graph.test is not None
+    return federate(graph, list(torch.arange(graph.num_nodes).unsqueeze(1)), graph.train, graph.val, graph.test)
+
+
+@cache
+def recorded(graph: str = "csbm-dnc", defense: Defense | None = None, samples: int | None = None, **options: Any) -> Run:
+    return record(GFLAPPNP(hidden=24, **{"rounds": 80, **options}), federated(graph, samples), defense)
+
+
+def rebuild(view: View) -> Reconstruction:
+    result = MaskFlip().run(view, rng=derive(0, "attack"), device=CPU)
+    assert isinstance(result, Reconstruction)
+    return result
+
+
+def claims(run: Run, observer: Observer, result: Reconstruction) -> Claims:
+    game = Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), pooled=False)
+    checked = check_claims(result, game, run.view(observer))
+    assert checked is not None
+    return checked
+
+
+def owners(result: Reconstruction, x: Tensor) -> Tensor:
+    """The node whose row has the direction of each rebuilt row."""
+    cosine = torch.nn.functional.normalize(result.rows, dim=1) @ torch.nn.functional.normalize(x, dim=1).T
+    return cosine.abs().argmax(1)
+
+
+def test_one_client_finds_the_rows_of_nearly_everybody() -> None:
+    run = recorded()
+    result = rebuild(run.view(ONE))
+    counted = claims(run, ONE, result)
+    assert int(counted.found.sum()) >= 0.95 * len(counted.found)
+    assert counted.claimed is not None and counted.claimed >= 0.95 * len(counted.found)
+    assert counted.false == 0
+    owner = owners(result, run.graph.x)
+    assert bool((torch.cosine_similarity(result.rows, run.graph.x[owner]) > 0.9999).all()), "signs are resolved too"
+    ratio = result.rows.norm(dim=1) / run.graph.x[owner].norm(dim=1)
+    assert float((ratio - 1).abs().median()) < 0.15, "weights are known from the edges, up to lengths that differ"
+
+
+def test_it_conforms_and_passes_its_self_test() -> None:
+    run = recorded(rounds=12)
+    for observer in (ONE, Observer(parties=(3,)), Observer(parties=(3, 9), topology=True)):
+        view = run.view(observer)
+        check_attack(MaskFlip(), view)
+        game = Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), pooled=False)
+        control = Reconstruction(torch.zeros_like(game.truth), game.targets, torch.zeros(len(game.targets)))
+        assert self_test(MaskFlip(), view, control, game.targets, game.truth, rng=derive(0, "t"), device=CPU) is None
+
+
+def test_without_the_edges_rows_have_directions_and_no_names() -> None:
+    run = recorded()
+    observer = Observer(parties=(3,))
+    result = rebuild(run.view(observer))
+    assert bool((result.nodes == -1).all())
+    assert int(claims(run, observer, result).found.sum()) >= 0.95 * 59
+
+
+def test_nothing_but_the_messages_is_read() -> None:
+    run = recorded()
+    shifted = dataclasses.replace(
+        run, graph=dataclasses.replace(run.graph, x=run.graph.x.index_fill(0, torch.arange(10, 60), 7.0))
+    )
+    assert torch.equal(rebuild(run.view(ONE)).rows, rebuild(shifted.view(ONE)).rows)
+
+
+def test_under_v1_nothing_false_is_claimed() -> None:
+    run = recorded(variant="v1")
+    result = rebuild(run.view(ONE))
+    counted = claims(run, ONE, result)
+    assert counted.false <= 0.02 * (counted.claimed or 0)
+
+
+def test_as_noise_vanishes_it_finds_what_it_finds_without() -> None:
+    small = recorded(variant="v1", jacobian_noise=1e-6)
+    counted = claims(small, ONE, rebuild(small.view(ONE)))
+    assert int(counted.found.sum()) >= 0.8 * len(counted.found)
+    assert counted.false <= 0.02 * (counted.claimed or 0)
+
+
+@pytest.mark.parametrize("bits", [4, 16])
+def test_quantised_jacobians_lead_to_no_false_claims(bits: int) -> None:
+    run = recorded(defense=Quantisation(bits=bits, on=("Jacobians",)))
+    counted = claims(run, ONE, rebuild(run.view(ONE)))
+    assert counted.false <= 0.02 * (counted.claimed or 0)
+
+
+def test_several_samples_per_node_are_claimed_only_where_they_are_right() -> None:
+    run = recorded("csbm-snc", samples=3, learning_rate=0.05)
+    counted = claims(run, ONE, rebuild(run.view(ONE)))
+    assert len(counted.found) == 59 * 3
+    assert counted.false <= 0.02 * (counted.claimed or 0)
+    assert int(counted.found.sum()) > 0.5 * len(counted.found)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_discrete_rows_name_their_weight(scaled: bool) -> None:
+    graph, rng = federated(), derive(0, "bits")
+    bits = (torch.rand(60, 40, generator=rng) < 0.2).float()
+    bits[:, 0] = 1
+    x = bits / bits.sum(1, keepdim=True) if scaled else bits
+    view = recorded().view(ONE)
+    kind = FeatureKind.SCALED_BINARY if scaled else FeatureKind.BINARY
+    view = dataclasses.replace(view, public=dataclasses.replace(view.public, features=kind))
+    weights = known_propagation(view, view.own[0])
+    assert weights is not None
+    others = torch.arange(60) != 3
+    yes = torch.ones(59, dtype=torch.bool)
+    found = MixtureRows(torch.zeros(59, dtype=torch.long), (weights[:, None] * x)[others], yes, yes)
+    result = name_rows(view, view.own[0], found, weights)
+    right = result.nodes == torch.arange(60)[others]
+    torch.testing.assert_close(result.rows, x[others])
+    assert bool(right[result.confidence > 0.9].all()) and float(right.float().mean()) > 0.9
+    assert graph.num_nodes == 60
+
+
+def test_weights_are_those_of_the_protocol() -> None:
+    view = recorded().view(ONE)
+    weights = known_propagation(view, view.own[0])
+    facts = view.public.hyperparameters
+    assert view.topology is not None and weights is not None
+    matrix = personalised_propagation(view.topology, 60, facts["alpha"], facts["propagation_steps"])
+    assert float(weights[3]) == 0
+    torch.testing.assert_close(torch.cat([weights[:3], weights[4:]]), torch.cat([matrix[3, :3], matrix[3, 4:]]))
+    alone = recorded().view(Observer(parties=(3,)))
+    assert known_propagation(alone, alone.own[0]) is None
+
+
+def test_payloads_that_do_not_fit_are_refused() -> None:
+    view = recorded(rounds=12).view(ONE)
+    public = dataclasses.replace(view.public, layout={"layers.0.weight": (40, 8), "layers.1.weight": (8, 2)})
+    assert "public layout" in (MaskFlip().unsupported(dataclasses.replace(view, public=public)) or "")
+    silent = dataclasses.replace(view, messages=Transcript().seen_by(ONE))
+    assert "received no" in (MaskFlip().unsupported(silent) or "")
+    server = recorded(rounds=12).view(Observer(parties=(-1,)))
+    assert "jacobian-reading" in (MaskFlip().unsupported(server) or "")
+    assert "no PropagatedJacobians" in (MaskFlip().unsupported(recorded(rounds=12, variant="v2").view(ONE)) or "")
+
+
+def test_stated_noise_is_taken_into_account() -> None:
+    view = recorded().view(ONE)
+    noise = {"Jacobians": Noise("laplace", 10.0)}
+    public = dataclasses.replace(view.public, defense="joint-noise", noise=noise)
+    result = rebuild(dataclasses.replace(view, public=public))
+    assert len(result.rows) == 0 or not bool(result.claimed.any())  # type: ignore[union-attr]
