@@ -27,6 +27,10 @@ class Channel(Protocol):
         """Return the client's graph after the defense had its say (dropped edges, clipped rows). Call once per client."""
         ...
 
+    def prepares(self) -> bool:
+        """Whether :meth:`prepare` changes anything; a protocol with very many clients may skip it otherwise."""
+        ...
+
     def send(self, batch: MessageBatch) -> Payload:
         """Send; returns what the receivers get, which is what they must train on (rule 2)."""
         ...
@@ -94,6 +98,10 @@ class DefenseSession:
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Change what a client starts from. Must not mutate ``client``."""
         return client
+
+    def prepares(self) -> bool:
+        """Whether :meth:`prepare` may change a client."""
+        return type(self).prepare is not DefenseSession.prepare
 
     def changes(self, payload: type[Payload]) -> bool:
         """Whether :meth:`release` may alter this payload."""

@@ -1,10 +1,12 @@
 """Protocols: one per file. The table is the only list of built-in ones; other distributions register entry points."""
 
 PROTOCOLS: dict[str, str] = {
+    "cnfgnn": "fglaudit.protocols.cnfgnn:CNFGNN",
     "dist-gat": "fglaudit.protocols.dist_gat:DistGAT",
     "fedgat": "fglaudit.protocols.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
     "gat": "fglaudit.protocols.gat:GAT",
     "gcn": "fglaudit.protocols.gcn:GCN",
     "local-gcn": "fglaudit.protocols.local:LocalGCN",
+    "nfedgnn": "fglaudit.protocols.nfedgnn:NFedGNN",
 }
