@@ -18,7 +18,16 @@ from fglaudit.reports.pages import breakdown, extras, failures, sections
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import make_verdict, observers_of
-from fglaudit.reports.wording import METRIC_NAMES, METRICS, assurance, defense_words, observer_label, reading, threat_model
+from fglaudit.reports.wording import (
+    METRIC_NAMES,
+    METRICS,
+    QUANTITY_NAMES,
+    assurance,
+    defense_words,
+    observer_label,
+    reading,
+    threat_model,
+)
 
 WIDE, NARROW = (1140, 440), (350, 380)
 
@@ -60,6 +69,7 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         version=__version__,
         metrics=METRICS,
         metric_names=METRIC_NAMES,
+        quantity_names=QUANTITY_NAMES,
         script=script,
         script_hash=digest,
         bar=bar,

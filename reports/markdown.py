@@ -12,7 +12,7 @@ from fglaudit.reports.pages import ObserverCell, Row, failures, sections
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import make_verdict, observers_of
-from fglaudit.reports.wording import observer_label, reading
+from fglaudit.reports.wording import QUANTITY_NAMES, observer_label, reading
 
 
 def render_markdown(run: Run, settings: Sequence[Setting]) -> str:
@@ -71,7 +71,12 @@ def _observer(cell: ObserverCell) -> str:
     if leak is not None:
         value, control = reading(leak.metric, leak.mean("value")), reading(leak.metric, leak.mean("control"))
         reach = f" [{interval(leak.low, leak.high)}]" if leak.low is not None else ""
-        parts = [f"{leak.metric} {value} ({control}); {decimal(leak.advantage)}{reach}; {leak.attack}", *parts]
+        others = [
+            f"{QUANTITY_NAMES.get(o.quantity, o.quantity)}: {o.metric} {reading(o.metric, o.mean('value'))} "
+            f"({reading(o.metric, o.mean('control'))}); {o.attack}"
+            for o in cell.others
+        ]
+        parts = [f"{leak.metric} {value} ({control}); {decimal(leak.advantage)}{reach}; {leak.attack}", *others, *parts]
     return "; ".join(parts) or cell.nothing
 
 

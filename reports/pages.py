@@ -15,7 +15,10 @@ from fglaudit.reports.scatter import Point, scatter
 from fglaudit.reports.summary import Leak, Setting, mean, sd
 from fglaudit.reports.wording import interval_words, observer_label
 
-_EXTRA = ("relative_error", "tpr_at_fpr_1", "tv_error", "control_exact_rate", "control_f1", "control_auc", "control_cosine")
+_EXTRA = (
+    "relative_error", "direction_rate", "claimed_rate", "false_claim_rate", "tpr_at_fpr_1", "tv_error", "control_exact_rate",
+    "control_f1", "control_auc", "control_cosine",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class ObserverCell:
     problems: tuple[str, ...]
     nothing: str
     reasons: tuple[str, ...]
+    others: tuple[Leak, ...] = ()
+    """The strongest attack on anything beside ``leak``'s quantity."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,8 @@ def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
     ends = [None if end is None else control + end * (1 - control) for end in (best.low, best.high)]
     if idle := sum(leak.status is Status.NOT_APPLICABLE for leak in leaks):
         problems.append(f"{idle} of {plural(len(leaks), 'attack')} not applicable")
-    return ObserverCell(observer, best, ends[0], ends[1], tuple(problems), "", ())
+    others = tuple(leak for leak in setting.strongest_by_quantity(observer).values() if leak is not best)
+    return ObserverCell(observer, best, ends[0], ends[1], tuple(problems), "", (), others)
 
 
 def _reasons(leaks: Sequence[Leak]) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from fglaudit.reports.records import Run
 from fglaudit.rng import derive
 from fglaudit.stats import UNINFORMATIVE, advantage_interval
 
+FEATURES = "features"
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -50,9 +52,20 @@ class Setting:
         return " | ".join(dict.fromkeys(getattr(f, column) for r in self.records for f in r.findings if getattr(f, column)))
 
     def strongest(self, observer: tuple[str, str]) -> Leak | None:
-        """Return the working attack of (observer, knowledge) with the largest advantage, or None if none was measured."""
-        measured = [leak for leak in self.leaks if leak.observer == observer and leak.measured]
-        return max(measured, key=lambda leak: leak.advantage or 0.0, default=None)
+        """Return the working attack of (observer, knowledge) on features with the largest advantage, without any the
+        strongest inference of something else; None if nothing was measured."""
+        best = self.strongest_by_quantity(observer)
+        return best.get(FEATURES) or max(best.values(), key=lambda leak: leak.advantage or 0.0, default=None)
+
+    def strongest_by_quantity(self, observer: tuple[str, str]) -> dict[str, Leak]:
+        """Return, by what is inferred, the working attack of (observer, knowledge) with the largest advantage."""
+        best: dict[str, Leak] = {}
+        for leak in self.leaks:
+            if leak.observer == observer and leak.measured:
+                known = best.get(leak.quantity)
+                if known is None or (leak.advantage or 0.0) > (known.advantage or 0.0):
+                    best[leak.quantity] = leak
+        return best
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,11 @@ class Leak:
     @property
     def observer(self) -> tuple[str, str]:
         return self.findings[0].observer, self.findings[0].observer_knowledge
+
+    @property
+    def quantity(self) -> str:
+        """What is inferred; records that do not say so are about features."""
+        return next((finding.quantity for finding in self.findings if finding.quantity), FEATURES)
 
     @property
     def attack(self) -> str:

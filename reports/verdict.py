@@ -10,7 +10,7 @@ from fglaudit.finding import Status
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
 from fglaudit.reports.records import NOT_RUN, Run
-from fglaudit.reports.summary import Leak, Setting, mean, sd
+from fglaudit.reports.summary import FEATURES, Leak, Setting, mean, sd
 from fglaudit.reports.wording import NEGLIGIBLE, assurance, contradicted, deed, interval_words, observer_subject
 
 
@@ -125,7 +125,10 @@ def _scored(setting: Setting, labels: Labels) -> str:
 
 
 def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> ObserverVerdict:
-    best = [(s, leak) for s in settings if (leak := s.strongest(observer)) is not None]
+    every = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
+    about = next((q for q in (FEATURES, *(leak.quantity for _, leak in every)) if _any_success(every, q)), None)
+    about = about or (FEATURES if any(leak.quantity == FEATURES for _, leak in every) else None)
+    best = [(s, leak) for s, leak in every if about is None or leak.quantity == about]
     leaks = [leak for s in settings for leak in s.leaks if leak.observer == observer]
     unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for leak in leaks)
     doubt = f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack." if unsure else ""
@@ -137,7 +140,7 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     ground = f"Attack {worst.attack}; {interval_words(worst)}; {scene}."
     if _succeeded(worst):
         level, headline = "leak", f"{observer_subject(observer)} {deed(worst)}."
-    elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in best):
+    elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in every):
         level, headline = "unknown", f"Undecided: {observer_subject(observer)} {deed(worst)}; the interval reaches further."
     elif unsure:
         level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
@@ -146,7 +149,22 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     proven = worst.mean("identifiable_rate")
     if proven:
         ground += f" {percent(proven)} of the rows are proven to be determined, whatever the attack."
-    return ObserverVerdict(observer, level, headline, f"{ground} {doubt}".strip(), _lowest(best, worst, labels))
+    also = _also(every, worst, labels)
+    return ObserverVerdict(observer, level, headline, f"{ground} {also}{doubt}".strip(), _lowest(best, worst, labels))
+
+
+def _any_success(leaks: Sequence[tuple[Setting, Leak]], quantity: str) -> bool:
+    return any(leak.quantity == quantity and _succeeded(leak) for _, leak in leaks)
+
+
+def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -> str:
+    """Return a sentence on everything else that was inferred."""
+    others = {leak.quantity for _, leak in leaks if leak.quantity != worst.quantity and _succeeded(leak)}
+    deeds = []
+    for quantity in sorted(others):
+        where, most = max((pair for pair in leaks if pair[1].quantity == quantity), key=lambda pair: pair[1].advantage or 0.0)
+        deeds.append(f"{deed(most)} by {most.attack} ({labels.setting(where)})")
+    return f"It also {'; '.join(deeds)}. " if deeds else ""
 
 
 def _succeeded(leak: Leak) -> bool:

@@ -28,14 +28,24 @@ METRICS = {
     "identifiable_rate": "share of targets whose row is proven to be determined by linear and integer algebra alone: "
     "a floor of the leakage, never a ceiling",
     "worst_decile": "mean F1 of the tenth of the targets that is rebuilt best",
+    "label_accuracy": "share of nodes whose label is inferred rightly",
+    "overlap": "overlap of the inferred with the true distribution of labels: one minus their total variation distance",
+    "direction_rate": "share of targets whose row is found up to a factor (cosine above 0.9999), whoever it was assigned to",
+    "claimed_rate": "rows that the attack asserts to be somebody's, per target",
+    "false_claim_rate": "share of the asserted rows that are nobody's",
 }
+QUANTITY_NAMES = {
+    "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
+    "membership": "membership", "l1-norms": "row sums", "squared-norms": "row norms",
+}  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
     "relative_error": "relative error", "tpr_at_fpr_1": "TPR at 1 % FPR", "tv_error": "TV distance",
     "identifiable_rate": "proven", "worst_decile": "worst decile", "targets": "targets", "control_exact_rate": "guess: exact rows",
-    "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
+    "label_accuracy": "labels right", "overlap": "overlap", "direction_rate": "directions", "claimed_rate": "claimed",
+    "false_claim_rate": "false claims", "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
 }  # fmt: skip
-_SHARES = {"exact_rate", "matched_rate", "tpr_at_fpr_1"}
+_SHARES = {"exact_rate", "matched_rate", "tpr_at_fpr_1", "label_accuracy"}
 
 _DEFENSES = {
     "none": "Nothing is changed: every message leaves as the protocol computes it.",
@@ -139,6 +149,16 @@ def deed(leak: Leak) -> str:
     """What the attack achieved beside what a guess achieves, e.g. ``rebuilds 63 % of ... exactly (a guess: 0 %)``."""
     metric = leak.metric
     value, control = reading(metric, leak.mean("value")), reading(metric, leak.mean("control"))
+    inferred = {
+        "labels": f"infers {value} of the labels it was not given",
+        "label-distributions": f"infers how other clients' labels are distributed with an overlap of {value}",
+        "edges": f"tells neighbours from other pairs of nodes with AUC {value}",
+        "membership": f"tells which client holds a known node with AUC {value}",
+        "l1-norms": f"reads off the sums of {value} of the feature rows",
+        "squared-norms": f"reads off the norms of {value} of the feature rows",
+    }
+    if leak.quantity in inferred:
+        return f"{inferred[leak.quantity]} (a guess: {control})"
     rows = _rows_at_stake(leak.observer[0])
     verbs = {
         "exact_rate": f"rebuilds {value} of {rows} exactly",

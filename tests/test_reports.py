@@ -318,3 +318,33 @@ def test_rounding_never_says_all_or_none() -> None:
 
 def test_buckets_sort_as_numbers() -> None:
     assert sorted(["10", "9", "9+", "0-1", "2-4"], key=natural) == ["0-1", "2-4", "9", "9+", "10"]
+
+
+def test_inferences_stand_beside_the_features_and_never_instead_of_them(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0)
+    labels = replace(
+        cell.findings[0], attack="labels-from-sums", quantity="labels", metric="label_accuracy", value=0.97, control=0.5,
+        advantage=0.94, advantage_low=0.9, advantage_high=0.96, tv_error=None,
+    )  # fmt: skip
+    folder = store(tmp_path / "run", [replace(cell, findings=(*cell.findings, labels))])
+    write_report(folder)
+    run = load_run(folder)
+    settings = summarize(run)
+    strongest = settings[0].strongest(OBSERVERS[0])
+    assert strongest is not None and strongest.quantity == "features" and (strongest.advantage or 0) < 0.94
+    server = next(item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0])
+    assert "rebuilds" in server.headline and re.search(r"It also infers 97\.0.% of the labels", server.detail)
+    assert "labels-from-sums" in page_of(folder).words
+
+
+def test_where_only_an_inference_succeeds_it_is_the_headline(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
+    edges = replace(
+        cell.findings[0], attack="edges-from-sums", quantity="edges", metric="auc", value=0.9, control=0.5, advantage=0.8,
+        advantage_low=0.7, advantage_high=0.9,
+    )  # fmt: skip
+    folder = store(tmp_path / "run", [replace(cell, findings=(*cell.findings, edges))])
+    run = load_run(folder)
+    settings = summarize(run)
+    server = next(item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0])
+    assert server.level == "leak" and "tells neighbours" in server.headline
