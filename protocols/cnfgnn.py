@@ -149,7 +149,7 @@ class CNFGNN(FederatedProtocol):
             rows: the touched rows after the user's step [e, D].
         """
         users, shape = torch.arange(len(weights)), weights.shape[1:]
-        if channel.wants(ModelUpdate):
+        if channel.wants(ModelUpdate, round):
             total = torch.zeros(shape, dtype=torch.float64, device=rows.device)
             size = max(1, BUCKET // shape.numel())
             for low in range(0, len(users), size):

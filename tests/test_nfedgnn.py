@@ -177,7 +177,7 @@ def test_cnfgnn_averages_whole_matrices(settings: dict[str, Any]) -> None:
 def test_cnfgnn_trains_alike_when_nobody_listens(settings: dict[str, Any]) -> None:
     protocol, graph = CNFGNN(**settings), user_graph()
     heard = record(protocol, graph)
-    silent = RecordingChannel(DefenseSession(), 12, derive(0, "defense"), Transcript(), Keep(frozenset([Latents])))
+    silent = RecordingChannel(DefenseSession(), 12, derive(0, "defense"), Transcript(), Keep({Latents: None}))
     trained = protocol.train(graph, silent, rng=derive(0, "train"), device=torch.device("cpu"))
     for name, weight in heard.trained.weights.items():
         torch.testing.assert_close(trained.weights[name], weight, rtol=1e-9, atol=1e-11)
