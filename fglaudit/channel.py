@@ -87,6 +87,8 @@ class RecordingChannel:
         return self.session.prepares()
 
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
+        """Whether this payload must really be produced in ``round`` (rule 2)."""
+        recorded = self.transcript is not None and self.keep.wants(payload, round)
         return recorded or self.session.changes(payload)
 
     def send(self, batch: MessageBatch) -> Payload:
