@@ -9,5 +9,6 @@ ATTACKS: dict[str, str] = {
     "joint-diagonalisation": "fglaudit.attacks.joint_diagonalisation:JointDiagonalisation",
     "second-moments": "fglaudit.attacks.moments:SecondMoments",
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
+    "sparse-recovery": "fglaudit.attacks.sparse_recovery:SparseRecovery",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

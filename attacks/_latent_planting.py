@@ -1,0 +1,92 @@
+"""Self-test problems for attacks on nFedGNN's latents: rows with so few entries that D latents show them beyond doubt.
+
+The users, shapes and known rows stay; first weights are drawn anew and broadcast; nothing is dropped and nothing is added. The rows of the
+others are drawn from the prior, cut down to about one non-zero entry for every twelve latents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks._feature_prior import feature_prior
+from fglaudit.attacks._latent_messages import unknown_users
+from fglaudit.attacks._planting import MemoryMessages
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Planted
+from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate
+from fglaudit.rng import split
+from fglaudit.view import View
+
+_LATENTS_PER_ENTRY = 12
+_BLIND_DENSITY = 0.02
+
+
+def planted_sparse_rows(view: View, nodes: Tensor, entries: int, rng: torch.Generator) -> Tensor:
+    """Return rows [U, F] with ``entries`` non-zero entries each, drawn from the prior; real-valued ones are at least one half."""
+    prior = feature_prior(view, nodes)
+    real = view.public.features is FeatureKind.REAL
+    even = real or not prior.informed
+    weight = torch.full(prior.mean.shape, _BLIND_DENSITY) if even else prior.mean.float()
+    place = torch.multinomial(weight, min(entries, weight.shape[1]), generator=rng)
+    if real:
+        known = view.known_rows().x
+        size = float(known[known != 0].abs().mean().item()) if bool((known != 0).any()) else 1.0
+        value = size * (0.5 + torch.rand(place.shape, generator=rng))
+    else:
+        value = torch.full(place.shape, 1.0 if view.public.features is FeatureKind.BINARY else 1.0 / place.shape[1])
+    return torch.zeros(weight.shape).scatter_(1, place, value)
+
+
+def planted_first_weights(view: View, dimensions: int, rng: torch.Generator) -> tuple[Tensor, MessageBatch]:
+    """Return fresh first weights [F, D] and the message that broadcasts them."""
+    features, users = view.public.num_features, torch.arange(view.public.num_nodes)
+    weights = (torch.rand(features, dimensions, generator=rng) * 2 - 1) * (6 / (features + dimensions)) ** 0.5
+    everyone = weights.reshape(1, -1).expand(len(users), -1)
+    return weights, MessageBatch(0, torch.full_like(users, SERVER), users, ModelUpdate(everyone))
+
+
+def latent_width(view: View) -> int:
+    """Return D, the number of latents of a user."""
+    payload = next(iter(view.messages.of(Latents))).payload
+    assert isinstance(payload, Latents)
+    return payload.values.shape[1]
+
+
+def plain_view(view: View, batches: tuple[MessageBatch, ...], **hyperparameters: object) -> View:
+    """Return ``view`` with other messages and without defense; ``hyperparameters`` replace public ones."""
+    public = dataclasses.replace(
+        view.public,
+        defense="none",
+        defense_parameters={},
+        noise={},
+        hyperparameters={**view.public.hyperparameters, "feature_dropout": 0.0, **hyperparameters},
+        layout=view.public.layout or {"layers.0.weight": (view.public.num_features, latent_width(view))},
+    )
+    return dataclasses.replace(view, messages=MemoryMessages(batches), public=public)
+
+
+def fitting_known_rows(view: View, entries: int, rng: torch.Generator) -> View:
+    """Return ``view`` with auxiliary rows that fit the planted ones: none for discrete features, whose prior can do without,
+    and real-valued ones drawn alike."""
+    auxiliary = view.auxiliary
+    if view.public.features is not FeatureKind.REAL or len(auxiliary.nodes) == 0:
+        none = dataclasses.replace(auxiliary, nodes=auxiliary.nodes[:0], x=auxiliary.x[:0], y=auxiliary.y[:0])
+        return dataclasses.replace(view, auxiliary=none)
+    rows = planted_sparse_rows(view, auxiliary.nodes, entries, rng)
+    return dataclasses.replace(view, auxiliary=dataclasses.replace(auxiliary, x=rows.to(auxiliary.x)))
+
+
+def plant_latents(view: View, rng: torch.Generator) -> Planted:
+    """Return the problem described in the module docstring, for attacks that read first latents."""
+    rng = split(rng, "plant")
+    nodes = unknown_users(view)
+    dimensions = latent_width(view)
+    entries = max(1, dimensions // _LATENTS_PER_ENTRY)
+    rows = planted_sparse_rows(view, nodes, entries, rng)
+    weights, broadcast = planted_first_weights(view, dimensions, rng)
+    up = MessageBatch(1, nodes, torch.full_like(nodes, SERVER), Latents(rows @ weights))
+    view = fitting_known_rows(plain_view(view, (broadcast, up)), entries, rng)
+    return Planted(view, rows, nodes)
