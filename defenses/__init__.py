@@ -2,6 +2,7 @@
 
 DEFENSES: dict[str, str] = {
     "none": "fglaudit.defenses.none:NoDefense",
+    "clipped-noise": "fglaudit.defenses.clipped_noise:ClippedNoise",
     "drop-singletons": "fglaudit.defenses.drop_singletons:DropSingletons",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

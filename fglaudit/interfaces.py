@@ -57,6 +57,8 @@ class Release:
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers the
             whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.
+        one_message: whether one record enters one message of each release at most, so that clipping that message bounds what
+            the record can change.
     """
 
     payload: type[Payload]
@@ -65,6 +67,7 @@ class Release:
     unit: str
     covers_training: bool
     why: str
+    one_message: bool = False
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,8 @@ class CNFGNN(FederatedProtocol):
         """Latents and weights of one user, once a round each; noise on one of them does not cover the other."""
         why = "latents and weights move with the features as far as trained weights and the server's gradients let them"
         return tuple(
-            Release(kind, self.rounds, None, "node", covers_training=False, why=why) for kind in (Latents, ModelUpdate)
+            Release(kind, self.rounds, None, "node", covers_training=False, why=why, one_message=True)
+            for kind in (Latents, ModelUpdate)
         )
 
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:

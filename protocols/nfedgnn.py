@@ -137,7 +137,7 @@ class NFedGNN(FederatedProtocol):
         """The latents of one user, at most once a round (twice with ``evaluation: clean``)."""
         times = self.rounds * (2 if self.evaluation == "clean" else 1)
         why = "a latent moves with the features as far as the user's trained weights let it; clip the latents themselves"
-        return (Release(Latents, times, None, "node", covers_training=True, why=why),)
+        return (Release(Latents, times, None, "node", covers_training=True, why=why, one_message=True),)
 
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """The training nodes, whose labels the server has."""

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from user_graphs import GAT, GCN, user_graph
 
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FeatureKind, FederatedGraph, Graph, federate
+from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate
 from fglaudit.protocols.cnfgnn import CNFGNN
@@ -23,20 +24,6 @@ from fglaudit.rng import derive, split
 from fglaudit.testing import Run, check_protocol, example_graph, record
 from fglaudit.transcript import Transcript
 from fglaudit.view import Observer
-
-GCN: dict[str, Any] = {"hidden": 4, "rounds": 4, "dropout": 0.0, "learning_rate": 0.05, "server_learning_rate": 0.03}
-GAT = GCN | {"split": "gat", "heads": 3}
-
-
-def user_graph(nodes: int = 12, features: int = 24, **changes: Any) -> FederatedGraph:
-    """Return the small example graph in float64 with client k holding node k."""
-    example = example_graph(nodes=nodes, features=features)
-    order = torch.cat(example.clients)
-    masks = [torch.zeros(nodes, dtype=torch.bool) for _ in range(3)]
-    for mask, parts in zip(masks, (example.train, example.val, example.test), strict=True):
-        mask[order] = torch.cat(parts)
-    graph = Graph(example.x.double(), example.y, example.edge_index, "users")
-    return dataclasses.replace(federate(graph, [torch.tensor([k]) for k in range(nodes)], *masks), **changes)
 
 
 def server_logits(latents: Tensor, weights: Mapping[str, Tensor], edges: Tensor) -> Tensor:
@@ -255,7 +242,7 @@ def test_a_user_without_non_zero_features_is_noted() -> None:
     x = user_graph().x.clone()
     x[3] = 0
     run = record(NFedGNN(**GCN), user_graph(x=x))
-    assert "1 users have no non-zero feature" in run.trained.notes[0]
+    assert "1 of 12 users have no non-zero feature" in run.trained.notes[0]
     (first, *_) = run.transcript.seen_by(Observer(parties=(SERVER,))).of(Latents)
     assert isinstance(first.payload, Latents) and not bool(first.payload.values[3].any())
 

@@ -228,4 +228,4 @@ def prepared_features(graph: FederatedGraph, channel: Channel) -> Tensor:
 def empty_rows_note(protocol: str, x: Tensor) -> tuple[str, ...]:
     """Return a note about users whose features are all zero, if there are any."""
     count = int((x == 0).all(1).sum().item())
-    return (f"{protocol}: {count} users have no non-zero feature; their latents are always 0",) if count else ()
+    return (f"{protocol}: {count} of {len(x)} users have no non-zero feature; their latents are always 0",) if count else ()
