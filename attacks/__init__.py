@@ -10,5 +10,6 @@ ATTACKS: dict[str, str] = {
     "second-moments": "fglaudit.attacks.moments:SecondMoments",
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
     "sparse-recovery": "fglaudit.attacks.sparse_recovery:SparseRecovery",
+    "weight-replay": "fglaudit.attacks.weight_replay:WeightReplay",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

@@ -27,6 +27,17 @@ class LatentRounds:
     gradients: Tensor
     present: Tensor
 
+    def at(self, users: Tensor) -> LatentRounds:
+        """Return the rounds of ``users`` (indices or slice)."""
+        return LatentRounds(
+            self.nodes[users.cpu()], *(value[:, users] for value in (self.latents, self.gradients, self.present))
+        )
+
+    def of(self, users: slice, device: torch.device) -> LatentRounds:
+        """Return the rounds of ``users`` in float64 on ``device``."""
+        latents, gradients = (value[:, users].to(device, torch.double) for value in (self.latents, self.gradients))
+        return LatentRounds(self.nodes[users], latents, gradients, self.present[:, users].to(device))
+
 
 def initial_weights(view: View) -> Tensor | None:
     """Return the first layer's weights [F, D] that the server broadcast before round 1, or None."""
@@ -82,6 +93,8 @@ def latent_rounds(view: View, nodes: Tensor, most: int | None = None) -> LatentR
         payload = batch.payload
         assert isinstance(payload, Latents)
         place = position[batch.senders]
+        if batch.round in present and bool(present[batch.round][place[place >= 0]].any()):
+            continue  # a second upload of the round, for evaluation
         values = latents.setdefault(batch.round, payload.values.new_zeros(len(nodes), payload.values.shape[1]))
         values[place[place >= 0]] = payload.values[place >= 0]
         present.setdefault(batch.round, torch.zeros(len(nodes), dtype=torch.bool))[place[place >= 0]] = True

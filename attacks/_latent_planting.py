@@ -16,7 +16,7 @@ from fglaudit.attacks._latent_messages import unknown_users
 from fglaudit.attacks._planting import MemoryMessages
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
-from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate
+from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate
 from fglaudit.rng import split
 from fglaudit.view import View
 
@@ -90,3 +90,13 @@ def plant_latents(view: View, rng: torch.Generator) -> Planted:
     up = MessageBatch(1, nodes, torch.full_like(nodes, SERVER), Latents(rows @ weights))
     view = fitting_known_rows(plain_view(view, (broadcast, up)), entries, rng)
     return Planted(view, rows, nodes)
+
+
+def plant_first_round(view: View, rng: torch.Generator) -> Planted:
+    """Return :func:`plant_latents` with gradients of zero returned: what is to be found lies in the first round."""
+    planted = plant_latents(view, rng)
+    up = next(iter(planted.view.messages.of(Latents)))
+    assert isinstance(up.payload, Latents)
+    down = MessageBatch(1, up.receivers, up.senders, LatentGradients(torch.zeros_like(up.payload.values)))
+    messages = MemoryMessages((*planted.view.messages.of(ModelUpdate), up, down))
+    return dataclasses.replace(planted, view=dataclasses.replace(planted.view, messages=messages))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +20,23 @@ Estimator = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 _LEAST_VARIANCE = 1e-7
 """Below this, float32 products are no longer exact enough to pass on; relative to one measurement of one unit entry."""
+
+
+class LinearMaps(Protocol):
+    """The linear maps of U rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``A x`` [U, M] of rows [U, F]."""
+        ...
+
+    def backward(self, s: Tensor) -> Tensor:
+        """Return ``A' s`` [U, F] of residuals [U, M]."""
+        ...
+
+    @property
+    def energy(self) -> float:
+        """Mean square of an entry."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +78,7 @@ class Posterior:
 
 
 def message_passing(
-    measurements: Measurements,
+    measurements: LinearMaps,
     values: Tensor,
     variance: Tensor | float,
     start: tuple[Tensor, Tensor],
