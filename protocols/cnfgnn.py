@@ -7,18 +7,20 @@ regulariser: the shared weights are what ties the users together.
 What is observed: the server sees, beside all latents, what every user's step did to W. The gradient is ``x_i g_i'`` and the server
 computed g_i itself, so a plain gradient step shows ``x_i`` outright, and a step of Adam its signs.
 
-How all users are computed at once: the rows of ``W_i`` where ``x_i`` is zero have no gradient but weight decay, so they are equal for
-all users, and the mean needs only the touched rows, ``[e, D]``, beside one [F, D]. Whole models are put together only for a recorder
-or a defense that wants the messages (rule 2); otherwise they are announced by their size, so that their bytes are counted all the same.
+How all users are computed at once: the rows of ``W_i`` where ``x_i`` is zero have no gradient but weight decay, so they and the memory of
+their optimizers are equal for all users, and the mean needs only the touched rows, ``[e, D]``, beside one [F, D]. Whole models are
+put together only for a recorder or a defense that wants the messages (rule 2); otherwise they are announced by their size, so that
+their bytes are counted all the same.
 
 Choices where the papers are silent:
 
-* Adam starts afresh every round, since it goes on from new weights; so its step is ``g / (|g| + eps)``, nearly the sign.
+* Every user keeps its optimizer over the rounds, as in nFedGNN, though the weights it goes on from are not its own;
+  ``keep_optimizer: false`` starts afresh every round, and Adam's step is then ``g / (|g| + eps)``, nearly the sign.
 * Every user takes part in every round, and the mean is unweighted. The first weights are always common.
 * The rest is as in :mod:`fglaudit.protocols.nfedgnn`. The paper gives CNFGNN no settings of its own; the defaults are nFedGNN's.
-  They do not suit it: under Adam every weight moves by the learning rate in every round, and weight decay alone, which is all
-  that a user far from labels has, then moves as far as a real gradient. ``optimizer: sgd`` is the stronger baseline
-  (``bench/nfedgnn.py`` has both).
+  They do not suit it: Adam moves a weight by about the learning rate however small its gradient, and weight decay alone, which is
+  all that a user far from labels has, then counts as much as a real gradient. ``optimizer: sgd`` is a far stronger baseline, and
+  stronger than nFedGNN itself (``bench/nfedgnn.py`` has all three).
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ from fglaudit.nn.split_training import (
     send_latents,
     send_model,
 )
-from fglaudit.nn.user_weights import Entries, Stepping
-from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate, Payload
+from fglaudit.nn.user_weights import Entries, Stepping, UserWeights
+from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.rng import split
 from fglaudit.view import Observer
 
@@ -56,7 +58,7 @@ BUCKET = 2**26
 
 @dataclass(frozen=True)
 class CNFGNN(FederatedProtocol):
-    """CNFGNN; fields as in :class:`fglaudit.protocols.nfedgnn.NFedGNN`."""
+    """CNFGNN; fields as in :class:`fglaudit.protocols.nfedgnn.NFedGNN`, and ``keep_optimizer``, see above."""
 
     name: ClassVar[str] = "cnfgnn"
     shown: ClassVar[tuple[str, ...]] = ("split", "optimizer")
@@ -75,6 +77,7 @@ class CNFGNN(FederatedProtocol):
     feature_dropout: float = 0.0
     loss: str = "mean"
     choice: str = "last"
+    keep_optimizer: bool = True
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -129,49 +132,66 @@ class CNFGNN(FederatedProtocol):
         network = model.network(graph.edge_index.to(device), graph.num_nodes, x.dtype)
         server = Server(graph, network, dict(rest), self.server_settings(), server_masks)
         everyone = torch.arange(graph.num_nodes)
-        weights = send_model(channel, 0, first, graph.num_nodes)
+        weights = common(send_model(channel, 0, first, graph.num_nodes))
+        users = idle = None
         for round in range(1, self.rounds + 1):
+            if users is None or idle is None or not self.keep_optimizer:
+                users = UserWeights(entries, weights[entries.column], self.stepping())
+                idle = UserWeights(Entries.idle(x), weights.clone(), self.stepping())
+            users.rows, idle.rows = weights[entries.column], weights.clone()
             values = entries.dropped(self.feature_dropout, masks)
-            rows = weights[entries.user, entries.column]
-            held = send_latents(channel, round, entries.products(values, rows), everyone)
-            gradients = send_gradients(channel, round, server.learn(held), everyone)
-            rows = self.stepping().first_step(rows, values.unsqueeze(1) * gradients[entries.user])
-            mean = self.exchange(channel, round, weights, entries, rows)
-            weights = send_model(channel, round, mean, graph.num_nodes)
+            held = send_latents(channel, round, users.latents(values), everyone)
+            users.step(values, send_gradients(channel, round, server.learn(held), everyone))
+            idle.step(idle.entries.value, torch.zeros_like(held[:1]))
+            mean = self.exchange(channel, round, users, idle.rows)
+            weights = common(send_model(channel, round, mean, graph.num_nodes))
             server.test(held)
             channel.round_done(round, self.rounds)
         return server.result(first_layer(layout), empty_rows_note(self.name, x))
 
-    def exchange(self, channel: Channel, round: int, weights: Tensor, entries: Entries, rows: Tensor) -> Tensor:
+    def exchange(self, channel: Channel, round: int, users: UserWeights, idle: Tensor) -> Tensor:
         """Have every user upload its weights; return their mean [F, D].
 
         Args:
-            weights: what each user had received [N, F, D].
-            rows: the touched rows after the user's step [e, D].
+            users: the touched rows after the step.
+            idle: the rows [F, D] of a user that touches none of them, after the step.
         """
-        users, shape = torch.arange(len(weights)), weights.shape[1:]
+        entries, everyone = users.entries, torch.arange(users.entries.num_users)
         if channel.wants(ModelUpdate, round):
-            total = torch.zeros(shape, dtype=torch.float64, device=rows.device)
-            size = max(1, BUCKET // shape.numel())
-            for low in range(0, len(users), size):
-                part = users[low : low + size]
-                payload = ModelUpdate(self.uploads(weights, entries, rows, low, len(part)).flatten(1))
+            total = torch.zeros(idle.shape, dtype=torch.float64, device=idle.device)
+            size = max(1, BUCKET // idle.numel())
+            for low in range(0, len(everyone), size):
+                part = everyone[low : low + size]
+                payload = ModelUpdate(uploads(users, idle, low, len(part)).flatten(1))
                 arrived = channel.send(MessageBatch(round, part, torch.full_like(part, SERVER), payload))
                 assert isinstance(arrived, ModelUpdate)
-                total += arrived.vector.sum(0, dtype=torch.float64).view(shape)
-            return (total / len(users)).to(rows)
-        announced = ModelUpdate(rows.new_zeros(1, 1).expand(len(users), shape.numel()))
-        channel.send(MessageBatch(round, users, torch.full_like(users, SERVER), announced))
-        common = weights[0]  # nobody listens, so nobody has changed what one of them received
-        common = self.stepping().first_step(common, torch.zeros_like(common))
-        touched = torch.zeros_like(common).index_add_(0, entries.column, rows)
-        count = torch.bincount(entries.column, minlength=len(common)).to(rows).unsqueeze(1)
-        return common + (touched - count * common) / len(users)
+                total += arrived.vector.sum(0, dtype=torch.float64).view(idle.shape)
+            return (total / len(everyone)).to(idle)
+        announced = ModelUpdate(idle.new_zeros(1, 1).expand(len(everyone), idle.numel()))
+        channel.send(MessageBatch(round, everyone, torch.full_like(everyone, SERVER), announced))
+        touched = torch.zeros_like(idle).index_add_(0, entries.column, users.rows)
+        count = torch.bincount(entries.column, minlength=len(idle)).to(idle).unsqueeze(1)
+        return idle + (touched - count * idle) / len(everyone)
 
-    def uploads(self, weights: Tensor, entries: Entries, rows: Tensor, low: int, count: int) -> Tensor:
-        """Return the whole weights [count, F, D] of the users from ``low`` on, after their step."""
-        mine = slice(int(entries.start[low].item()), int(entries.start[low + count].item()))
-        received = weights[low : low + count]
-        whole = self.stepping().first_step(received, torch.zeros_like(received))
-        whole[entries.user[mine] - low, entries.column[mine]] = rows[mine]
-        return whole
+
+def uploads(users: UserWeights, idle: Tensor, low: int, count: int) -> Tensor:
+    """Return the whole weights [count, F, D] of the users from ``low`` on."""
+    entries = users.entries
+    mine = slice(int(entries.start[low].item()), int(entries.start[low + count].item()))
+    whole = idle.repeat(count, 1, 1)
+    whole[entries.user[mine] - low, entries.column[mine]] = users.rows[mine]
+    return whole
+
+
+def common(received: Tensor) -> Tensor:
+    """Return the weights [F, D] that all users received, from ``received`` [N, F, D].
+
+    Raises:
+        FglauditError: if a defense made them differ.
+    """
+    if not is_repeated(received) and not torch.equal(received, received[:1].expand_as(received)):
+        raise FglauditError(
+            "cnfgnn's users go on from common weights; the defense changed them for each user; use one that leaves the server's "
+            "messages as they are"
+        )
+    return received[0]

@@ -42,13 +42,6 @@ class Stepping:
             if not getattr(self, field) >= 0:
                 raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
 
-    def first_step(self, weights: Tensor, gradient: Tensor) -> Tensor:
-        """Return ``weights`` after one step of a fresh optimizer, whose memory is this gradient alone; both any equal shape."""
-        gradient = gradient.add(weights, alpha=self.weight_decay)
-        if self.optimizer == "adam":
-            gradient = gradient / (gradient.abs() + EPSILON)
-        return weights - self.learning_rate * gradient
-
     def torch_optimizer(self, weights: list[Tensor]) -> torch.optim.Optimizer:
         """Return the same optimizer for whole tensors."""
         kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.SGD
@@ -75,6 +68,13 @@ class Entries:
         start = torch.zeros(len(x) + 1, dtype=torch.long, device=x.device)
         torch.cumsum(torch.bincount(user, minlength=len(x)), 0, out=start[1:])
         return Entries(user, column, x[user, column], start)
+
+    @staticmethod
+    def idle(x: Tensor) -> Entries:
+        """Return one user that holds every column of ``x`` [N, F], with the value 0: its weights see weight decay alone."""
+        columns = torch.arange(x.shape[1], device=x.device)
+        start = torch.tensor([0, x.shape[1]], device=x.device)
+        return Entries(torch.zeros_like(columns), columns, x.new_zeros(x.shape[1]), start)
 
     @property
     def num_users(self) -> int:
