@@ -11,5 +11,7 @@ ATTACKS: dict[str, str] = {
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
     "sparse-recovery": "fglaudit.attacks.sparse_recovery:SparseRecovery",
     "weight-replay": "fglaudit.attacks.weight_replay:WeightReplay",
+    "masked-rounds": "fglaudit.attacks.masked_rounds:MaskedRounds",
+    "weight-difference": "fglaudit.attacks.weight_difference:WeightDifference",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

@@ -22,6 +22,7 @@ from fglaudit.view import View
 
 _LATENTS_PER_ENTRY = 12
 _BLIND_DENSITY = 0.02
+_NUMBERS_AT_ONCE = 1 << 24
 
 
 def planted_sparse_rows(view: View, nodes: Tensor, entries: int, rng: torch.Generator) -> Tensor:
@@ -92,11 +93,30 @@ def plant_latents(view: View, rng: torch.Generator) -> Planted:
     return Planted(view, rows, nodes)
 
 
-def plant_first_round(view: View, rng: torch.Generator) -> Planted:
+def plant_first_round(view: View, rng: torch.Generator, **hyperparameters: object) -> Planted:
     """Return :func:`plant_latents` with gradients of zero returned: what is to be found lies in the first round."""
     planted = plant_latents(view, rng)
     up = next(iter(planted.view.messages.of(Latents)))
     assert isinstance(up.payload, Latents)
     down = MessageBatch(1, up.receivers, up.senders, LatentGradients(torch.zeros_like(up.payload.values)))
-    messages = MemoryMessages((*planted.view.messages.of(ModelUpdate), up, down))
-    return dataclasses.replace(planted, view=dataclasses.replace(planted.view, messages=messages))
+    batches = (*planted.view.messages.of(ModelUpdate), up, down)
+    return dataclasses.replace(planted, view=plain_view(planted.view, batches, **hyperparameters))
+
+
+def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
+    """Return the problem for attacks on uploaded weights: one step of SGD under gradients of size one, without decay."""
+    rng = split(rng, "plant")
+    nodes = unknown_users(view)
+    rows = planted_sparse_rows(view, nodes, 3, rng)
+    dimensions = latent_width(view)
+    weights, broadcast = planted_first_weights(view, dimensions, rng)
+    gradients = torch.randn(len(nodes), dimensions, generator=rng)
+    server = torch.full_like(nodes, SERVER)
+    batches = [broadcast, MessageBatch(1, nodes, server, Latents(rows @ weights))]
+    batches.append(MessageBatch(1, server, nodes, LatentGradients(gradients)))
+    for low in range(0, len(nodes), size := max(1, _NUMBERS_AT_ONCE // weights.numel())):
+        part = slice(low, low + size)
+        stepped = weights - rows[part, :, None] * gradients[part, None]
+        batches.append(MessageBatch(1, nodes[part], server[part], ModelUpdate(stepped.flatten(1))))
+    plain = plain_view(view, tuple(batches), optimizer="sgd", learning_rate=1.0, weight_decay=0.0)
+    return Planted(fitting_known_rows(plain, 3, rng), rows, nodes)

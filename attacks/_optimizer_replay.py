@@ -3,8 +3,8 @@
 A user's gradient is ``x_f g + decay W`` for the weights of feature f (nFedGNN, Algorithm 1, lines 11 and 12), so every weight goes its way
 alone. ``Replay`` walks many weights of many users along the recorded rounds.
 
-Users compute in float32. What they round in the same way for all weights (constants, Adam's bias corrections, of which ``1 - 0.999^t`` loses
-five digits) is rounded here too: it would otherwise be the largest error of the replay.
+Users compute in float32. What they round in the same way for all weights (constants, Adam's bias corrections, of which
+``1 - 0.999^t`` loses five digits) is rounded here too: it would otherwise be the largest error of the replay.
 """
 
 from __future__ import annotations
@@ -88,3 +88,10 @@ class Replay:
         else:
             change = gradient
         self.weights = self.weights - options.learning_rate * mask.to(change).view(shape) * change
+
+    def adopt(self, place: tuple[Tensor, ...], other: Replay, source: tuple[Tensor, ...]) -> None:
+        """Continue at ``place`` with the weights and memory of ``other`` at ``source``, which has taken as many steps."""
+        self.weights[place] = other.weights[source]
+        if self._optimizer.adam:
+            self._mean[place] = other._mean[source]
+            self._square[place] = other._square[source]

@@ -1,11 +1,11 @@
 """What all rounds' latents tell about the multiset of a row's first weights: its size, and its moments in Legendre polynomials.
 
-Without dropout of features the latent d of user i in round t is ``sum over the ones f of phi(w_df)``, where ``phi = phi_idt`` is the way of a
-weight that starts at ``w`` (:mod:`fglaudit.attacks._optimizer_replay`), the same for all its features. First weights are uniform on
-``[-a, a]``, so ``phi`` is expanded in orthonormal Legendre polynomials ``p_k(w / a)``, and the latents of all rounds are linear in the moments
-``z_k = sum_f p_k(w_df / a)``, k = 0 being the number of ones; what they miss of ``phi``, which
-jumps where g + decay w changes its sign, counts as noise. Plain SGD moves all weights alike and shows no more than k = 0 and 1. Adam
-with weight decay divides by a size that depends on w, so each round is a new function of w: the higher moments are further measurements.
+Without dropout of features the latent d of user i in round t is ``sum over the ones f of phi(w_df)``, where ``phi = phi_idt`` is the
+way of a weight that starts at ``w`` (:mod:`fglaudit.attacks._optimizer_replay`), the same for all its features. First weights are
+uniform on ``[-a, a]``, so ``phi`` is expanded in orthonormal Legendre polynomials ``p_k(w / a)``, and the latents of all rounds are
+linear in the moments ``z_k = sum_f p_k(w_df / a)``, k = 0 being the number of ones; what they miss of ``phi``, which jumps where
+g + decay w changes its sign, counts as noise. Plain SGD moves all weights alike and shows no more than k = 0 and 1. Adam with weight
+decay divides by a size that depends on w, so each round is a new function of w: the higher moments are further measurements.
 """
 
 from __future__ import annotations

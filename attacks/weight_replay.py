@@ -15,7 +15,6 @@ who drop features follow ways of their own and are read by ``masked-rounds``.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
