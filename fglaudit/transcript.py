@@ -55,7 +55,7 @@ def deserialise(blob: bytes, round: int, payload: str) -> MessageBatch:
     """Rebuild a batch from :func:`serialise`; every tensor is new memory."""
     tensors = load(blob)
     envelope = {name: tensors.pop(_PREFIX + name) for name in _ENVELOPE if _PREFIX + name in tensors}
-    count = len(envelope["senders"])
+    count = int(envelope["splits"][-1].item()) if "splits" in envelope else len(envelope["senders"])
     for name in [name for name in tensors if name.startswith(_REPEATED)]:
         value = tensors.pop(name)
         tensors[name.removeprefix(_REPEATED)] = value.expand(count, *value.shape[1:])

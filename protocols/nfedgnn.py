@@ -14,8 +14,8 @@ Choices where the paper's text is silent:
 
 * Whether the first weights are common knowledge. ``initial_weights: broadcast``: the server draws them and sends them to every user
   (``ModelUpdate`` of round 0); ``private``: every user draws its own. Both are Glorot's uniform distribution.
-* ``loss``: equation (3) is a sum over the labelled nodes. Its mean needs other values of lambda and reached the higher validation
-  accuracy at the best of the paper's on Cora and CiteSeer, so it is the default.
+* ``loss``: equation (3) is a sum over the labelled nodes, which weighs lambda by their number. The mean is the default, chosen on the
+  validation nodes of Cora and CiteSeer.
 * Dropout. The defaults are those of the GCN: between the layers, as in the GCN example of the library that the paper uses, and not on the
   features. ``feature_dropout`` drops entries of x at the user, a fresh mask every round (the original GCN's and GAT's place).
 * Predictions come from the latents that were uploaded for training, so nothing else is sent and the bytes are those of Table 1. With

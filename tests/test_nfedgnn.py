@@ -17,12 +17,12 @@ from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
-from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate
+from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate, NeighborSums
 from fglaudit.protocols.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn import NFedGNN
 from fglaudit.rng import derive, split
 from fglaudit.testing import Run, check_protocol, example_graph, record
-from fglaudit.transcript import Transcript
+from fglaudit.transcript import Transcript, deserialise, serialise
 from fglaudit.view import Observer
 
 
@@ -210,6 +210,16 @@ def test_a_broadcast_is_stored_once() -> None:
     assert first.payload.vector.shape == (12, 96) and first.payload.vector.stride(0) == 0
     stored = run.transcript._blobs[0]
     assert len(stored) < 2 * 96 * 8
+
+
+def test_repeated_entries_come_back_whole() -> None:
+    parties, splits = torch.tensor([0, 1]), torch.tensor([0, 1, 3])
+    rows = NeighborSums(torch.tensor([4, 5, 6]), torch.tensor([[1.0, 2.0]]).expand(3, 2))
+    back = deserialise(serialise(MessageBatch(0, parties, parties + 1, rows, splits)), 0, "NeighborSums")
+    assert isinstance(back.payload, NeighborSums)
+    assert torch.equal(back.payload.nodes, rows.nodes) and torch.equal(back.payload.sums, rows.sums)
+    part = back.select(torch.tensor([False, True]))
+    assert isinstance(part.payload, NeighborSums) and torch.equal(part.payload.sums, rows.sums[1:])
 
 
 def test_private_weights_are_never_sent_and_differ_by_user() -> None:

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 from user_graphs import GCN, user_graph
 
-from fglaudit.accounting import gaussian_noise_multiplier, laplace_epsilon, laplace_noise_multiplier
+from fglaudit.accounting import (
+    epsilon_of,
+    gaussian_noise_multiplier,
+    laplace_epsilon,
+    laplace_event,
+    laplace_noise_multiplier,
+)
 from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.errors import FglauditError
@@ -99,6 +105,8 @@ def test_laplace_composition() -> None:
     for releases in (1, 20, 200):
         multiplier = laplace_noise_multiplier(2.0, 1e-5, releases)
         assert laplace_epsilon(multiplier, releases, 1e-5) == pytest.approx(2.0, rel=1e-6)
+    exact = epsilon_of(laplace_event(98.85, 200), 1e-5, scale=0.5)
+    assert exact <= laplace_epsilon(98.85, 200, 1e-5) <= 1.15 * exact
     # The Gaussian approximation of many releases (variance 2 b^2 against sensitivity 1) must not be far off.
     many = laplace_noise_multiplier(1.0, 1e-5, 400)
     assert many * math.sqrt(2) == pytest.approx(gaussian_noise_multiplier(1.0, 1e-5, 400) * math.sqrt(2), rel=0.2)
