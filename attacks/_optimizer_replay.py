@@ -45,6 +45,20 @@ class UserOptimizer:
         )
 
 
+def first_adam_step(gradient: Tensor, corrected: bool) -> Tensor:
+    """Return Adam's first direction for a ``gradient`` of any shape.
+
+    Args:
+        corrected: whether float32 bias corrections were applied, rather than ``g / (|g| + eps)`` taken as it is.
+    """
+    if not corrected:
+        return gradient / (gradient.abs() + _EPSILON)
+    one = torch.ones((), dtype=torch.float32, device=gradient.device)
+    mean = _NEW_MEAN * gradient / (1 - _BETA_1**one).to(gradient)
+    root = _NEW_SQUARE**0.5 * gradient.abs() / (1 - _BETA_2**one).sqrt().to(gradient)
+    return mean / (root + _EPSILON)
+
+
 class Replay:
     """Weights of U users on their way; the state is this object's own.
 

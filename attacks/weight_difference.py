@@ -2,13 +2,14 @@
 
 CNFGNN, as nFedGNN (section 4.1) adapts it, has users upload ``W_i`` after a step from common weights ``W``. The gradient is
 ``x_i g_i' + decay W`` and the server computed ``g_i`` itself, so a step of SGD gives ``x_f g_d + decay W_fd = (W - W_i)_fd / rate``
-for every entry: least squares over d is the row, up to rounding. Adam, fresh on every new W, steps by ``v / (|v| + eps)`` with
-``v = x_f g_d + decay W_fd``: its sign says whether ``x_f g_d`` outweighs the decay, and what it lacks to one is ``eps / |v|``, which
-float32 still resolves for gradients below about a thousandth; both enter as one estimate of v with its rounding error. Users without
-any gradient, more than two hops from all labels, show nothing here; of binary rows their first latents tell as much as
+for every entry: least squares over d is the row, up to rounding. Adam's first step is
+``v / (|v| + eps)`` with ``v = x_f g_d + decay W_fd``: for a binary row it is one of two known numbers, and in general its sign says
+whether ``x_f g_d`` outweighs the decay and what it lacks to one, ``eps / |v|``, how large it is, as long as float32 resolves it. Users
+without any gradient, more than two hops from all labels, show nothing here; of binary rows their first latents tell as much as
 ``sparse-recovery`` reads off them.
 
-Estimates of several rounds are averaged by their precision. Dropped features are those whose estimate is 0 in every recorded round.
+Estimates of several rounds are averaged by their precision; of Adam only the first counts where it keeps its memory. Dropped features
+are those whose estimate is 0 in every recorded round.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._latent_messages import first_latents, initial_weights, unknown_users
 from fglaudit.attacks._latent_planting import plant_weight_updates
 from fglaudit.attacks._message_passing import Measurements
-from fglaudit.attacks._optimizer_replay import UserOptimizer
+from fglaudit.attacks._optimizer_replay import UserOptimizer, first_adam_step
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate, Payload
@@ -38,6 +39,10 @@ _NUMBERS_AT_ONCE = 1 << 22
 _PROOF = 0.05
 """An entry whose estimate has this standard deviation or less is determined."""
 _BLIND_DENSITY = 0.02
+_BIAS_CORRECTION = 1e-4
+"""What a step of Adam is off by its bias correction: ``1 - 0.999`` has four digits in float32."""
+_RESOLVED = 8.0
+"""How many rounding errors a step of Adam must stay below one to tell the size of its gradient."""
 _SWEEPS = 40
 
 
@@ -70,13 +75,18 @@ class WeightDifference(Attack):
         drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
         total = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double, device=device)
         precision = torch.zeros_like(total)
+        once = optimizer.adam and bool(view.public.hyperparameters.get("keep_optimizer", True))
         for round, senders, before, after in _uploads(view):
+            if once and round > min(gradients):
+                break  # Adam's memory of earlier rounds hides what one step would show
             place = position[senders]
             for low in range(0, len(senders), step := max(1, _NUMBERS_AT_ONCE // before.numel())):
                 use = (place[low : low + step] >= 0).nonzero().squeeze(1) + low
                 g = gradients[round][senders[use]].to(device, torch.double)
                 stepped = after[use].to(device, torch.double).view(len(use), *before.shape)
-                value, weight = _row_estimates(before.to(device, torch.double), stepped, g, optimizer, std)
+                value, weight = _row_estimates(
+                    before.to(device, torch.double), stepped, g, optimizer, once, std, view.public.features
+                )
                 at = place[use].to(device)
                 if drop == 0:
                     total[at] += value * weight
@@ -129,23 +139,28 @@ def _gradients(view: View) -> dict[int, Tensor]:
 
 
 def _row_estimates(
-    before: Tensor, after: Tensor, gradient: Tensor, optimizer: UserOptimizer, std: float
+    before: Tensor, after: Tensor, gradient: Tensor, optimizer: UserOptimizer, kept: bool, std: float, kind: FeatureKind
 ) -> tuple[Tensor, Tensor]:
     """Return estimates of the rows and their precisions, both [P, F], from weights [F, D] and [P, F, D] and gradients [P, D]."""
     step = (before - after) / optimizer.learning_rate
     error = (_ROUNDING * torch.maximum(before.abs(), after.abs()) + std) / optimizer.learning_rate
-    if optimizer.adam:
-        size = step.abs()
-        short = (1 - size).clamp(min=0) + error  # eps / (|v| + eps), with its rounding error
-        force = step.sign() * _EPSILON * size / short.clamp(min=1e-9)
-        # dv = (|v| + eps)^2 / eps d(step); a step that rounds to one bounds v from below only.
-        error = error * _EPSILON / short.square().clamp(min=1e-18) + _ROUNDING * force.abs()
+    decay = optimizer.weight_decay * before
+    slope = gradient[:, None].expand_as(step)
+    if not optimizer.adam:
+        shown = step - decay
+    elif kind is FeatureKind.BINARY:  # between the steps that an absent and a present feature would take
+        absent, present = (first_adam_step(v, kept) for v in (decay, slope + decay))
+        shown, slope = step - absent, present - absent
+        error = error + _ROUNDING
     else:
-        force = step
-    weight = gradient[:, None].square() / error.square().clamp(min=1e-40)
-    pulled = (gradient[:, None] * (force - optimizer.weight_decay * before)) / error.square().clamp(min=1e-40)
-    precision = weight.sum(-1)
-    return pulled.sum(-1) / precision.clamp(min=1e-30), precision
+        size = step.abs().clamp(max=1)
+        short = 1 - size  # eps / (|v| + eps)
+        shown = step.sign() * _EPSILON * size / short.clamp(min=1e-12) - decay
+        error = (error + _BIAS_CORRECTION * kept) * _EPSILON / short.square().clamp(min=1e-24)
+        slope = torch.where(short > _RESOLVED * (error * short.square() / _EPSILON), slope, 0.0)
+    weight = slope / error.square().clamp(min=1e-40)
+    precision = (weight * slope).sum(-1)
+    return (weight * shown).sum(-1) / precision.clamp(min=1e-30), precision
 
 
 def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: Tensor, drop: float) -> Reconstruction:
