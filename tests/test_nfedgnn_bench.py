@@ -51,7 +51,7 @@ def test_every_data_set_and_model_has_its_grid(bench: ModuleType) -> None:
     assert all(bench.protocol(case).rounds == 200 for case in cases)
 
 
-@pytest.mark.parametrize("method", ["plain", "nfedgnn", "cnfgnn", "cnfgnn-sgd"])
+@pytest.mark.parametrize("method", ["plain", "nfedgnn", "cnfgnn", "cnfgnn-no-decay"])
 def test_a_case_is_measured(bench: ModuleType, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr(bench, "ROUNDS", 3)
     graph = user_graph(nodes=60)
