@@ -19,8 +19,8 @@ Choices where the papers are silent:
 * Every user takes part in every round, and the mean is unweighted. The first weights are always common.
 * The rest is as in :mod:`fglaudit.protocols.nfedgnn`. The paper gives CNFGNN no settings of its own; the defaults are nFedGNN's.
   They do not suit it: Adam moves a weight by about the learning rate however small its gradient, and weight decay alone, which is
-  all that a user far from labels has, then counts as much as a real gradient. Without weight decay it is far stronger, on citation
-  graphs stronger than nFedGNN itself (``bench/nfedgnn.py`` has both).
+  all that a user far from labels has, then counts as much as a real gradient. Without weight decay it is far stronger, on Cora and
+  CiteSeer stronger than nFedGNN itself (``bench/nfedgnn.py`` has both).
 """
 
 from __future__ import annotations
