@@ -13,5 +13,9 @@ ATTACKS: dict[str, str] = {
     "weight-replay": "fglaudit.attacks.weight_replay:WeightReplay",
     "masked-rounds": "fglaudit.attacks.masked_rounds:MaskedRounds",
     "weight-difference": "fglaudit.attacks.weight_difference:WeightDifference",
+    "update-l1-norms": "fglaudit.attacks.update_norms:UpdateL1Norms",
+    "update-squared-norms": "fglaudit.attacks.update_norms:UpdateSquaredNorms",
+    "latent-similarity": "fglaudit.attacks.latent_similarity:LatentSimilarity",
+    "latent-labels": "fglaudit.attacks.latent_labels:LatentLabels",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._latent_messages import unknown_users
+from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
 from fglaudit.attacks._planting import MemoryMessages
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
@@ -120,3 +121,57 @@ def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
         batches.append(MessageBatch(1, nodes[part], server[part], ModelUpdate(stepped.flatten(1))))
     plain = plain_view(view, tuple(batches), optimizer="sgd", learning_rate=1.0, weight_decay=0.0)
     return Planted(fitting_known_rows(plain, 3, rng), rows, nodes)
+
+
+def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
+    """Return the problem for attacks on update dynamics: three rounds of steps under gradients of size one, without decay; the
+    answers are the norms that ``optimizer`` ("sgd": squared, "adam": L1) shows."""
+    rng = split(rng, "plant")
+    nodes = unknown_users(view)
+    rows = planted_sparse_rows(view, nodes, 3, rng)
+    dimensions = latent_width(view)
+    bound = (6 / (view.public.num_features + dimensions)) ** 0.5
+    value, _ = rows.abs().topk(3, dim=1)
+    start = (torch.rand(len(nodes), dimensions, 3, generator=rng) * 2 - 1) * bound
+    replay = Replay(UserOptimizer(optimizer == "adam", 1.0, 0.0), start)
+    server = torch.full_like(nodes, SERVER)
+    batches = []
+    for number in range(1, 4):
+        gradients = torch.randn(len(nodes), dimensions, generator=rng)
+        batches.append(MessageBatch(number, nodes, server, Latents((replay.weights * value[:, None]).sum(-1))))
+        batches.append(MessageBatch(number, server, nodes, LatentGradients(gradients)))
+        replay.step(gradients[..., None] * value[:, None])
+    settings = {"optimizer": optimizer, "learning_rate": 1.0, "weight_decay": 0.0, "participation": 1.0}
+    norms = value.square().sum(1) if optimizer == "sgd" else value.sum(1)
+    return Planted(plain_view(view, tuple(batches), **settings), norms, nodes)
+
+
+def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
+    """Return the problem for attacks on edges: users in pairs, both with one latent, and gradients that point to each other."""
+    rng = split(rng, "plant")
+    everyone = torch.arange(view.public.num_nodes)
+    order = torch.randperm(len(everyone), generator=rng)
+    pairs = order[: len(everyone) // 2 * 2].view(-1, 2)
+    latents = torch.randn(len(everyone), latent_width(view), generator=rng)
+    latents[pairs[:, 1]] = latents[pairs[:, 0]]
+    server = torch.full_like(everyone, SERVER)
+    up = MessageBatch(1, everyone, server, Latents(latents))
+    down = MessageBatch(1, server, everyone, LatentGradients(-latents))
+    return Planted(plain_view(view, (up, down)), torch.ones(len(pairs)), pairs)
+
+
+def plant_labels(view: View, rng: torch.Generator) -> Planted:
+    """Return the problem for attacks on labels: the latents of a class lie around a point of its own, and no edges are known."""
+    rng = split(rng, "plant")
+    everyone = torch.arange(view.public.num_nodes)
+    classes = view.public.num_classes
+    y = torch.randint(classes, everyone.shape, generator=rng)
+    nodes, labels = view.known_rows().nodes, view.labels
+    for known in (view.auxiliary, labels):
+        y[known.nodes] = known.y.clamp(min=0)
+    centers = 10 * torch.randn(classes, latent_width(view), generator=rng)
+    latents = centers[y] + torch.randn(len(y), centers.shape[1], generator=rng)
+    up = MessageBatch(1, everyone, torch.full_like(everyone, SERVER), Latents(latents))
+    plain = plain_view(view, (up,))
+    asked = everyone[~torch.isin(everyone, torch.cat([nodes, labels.nodes]))]
+    return Planted(dataclasses.replace(plain, topology=None), y[asked], asked)

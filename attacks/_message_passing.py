@@ -120,20 +120,21 @@ def bernoulli(log_odds: Tensor, count: Tensor | None = None) -> Estimator:
     """Entries are 1 with prior ``log_odds`` [U, F], else 0.
 
     Args:
-        count: number of ones of each row [U] where it is known; all log odds are then shifted until it is the expected number.
+        count: number of ones of each row [U], NaN where it is not known; all log odds are then shifted until it is the expected number.
     """
 
     def estimate(r: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
         posterior = (r - 0.5) / tau + log_odds
         if count is not None:
-            posterior = posterior + count_shift(posterior, count)
+            shift = count_shift(posterior, count.nan_to_num(1.0))
+            posterior = posterior + torch.where(count[:, None].isnan(), 0.0, shift)
         mean = posterior.sigmoid()
         return mean, mean * (1 - mean)
 
     return estimate
 
 
-def count_shift(log_odds: Tensor, count: Tensor, steps: int = 12) -> Tensor:
+def count_shift(log_odds: Tensor, count: Tensor, steps: int = 16) -> Tensor:
     """Return the shift [U, 1] under which the probabilities of ``log_odds`` [U, F] sum to ``count`` [U]: bisection, then Newton's
     method while it stays inside."""
     low = torch.full_like(log_odds[:, :1], -30.0)

@@ -64,7 +64,15 @@ def legendre(u: Tensor, degree: int) -> Tensor:
 
 
 def weight_moments(
-    rounds: LatentRounds, optimizer: UserOptimizer, bound: float, degree: int, usual: float, std: float, clip: float | None
+    rounds: LatentRounds,
+    optimizer: UserOptimizer,
+    bound: float,
+    degree: int,
+    usual: float,
+    std: float,
+    clip: float | None,
+    *,
+    whole: bool = True,
 ) -> WeightMoments:
     """Return the moments of up to ``degree``.
 
@@ -74,6 +82,7 @@ def weight_moments(
         usual: about how many ones a row has.
         std: of the noise on every latent.
         clip: latents of this norm were cut off and are left out; None: no clipping.
+        whole: whether the moment of order 0 is an integer, a number of ones.
     """
     device, (_, users, dimensions) = rounds.latents.device, rounds.latents.shape
     points, weights = np.polynomial.legendre.leggauss(_POINTS)
@@ -101,19 +110,20 @@ def weight_moments(
             gram += block.mT @ block
             seen += (block.mT @ torch.stack(targets, 2)[..., None])[..., 0]
             lines, targets = [], []
-    return _solve(gram, seen, degree, usual)
+    return _solve(gram, seen, degree, usual, whole)
 
 
-def _solve(gram: Tensor, seen: Tensor, degree: int, usual: float) -> WeightMoments:
+def _solve(gram: Tensor, seen: Tensor, degree: int, usual: float, whole: bool) -> WeightMoments:
     """Turn the normal equations of all moments into independent measurements of 1 ... ``degree``."""
     information, evidence = gram.clone(), seen.clone()
     # The other moments vary by about sqrt(n): the prior that keeps them from absorbing everything.
     information[..., 1:, 1:].diagonal(dim1=-2, dim2=-1).add_(1 / usual)
     joint, pull = _marginal(information, evidence, 1)
-    size = joint.sum(1)[:, 0, 0].clamp(min=1e-12)
-    estimate = pull.sum(1)[:, 0] / size
+    # Where no gradient came, nothing was measured and the usual number stands.
+    size = joint.sum(1)[:, 0, 0] + usual**-2
+    estimate = (pull.sum(1)[:, 0] + 1 / usual) / size
     spread = size.rsqrt()
-    sure = spread < _SURE_COUNT
+    sure = (spread < _SURE_COUNT) & whole
     count = torch.where(sure, estimate.round(), estimate).clamp(min=0.0)
     rest = seen[..., 1:] - gram[..., 1:, 0] * count[:, None, None]
     block = gram[..., 1:, 1:].clone()

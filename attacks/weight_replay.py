@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import LatentRounds, initial_weights, latent_rounds, unknown_users
+from fglaudit.attacks._latent_messages import LatentRounds, first_latents, initial_weights, latent_rounds, unknown_users
 from fglaudit.attacks._latent_planting import plant_first_round
 from fglaudit.attacks._message_passing import bernoulli, message_passing
 from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
@@ -40,7 +40,6 @@ _DISTURBANCE = 0.3
 _ROUNDING = 2.0**-18
 """Largest error of a replayed latent, relative to the largest sum of absolute weights: rounding that adds up over rounds."""
 _SURELY = 40
-_BLIND_ONES = 20.0
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class WeightReplay(Attack):
         nodes = unknown_users(view)
         recorded = latent_rounds(view, nodes)
         chance = feature_prior(view, nodes)
-        usual = chance.size if chance.informed else _BLIND_ONES
+        usual = chance.size if chance.informed else _usual_ones(first_latents(view, nodes), weights, view)
         odds = (chance.mean if chance.informed else torch.full_like(chance.mean, usual / view.public.num_features)).float()
         odds = odds.clamp(1e-6, 1 - 1e-6).logit()
         parts = []
@@ -157,15 +156,22 @@ class WeightReplay(Attack):
         """Return posterior chances [U, F]."""
         prior = odds.sigmoid()
         known = moments.count_std < 0.5
-        shift = torch.where(known, moments.count, prior.sum(1).double()).to(odds)
+        count = torch.where(known, moments.count, torch.nan).to(odds)
         return message_passing(
             RotatedProjections(matrix, moments.axes.to(odds)),
             moments.values.flatten(1).to(odds),
             moments.variance.flatten(1).to(odds),
             (prior, prior * (1 - prior)),
-            bernoulli(odds, shift),
+            bernoulli(odds, count),
             sweeps=self.sweeps,
         ).mean
+
+
+def _usual_ones(latents: Tensor, weights: Tensor, view: View) -> float:
+    """Return the number of ones that the mean square of first latents shows, for an observer without any known row."""
+    noise = view.public.noise.get(Latents.__name__)
+    square = latents.square().mean() - (0.0 if noise is None else noise.std**2)
+    return float((square / weights.square().mean()).clamp(1, weights.shape[0] / 2).item())
 
 
 def no_replay(view: View) -> str | None:
