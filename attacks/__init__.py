@@ -17,5 +17,6 @@ ATTACKS: dict[str, str] = {
     "update-squared-norms": "fglaudit.attacks.update_norms:UpdateSquaredNorms",
     "latent-similarity": "fglaudit.attacks.latent_similarity:LatentSimilarity",
     "latent-labels": "fglaudit.attacks.latent_labels:LatentLabels",
+    "latent-decoder": "fglaudit.attacks.latent_decoder:LatentDecoder",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
 }

@@ -175,3 +175,18 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
     plain = plain_view(view, (up,))
     asked = everyone[~torch.isin(everyone, torch.cat([nodes, labels.nodes]))]
     return Planted(dataclasses.replace(plain, topology=None), y[asked], asked)
+
+
+def plant_shared_code(view: View, rng: torch.Generator) -> Planted:
+    """Return the problem for learned decoders: users have one of D kinds of rows, and the latent names the kind."""
+    rng = split(rng, "plant")
+    everyone, dimensions = torch.arange(view.public.num_nodes), latent_width(view)
+    known, asked = view.known_rows().nodes, unknown_users(view)
+    kinds = min(dimensions, max(2, len(known) // 4))
+    code = planted_sparse_rows(view, torch.full((kinds,), -1), 3, rng)
+    kind = torch.randint(kinds, everyone.shape, generator=rng)
+    kind[known] = torch.arange(len(known)) % kinds
+    latents = torch.nn.functional.one_hot(kind, dimensions).float()
+    up = MessageBatch(1, everyone, torch.full_like(everyone, SERVER), Latents(latents))
+    auxiliary = dataclasses.replace(view.auxiliary, x=code[kind[view.auxiliary.nodes]])
+    return Planted(dataclasses.replace(plain_view(view, (up,)), auxiliary=auxiliary), code[kind[asked]], asked)

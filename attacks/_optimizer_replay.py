@@ -56,7 +56,8 @@ def first_adam_step(gradient: Tensor, corrected: bool) -> Tensor:
     one = torch.ones((), dtype=torch.float32, device=gradient.device)
     mean = _NEW_MEAN * gradient / (1 - _BETA_1**one).to(gradient)
     root = _NEW_SQUARE**0.5 * gradient.abs() / (1 - _BETA_2**one).sqrt().to(gradient)
-    return mean / (root + _EPSILON)
+    direction: Tensor = mean / (root + _EPSILON)
+    return direction
 
 
 class Replay:

@@ -118,4 +118,5 @@ def _linear(measured: Measurements, values: Tensor, std: float, known: Tensor, m
     square.diagonal().add_(std**2 + lost + 1e-7 * square.diagonal().mean())
     rest = values.double() - mean.double() @ matrix.mT
     estimate = mean.double() + torch.linalg.solve(square, rest.mT).mT @ cross.mT
-    return estimate.to(values)
+    out: Tensor = estimate.to(values)
+    return out

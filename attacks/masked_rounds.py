@@ -22,11 +22,11 @@ from torch import Tensor
 
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import LatentRounds, initial_weights, latent_rounds, unknown_users
+from fglaudit.attacks._latent_messages import LatentRounds, first_latents, initial_weights, latent_rounds, unknown_users
 from fglaudit.attacks._latent_planting import plant_first_round
 from fglaudit.attacks._message_passing import bernoulli, message_passing
 from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
-from fglaudit.attacks.weight_replay import no_replay
+from fglaudit.attacks.weight_replay import no_replay, usual_ones
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
@@ -39,7 +39,6 @@ _DISTURBANCE = 0.3
 _ROUNDING = 2.0**-18
 _NEVER = -30.0
 _RIDGE = 1e-12
-_BLIND_ONES = 20.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,11 @@ class MaskedRounds(Attack):
         nodes = unknown_users(view)
         recorded = latent_rounds(view, nodes, type(self).first_rounds)
         prior = feature_prior(view, nodes)
-        chance = prior.mean if prior.informed else torch.full_like(prior.mean, _BLIND_ONES / view.public.num_features)
+        chance = prior.mean
+        if not prior.informed:
+            drop = float(view.public.hyperparameters["feature_dropout"])
+            ones = usual_ones(first_latents(view, nodes), weights, view) * (1 - drop)
+            chance = torch.full_like(chance, ones / view.public.num_features)
         chance = chance.float().clamp(1e-6, 1 - 1e-6)
         parts = []
         for low in range(0, len(nodes), _USERS_AT_ONCE):
@@ -206,9 +209,10 @@ class MaskedRounds(Attack):
         new, old = bits.double(), slots.double()[:, None]
         error = (new @ shared.mT + (old @ known)[:, 0] - values).abs()
         if std > 0:
-            return error.square().mean(1) <= std**2 * (1 + 4 * (2 / values.shape[1]) ** 0.5)
+            return error.square().mean(1).le(std**2 * (1 + 4 * (2 / values.shape[1]) ** 0.5))
         size = new @ shared.abs().mT + (old @ known.abs())[:, 0]
-        return (error <= _ROUNDING * size.amax(1, keepdim=True) + 1e-9).all(1)
+        right: Tensor = (error <= _ROUNDING * size.amax(1, keepdim=True) + 1e-9).all(1)
+        return right
 
 
 class _Pursuit:

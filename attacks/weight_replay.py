@@ -56,12 +56,13 @@ class RotatedProjections:
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the measurements [U, D K] of rows [U, F]."""
-        moments = (x @ self.matrix.mT).unflatten(1, self.axes.shape[1:3])
-        return (self.axes.mT @ moments[..., None])[..., 0].flatten(1)
+        moments = (x @ self.matrix.mT).reshape(-1, *self.axes.shape[1:3], 1)
+        return (self.axes.mT @ moments).flatten(1)
 
     def backward(self, s: Tensor) -> Tensor:
         """Return the transpose's image [U, F] of ``s`` [U, D K]."""
-        return (self.axes @ s.unflatten(1, self.axes.shape[1:3])[..., None])[..., 0].flatten(1) @ self.matrix
+        moments: Tensor = (self.axes @ s.reshape(-1, *self.axes.shape[1:3], 1)).flatten(1) @ self.matrix
+        return moments
 
     @property
     def energy(self) -> float:
@@ -106,7 +107,7 @@ class WeightReplay(Attack):
         nodes = unknown_users(view)
         recorded = latent_rounds(view, nodes)
         chance = feature_prior(view, nodes)
-        usual = chance.size if chance.informed else _usual_ones(first_latents(view, nodes), weights, view)
+        usual = chance.size if chance.informed else usual_ones(first_latents(view, nodes), weights, view)
         odds = (chance.mean if chance.informed else torch.full_like(chance.mean, usual / view.public.num_features)).float()
         odds = odds.clamp(1e-6, 1 - 1e-6).logit()
         parts = []
@@ -167,7 +168,7 @@ class WeightReplay(Attack):
         ).mean
 
 
-def _usual_ones(latents: Tensor, weights: Tensor, view: View) -> float:
+def usual_ones(latents: Tensor, weights: Tensor, view: View) -> float:
     """Return the number of ones that the mean square of first latents shows, for an observer without any known row."""
     noise = view.public.noise.get(Latents.__name__)
     square = latents.square().mean() - (0.0 if noise is None else noise.std**2)

@@ -44,7 +44,7 @@ def per_user(kind: FeatureKind = FeatureKind.BINARY, *, nodes: int = 60, feature
     if kind is FeatureKind.REAL:
         x = x * (0.5 + torch.rand(x.shape, generator=rng))
     parts = [torch.tensor([k]) for k in range(nodes)]
-    train = torch.arange(nodes) % 3 == 0
+    train = torch.arange(nodes) % 4 == 0
     return federate(Graph(x, graph.y, graph.edge_index, graph.name), parts, train, ~train, ~train)
 
 
@@ -165,11 +165,12 @@ def test_self_test_and_conformance(name: str) -> None:
     assert self_test(attack(name), view, control, nodes, truth, rng=derive(0, "self"), device=CPU) is None
 
 
-def test_masked_rounds_and_weight_difference_find_what_is_planted() -> None:
+def test_the_other_reconstructions_find_what_is_planted() -> None:
     dropped = recorded(hidden=48, rounds=16, smoothness=1.0, feature_dropout=0.5)
     uploads = record(CNFGNN(rounds=1), per_user())
-    for name, run in (("masked-rounds", dropped), ("weight-difference", uploads)):
-        view: View = run.view(OBSERVER)
+    decoded = recorded(**WIDE)
+    for name, run in (("masked-rounds", dropped), ("weight-difference", uploads), ("latent-decoder", decoded)):
+        view: View = run.view(dataclasses.replace(OBSERVER, auxiliary=0.3))
         check_attack(attack(name), view)
         planted = attack(name).plant(view, rng=derive(0, "plant"))
         result = attack(name).run(planted.view, rng=derive(0, "planted"), device=CPU)
