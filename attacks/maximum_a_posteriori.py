@@ -19,6 +19,7 @@ from torch import Tensor
 from fglaudit.attacks._belief_propagation import bit_log_odds
 from fglaudit.attacks._binary_system import binary_system
 from fglaudit.attacks._bit_decoding import DecodedBits, decode_bits
+from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import FeaturePrior, feature_prior
 from fglaudit.attacks._linear_posterior import linear_posterior
 from fglaudit.attacks._neighbor_equations import NeighborEquations, neighbor_equations, no_equations
@@ -31,7 +32,6 @@ from fglaudit.view import View
 
 _LIKELY = 4.0
 """A bit is open unless it contradicts an entry by this many standard deviations of the noise."""
-_MOST_ENTRIES = 256
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,7 @@ def _decode_noisy(equations: NeighborEquations, odds: Tensor, rounds: int) -> De
 def decided(equations: NeighborEquations, decoded: DecodedBits, scales: RowScales, prior: FeaturePrior) -> Reconstruction:
     """Return for every row the entries with the best expected F1 under independent bits."""
     chance = torch.where(decoded.proven, decoded.bits, decoded.probability)
-    top, entry = chance.topk(min(_MOST_ENTRIES, chance.shape[1]), dim=1)
-    number = torch.arange(1, top.shape[1] + 1, device=top.device)
-    f1 = 2 * top.cumsum(1) / (number + chance.sum(1, keepdim=True).clamp(min=1e-9))
-    best = f1.argmax(1, keepdim=True) + 1
-    best = torch.where(top[:, :1] > 0, best, 0)
-    bits = torch.zeros_like(chance).scatter_(1, entry, (number <= best).float())
+    bits = best_f1_bits(chance)
     right = torch.where(bits > 0, chance, 1 - chance)
     confidence = right.clamp(min=1e-12).log().sum(1).exp()
     rows = scales.apply(bits.cpu(), prior)

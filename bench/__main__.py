@@ -17,6 +17,7 @@ from bench import (
     fedgat_theory,
     fedgcn_table2,
     gfl_appnp,
+    nfedgnn,
     scale,
 )
 
@@ -28,6 +29,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat-defenses": lambda o: fedgat_defenses.run(o.results, o.root),
     "theory": lambda o: fedgat_theory.run(o.results, o.root),
     "gfl-appnp": lambda o: gfl_appnp.run(o.results, o.root, o.draws),
+    "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 
@@ -46,6 +48,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
     parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
+    parser.add_argument("--datasets", nargs="*", choices=tuple(nfedgnn.GRIDS), default=tuple(nfedgnn.GRIDS), help="of nfedgnn")
+    parser.add_argument("--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:

@@ -2,6 +2,7 @@
 
 DEFENSES: dict[str, str] = {
     "none": "fglaudit.defenses.none:NoDefense",
+    "clipped-noise": "fglaudit.defenses.clipped_noise:ClippedNoise",
     "drop-singletons": "fglaudit.defenses.drop_singletons:DropSingletons",
     "minimum-neighborhood": "fglaudit.defenses.minimum_neighborhood:MinimumNeighborhood",
     "merge-neighbors": "fglaudit.defenses.merge_neighbors:MergeNeighbors",

@@ -83,6 +83,10 @@ class RecordingChannel:
         """Return the client's graph after the defense had its say."""
         return self.session.prepare(client)
 
+    def prepares(self) -> bool:
+        """Whether the defense changes what clients start from."""
+        return self.session.prepares()
+
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         """Whether this payload must really be produced in ``round`` (rule 2)."""
         recorded = self.transcript is not None and self.keep.wants(payload, round)

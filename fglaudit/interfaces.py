@@ -27,6 +27,10 @@ class Channel(Protocol):
         """Return the client's graph after the defense had its say (dropped edges, clipped rows). Call once per client."""
         ...
 
+    def prepares(self) -> bool:
+        """Whether :meth:`prepare` changes anything; a protocol with very many clients may skip it otherwise."""
+        ...
+
     def send(self, batch: MessageBatch) -> Payload:
         """Send; returns what the receivers get, which is what they must train on (rule 2)."""
         ...
@@ -64,6 +68,8 @@ class Release:
         by_server: whether the server releases it, made from what clients sent it in the clear: a defense then changes the
             server's messages, and whatever it promises holds against clients alone.
         fields: the payload's fields that depend on features; empty means all that are floating-point.
+        one_message: whether one record enters one message of each release at most, so that clipping that message bounds what
+            the record can change.
     """
 
     payload: type[Payload]
@@ -74,6 +80,7 @@ class Release:
     why: str
     by_server: bool = False
     fields: tuple[str, ...] = ()
+    one_message: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,10 @@ class DefenseSession:
             Group of every edge [E], numbered from 0; -1 where the neighbour's own row is used.
         """
         return torch.full_like(center, -1)
+
+    def prepares(self) -> bool:
+        """Whether :meth:`prepare` may change a client."""
+        return type(self).prepare is not DefenseSession.prepare
 
     def changes(self, payload: type[Payload]) -> bool:
         """Whether the defense may alter this payload, in :meth:`release` or before it is made."""

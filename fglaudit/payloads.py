@@ -47,12 +47,24 @@ class Payload:
         return cls(**tensors)
 
     def select(self: P, index: Tensor) -> P:
-        """Return the payload with ``index`` taken along the leading axis of every field."""
-        return type(self).from_tensors({name: value[index] for name, value in self.tensors().items()})
+        """Return the payload with ``index`` (positions or a mask) taken along the leading axis of every field."""
+        return type(self).from_tensors({name: _taken(value, index) for name, value in self.tensors().items()})
 
     def bytes_per_entry(self) -> int:
         """Wire bytes of one entry of the leading axis."""
         return sum(value[:1].numel() * value.element_size() for value in self.tensors().values())
+
+
+def is_repeated(value: Tensor) -> bool:
+    """Whether ``value`` [P, ...] is one entry repeated without copies (``expand``), as in a broadcast: kept and stored once."""
+    return value.dim() > 0 and len(value) > 1 and value.stride(0) == 0
+
+
+def _taken(value: Tensor, index: Tensor) -> Tensor:
+    if not is_repeated(value):
+        return value[index]
+    count = int(index.sum().item()) if index.dtype is torch.bool else len(index)
+    return value[:1].expand(count, *value.shape[1:])
 
 
 def payload_type(name: str) -> type[Payload]:

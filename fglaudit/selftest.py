@@ -16,7 +16,7 @@ from fglaudit.game import Game
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.metrics import score_rows
-from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.rng import split
 from fglaudit.view import Messages, View
 
@@ -38,13 +38,18 @@ class NoiseMessages:
         rng.manual_seed(self.seed)
         for batch in self.messages.of(payload):
             tensors = {
-                name: torch.randn(value.shape, generator=rng).to(value) * value.std() + value.mean()
-                if value.is_floating_point()
-                else value
+                name: _noise_like(value, rng) if value.is_floating_point() else value
                 for name, value in batch.payload.tensors().items()
             }
             noise = type(batch.payload).from_tensors(tensors)
             yield MessageBatch(batch.round, batch.senders, batch.receivers, noise, batch.splits)
+
+
+def _noise_like(value: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
+    """Return Gaussian noise of the mean and spread of ``value``; where all messages share one entry they still do."""
+    source = value[:1] if is_repeated(value) else value
+    noise = torch.randn(source.shape, generator=rng).to(value) * source.std() + source.mean()
+    return noise.expand(value.shape)
 
 
 def exact_share(result: Reconstruction, nodes: torch.Tensor, truth: torch.Tensor, kind: FeatureKind) -> float:

@@ -3,6 +3,9 @@
 Every batch is stored as one safetensors blob, in memory or in a folder, beside a JSON index. Reading deserialises it again, so
 an attack can never reach a tensor that was not sent (rule 1). A saved transcript loads without the data set.
 
+A payload that is the same for every receiver of a batch (a broadcast) is stored once and read back as that: reading the global
+model of N users takes the memory of one.
+
 Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ... The parties of
 an entry tell which batches an observer need not read; entries without them (older transcripts) are read by everyone.
 """
@@ -21,7 +24,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.payloads import MessageBatch, Payload, is_repeated, payload_type
 from fglaudit.view import Observer
 
 FORMAT = 1
@@ -29,6 +32,7 @@ MOST_RANGES = 64
 """Of parties per entry, so that the index stays small where every node is a client."""
 _ENVELOPE = ("senders", "receivers", "splits")  # stored beside the payload's own fields, with this prefix:
 _PREFIX = "batch."
+_REPEATED = "repeated."  # prefix of payload fields stored as one entry that all messages share
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,10 @@ def party_ranges(batch: MessageBatch) -> tuple[tuple[int, int], ...]:
 
 def serialise(batch: MessageBatch) -> bytes:
     """Return the bytes of a batch: its payload as sent plus senders, receivers and splits."""
-    tensors = dict(batch.payload.tensors())
+    tensors = {
+        _REPEATED + name if is_repeated(value) else name: value[:1] if is_repeated(value) else value
+        for name, value in batch.payload.tensors().items()
+    }
     envelope = {name: getattr(batch, name) for name in _ENVELOPE if getattr(batch, name) is not None}
     tensors |= {_PREFIX + name: value for name, value in envelope.items()}
     return save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
@@ -81,6 +88,10 @@ def deserialise(blob: bytes, round: int, payload: str) -> MessageBatch:
     """Rebuild a batch from :func:`serialise`; every tensor is new memory."""
     tensors = load(blob)
     envelope = {name: tensors.pop(_PREFIX + name) for name in _ENVELOPE if _PREFIX + name in tensors}
+    count = int(envelope["splits"][-1].item()) if "splits" in envelope else len(envelope["senders"])
+    for name in [name for name in tensors if name.startswith(_REPEATED)]:
+        value = tensors.pop(name)
+        tensors[name.removeprefix(_REPEATED)] = value.expand(count, *value.shape[1:])
     body = payload_type(payload).from_tensors(tensors)
     return MessageBatch(round, envelope["senders"], envelope["receivers"], body, envelope.get("splits"))
 

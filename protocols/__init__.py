@@ -2,6 +2,7 @@
 
 PROTOCOLS: dict[str, str] = {
     "appnp": "fglaudit.protocols.appnp:APPNP",
+    "cnfgnn": "fglaudit.protocols.cnfgnn:CNFGNN",
     "dist-gat": "fglaudit.protocols.dist_gat:DistGAT",
     "fedgat": "fglaudit.protocols.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
@@ -11,4 +12,5 @@ PROTOCOLS: dict[str, str] = {
     "gfl-appnp": "fglaudit.protocols.gfl_appnp:GFLAPPNP",
     "graphsage": "fglaudit.protocols.graphsage:GraphSAGE",
     "local-gcn": "fglaudit.protocols.local:LocalGCN",
+    "nfedgnn": "fglaudit.protocols.nfedgnn:NFedGNN",
 }

@@ -27,6 +27,9 @@ class PlainChannel:
         keep = torch.tensor([pair not in self.dropped for pair in pairs], dtype=torch.bool)
         return dataclasses.replace(client, boundary=client.boundary[:, keep])
 
+    def prepares(self) -> bool:
+        return bool(self.dropped)
+
     def send(self, batch: MessageBatch) -> Payload:
         self.sent.append(batch)
         return batch.payload

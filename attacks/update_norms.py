@@ -1,0 +1,94 @@
+"""Norms from update dynamics: how far a latent moves under a known gradient tells the norm of the row, whatever the weights are.
+
+After a step of SGD on ``W_i`` nFedGNN's latent ``W_i x_i`` has moved by ``-rate g ||x_i||^2`` (plus decay), after a step of Adam, whose
+steps have one size, by about ``-rate sign(g) ||x_i||_1``. So the server, which sent g, reads off the squared or the L1 norm (of a
+binary row both count its ones), also where the first weights are private. What the weights themselves add, through decay, is a random
+effect of known spread: the estimate is that of :func:`fglaudit.attacks._weight_moments.weight_moments` for the moment of order 0, over
+the first rounds. Noise on the latents is averaged over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.attacks._latent_messages import latent_rounds, unknown_users
+from fglaudit.attacks._latent_planting import plant_updates
+from fglaudit.attacks._optimizer_replay import UserOptimizer
+from fglaudit.attacks._weight_moments import weight_moments
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import LatentGradients, Latents, Payload
+from fglaudit.view import View
+
+_USERS_AT_ONCE = 256
+_USUAL = 20.0
+
+
+@dataclass(frozen=True)
+class _UpdateNorms(Attack):
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, LatentGradients)
+    metric: ClassVar[str] = "exact_rate"
+    first_rounds: ClassVar[int | None] = 16
+    optimizer: ClassVar[str]
+
+    def unsupported(self, view: View) -> str | None:
+        settings = view.public.hyperparameters
+        if next(iter(view.messages.of(LatentGradients)), None) is None or next(iter(view.messages.of(Latents)), None) is None:
+            return "the observer saw no latents with their gradients"
+        if settings.get("optimizer") != type(self).optimizer:
+            return f"users step with {settings.get('optimizer')}, which shows another norm"
+        if settings.get("feature_dropout", 0.0) > 0:
+            return "users drop features: what moves the latents most are the masks"
+        if "initial_weights" not in settings:
+            return "users take up new weights every round, so that their own steps do not show in their latents"
+        if LatentGradients.__name__ in view.public.noise:
+            return "users step with gradients that a defense changed on the way"
+        return None
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        nodes = unknown_users(view)
+        recorded = latent_rounds(view, nodes, type(self).first_rounds)
+        settings, public = view.public.hyperparameters, view.public
+        known = view.known_rows().x
+        usual = float((known != 0).sum(1).float().mean().item()) if len(known) else _USUAL
+        noise = public.noise.get(Latents.__name__)
+        clip = public.defense_parameters.get("clip")
+        bound = (6 / (public.num_features + int(settings["hidden"]))) ** 0.5
+        counts = [
+            weight_moments(
+                recorded.of(slice(low, low + _USERS_AT_ONCE), device),
+                UserOptimizer.of(settings),
+                bound,
+                1,
+                usual,
+                0.0 if noise is None else noise.std,
+                None if clip is None else float(clip),
+                whole=public.features is FeatureKind.BINARY,
+            ).count
+            for low in range(0, len(nodes), _USERS_AT_ONCE)
+        ]
+        return Inference(type(self).quantity, nodes, torch.cat(counts).cpu())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_updates(view, rng, type(self).optimizer)
+
+
+@dataclass(frozen=True)
+class UpdateSquaredNorms(_UpdateNorms):
+    """Read squared norms off the movement of latents under SGD; see the module docstring."""
+
+    name: ClassVar[str] = "update-squared-norms"
+    quantity: ClassVar[str] = "squared-norms"
+    optimizer: ClassVar[str] = "sgd"
+
+
+@dataclass(frozen=True)
+class UpdateL1Norms(_UpdateNorms):
+    """Read L1 norms off the movement of latents under Adam; see the module docstring."""
+
+    name: ClassVar[str] = "update-l1-norms"
+    quantity: ClassVar[str] = "l1-norms"
+    optimizer: ClassVar[str] = "adam"
