@@ -41,7 +41,7 @@ _NODES_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class EmbeddingInversion(Attack):
-    """Rebuild the rows of nodes whose embeddings arrive; see the module docstring.
+    """Rebuild the rows of nodes whose embeddings arrive.
 
     Attributes:
         rounds: rounds read, spread evenly over the training.

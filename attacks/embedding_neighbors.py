@@ -31,7 +31,7 @@ _ROWS: tuple[Attack, ...] = (JointDiagonalisation(), VectorColumns())
 
 @dataclass(frozen=True)
 class EmbeddingNeighbors(Attack):
-    """Find edges between nodes of others; see the module docstring.
+    """Find edges between nodes of others.
 
     Attributes:
         rounds: rounds of embeddings read, spread evenly over those kept.

@@ -34,7 +34,7 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True)
 class GramPeeling(Attack):
-    """Peel discrete rows off the second moments of every neighbourhood; see the module docstring."""
+    """Peel discrete rows off the second moments of every neighbourhood."""
 
     name: ClassVar[str] = "gram-peeling"
     consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices,)

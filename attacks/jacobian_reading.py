@@ -48,7 +48,7 @@ _SOUND = 1e-3
 
 @dataclass(frozen=True)
 class JacobianReading(Attack):
-    """Read every node's rows off its Jacobians; see the module docstring.
+    """Read every node's rows off its Jacobians.
 
     Attributes:
         rounds: rounds used to take several samples of a node apart.

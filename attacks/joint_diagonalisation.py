@@ -40,7 +40,7 @@ _CLOSE = 1e-8
 
 @dataclass(frozen=True)
 class JointDiagonalisation(Attack):
-    """Recover the rows of every neighbourhood from its matrices; see the module docstring.
+    """Recover the rows of every neighbourhood from its matrices.
 
     Attributes:
         combinations: random combinations of which the best separated one is used.

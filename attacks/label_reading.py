@@ -33,7 +33,7 @@ _UNMOVED = 1e-6
 
 @dataclass(frozen=True)
 class LabelReading(Attack):
-    """Infer labels from hidden representations, their propagated sums, and local updates; see the module docstring."""
+    """Infer labels from hidden representations, their propagated sums, and local updates."""
 
     name: ClassVar[str] = "label-reading"
     consumes: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, PropagatedRepresentations, ModelUpdate)

@@ -32,7 +32,7 @@ _FEWEST_ROWS = 10
 
 @dataclass(frozen=True)
 class LatentDecoder(Attack):
-    """Predict rows from latents by regression on auxiliary users; see the module docstring."""
+    """Predict rows from latents by regression on auxiliary users."""
 
     name: ClassVar[str] = "latent-decoder"
     consumes: ClassVar[tuple[type[Payload], ...]] = (Latents,)

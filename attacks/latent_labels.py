@@ -30,7 +30,7 @@ _SHARPNESS = 4.0
 
 @dataclass(frozen=True)
 class LatentLabels(Attack):
-    """Classify users by their latents; see the module docstring."""
+    """Classify users by their latents."""
 
     name: ClassVar[str] = "latent-labels"
     consumes: ClassVar[tuple[type[Payload], ...]] = (Latents,)

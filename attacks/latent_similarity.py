@@ -28,7 +28,7 @@ _EARLY_ROUNDS = 20
 
 @dataclass(frozen=True)
 class LatentSimilarity(Attack):
-    """Rank pairs of users by how alike their latents are and where their gradients point; see the module docstring.
+    """Rank pairs of users by how alike their latents are and where their gradients point.
 
     Attributes:
         pairs: most pairs that are listed, the likeliest ones.

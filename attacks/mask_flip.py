@@ -42,7 +42,7 @@ _FLOOR_MARGIN = 1.5
 
 @dataclass(frozen=True)
 class MaskFlip(Attack):
-    """Recover everybody's rows from the sums of Jacobians that one client receives; see the module docstring.
+    """Recover everybody's rows from the sums of Jacobians that one client receives.
 
     Attributes:
         rounds: most rounds used, the last ones (masks flip alone more often once training has settled).

@@ -74,7 +74,7 @@ class ProjectedMaps:
 
 @dataclass(frozen=True)
 class MaskedRounds(Attack):
-    """Follow users through rounds with feature dropout and collect their ones; see the module docstring.
+    """Follow users through rounds with feature dropout and collect their ones.
 
     Attributes:
         sweeps: of message passing, per round.

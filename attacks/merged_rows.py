@@ -42,7 +42,7 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True)
 class MergedRows(Attack):
-    """Split means over merged neighbours into their rows; see the module docstring."""
+    """Split means over merged neighbours into their rows."""
 
     name: ClassVar[str] = "merged-rows"
     consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors)

@@ -42,7 +42,7 @@ _RANK_HIGHER = 1e-6
 
 @dataclass(frozen=True)
 class SecondMoments(Attack):
-    """Recover the rows of every neighbourhood from exact moments; see the module docstring.
+    """Recover the rows of every neighbourhood from exact moments.
 
     Attributes:
         directions: directions ``a`` of which the one with the best separated eigenvalues is used.

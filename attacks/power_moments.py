@@ -34,7 +34,7 @@ _MISFIT = 1e-4
 
 @dataclass(frozen=True)
 class PowerMoments(Attack):
-    """Recover the rows of every neighbourhood from its power moments; see the module docstring.
+    """Recover the rows of every neighbourhood from its power moments.
 
     Attributes:
         directions: weights tried in turn; the one whose moments are explained best counts.

@@ -34,7 +34,7 @@ _EXACT = 1e-3 / 3
 
 @dataclass(frozen=True)
 class RepresentationInversion(Attack):
-    """Rebuild rows from the hidden representations of many rounds; see the module docstring.
+    """Rebuild rows from the hidden representations of many rounds.
 
     Attributes:
         starts: starting points of the solver, of which the one that explains a node best counts: the solution for units that are half

@@ -39,7 +39,7 @@ _LEVELS_BESIDE = 9
 
 @dataclass(frozen=True)
 class SparseRecovery(Attack):
-    """Recover rows from first latents and known first weights; see the module docstring.
+    """Recover rows from first latents and known first weights.
 
     Attributes:
         sweeps: of message passing.

@@ -78,7 +78,7 @@ class _UpdateNorms(Attack):
 
 @dataclass(frozen=True)
 class UpdateSquaredNorms(_UpdateNorms):
-    """Read squared norms off the movement of latents under SGD; see the module docstring."""
+    """Read squared norms off the movement of latents under SGD."""
 
     name: ClassVar[str] = "update-squared-norms"
     quantity: ClassVar[str] = "squared-norms"
@@ -87,7 +87,7 @@ class UpdateSquaredNorms(_UpdateNorms):
 
 @dataclass(frozen=True)
 class UpdateL1Norms(_UpdateNorms):
-    """Read L1 norms off the movement of latents under Adam; see the module docstring."""
+    """Read L1 norms off the movement of latents under Adam."""
 
     name: ClassVar[str] = "update-l1-norms"
     quantity: ClassVar[str] = "l1-norms"

@@ -28,7 +28,7 @@ _SAME = 1e-4
 
 @dataclass(frozen=True)
 class VectorColumns(Attack):
-    """Unmask the columns of M2; see the module docstring."""
+    """Unmask the columns of M2."""
 
     name: ClassVar[str] = "vector-columns"
     consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedVectors,)

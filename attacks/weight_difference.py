@@ -48,7 +48,7 @@ _SWEEPS = 40
 
 @dataclass(frozen=True)
 class WeightDifference(Attack):
-    """Read rows off the difference of uploaded and received weights; see the module docstring."""
+    """Read rows off the difference of uploaded and received weights."""
 
     name: ClassVar[str] = "weight-difference"
     consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, Latents, LatentGradients)

@@ -72,7 +72,7 @@ class RotatedProjections:
 
 @dataclass(frozen=True)
 class WeightReplay(Attack):
-    """Recover rows from the latents and gradients of all rounds; see the module docstring.
+    """Recover rows from the latents and gradients of all rounds.
 
     Attributes:
         degree: most moments per latent.
