@@ -3,5 +3,6 @@
 DEFENSES: dict[str, str] = {
     "none": "fglaudit.defenses.none:NoDefense",
     "drop-singletons": "fglaudit.defenses.drop_singletons:DropSingletons",
+    "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

@@ -4,7 +4,9 @@ PROTOCOLS: dict[str, str] = {
     "dist-gat": "fglaudit.protocols.dist_gat:DistGAT",
     "fedgat": "fglaudit.protocols.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
+    "fedgt": "fglaudit.protocols.fedgt:FedGT",
     "gat": "fglaudit.protocols.gat:GAT",
     "gcn": "fglaudit.protocols.gcn:GCN",
     "local-gcn": "fglaudit.protocols.local:LocalGCN",
+    "local-gt": "fglaudit.protocols.local_gt:LocalGT",
 }
