@@ -25,6 +25,12 @@ def prior_only(view: View, nodes: Tensor, rng: torch.Generator) -> Reconstructio
 
     ``view.messages`` is not read. ``rng`` picks the own rows on which the number of entries is tuned.
     """
+    nodes, copies = torch.unique_consecutive(nodes, return_inverse=True)  # a node stands once per sample
+    guess = _guess(view, nodes, rng)
+    return Reconstruction(guess.rows[copies], guess.nodes[copies], guess.confidence[copies])
+
+
+def _guess(view: View, nodes: Tensor, rng: torch.Generator) -> Reconstruction:
     prior = feature_prior(view, nodes)
     confidence = torch.zeros(len(nodes))
     if view.public.features is FeatureKind.REAL:

@@ -11,16 +11,18 @@ from typing import Any
 
 import torch
 
+from fglaudit.arena import Arena
 from fglaudit.cell import Cell, describe
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.finding import CellRecord, Status
 from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Context, DefenseSession, FederatedProtocol, Trained
-from fglaudit.measure import Arena, Measurement, measure
+from fglaudit.measure import Measurement, measure
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
 from fglaudit.payloads import SERVER
+from fglaudit.quantities import Facts
 from fglaudit.rng import derive
 from fglaudit.rows import blank_finding, blank_record
 from fglaudit.side_knowledge import draw_auxiliary, make_view, save_views
@@ -67,10 +69,9 @@ def _run_cell(
     session = cell.defense.bind(context)
     groups = [(spec, *expand(spec, graph.num_clients)) for spec in cell.observers]
 
-    consumed = {payload for attack in cell.attacks for payload in type(attack).consumes}
     observers = [observer for _, members, _ in groups for observer in members]
     transcript = Transcript(kept or spool)
-    keep = Keep.for_observers(observers, consumed) if kept is None else Keep()
+    keep = Keep.for_attacks(observers, cell.attacks) if kept is None else Keep()
     channel = RecordingChannel(session, graph.num_clients, derive(cell.seed, "defense"), transcript, keep, progress)
     start = time.perf_counter()
     trained = protocol.train(graph, channel, rng=derive(cell.seed, "train"), device=device)
@@ -91,13 +92,13 @@ def _run_cell(
     saved_views: list[View] = []
     for spec, members, pooled in groups:
         auxiliary = draw_auxiliary(graph, spec.auxiliary, cell.seed)
-        views = [make_view(o, graph, transcript, public, auxiliary) for o in members]
-        games = [Game.of(graph, protocol, o, auxiliary, pooled) for o in members]
+        views = [make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o)) for o in members]
+        facts = [Facts(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
         saved_views += views
-        arena = Arena.of(views, games, cell.seed)
+        arena = Arena(tuple(views), tuple(facts), cell.seed)
         for attack in cell.attacks:
             blank = replace(blank_finding(cell, suite, spec, type(attack).name, Status.OK, ""), **shared)
-            rows.append(measure(attack, blank, arena, cell.seed, device))
+            rows.append(measure(attack, blank, arena, device))
     if kept is not None:
         transcript.save(kept)
         save_views(saved_views, kept)

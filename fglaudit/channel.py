@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import DefenseSession
+from fglaudit.interfaces import Attack, DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.transcript import Transcript
 from fglaudit.view import Observer
@@ -16,20 +16,34 @@ from fglaudit.view import Observer
 
 @dataclass(frozen=True)
 class Keep:
-    """What a recorder keeps: payload types and parties; None means all of them."""
+    """What a recorder keeps.
 
-    payloads: frozenset[type[Payload]] | None = None
+    Attributes:
+        payloads: by payload type the last round that is kept, None for all rounds; None means every payload.
+        parties: whose messages; None means everybody's.
+    """
+
+    payloads: Mapping[type[Payload], int | None] | None = None
     parties: frozenset[int] | None = None
 
     @staticmethod
-    def for_observers(observers: Iterable[Observer], payloads: Iterable[type[Payload]]) -> Keep:
-        """Keep what these observers see of these payloads."""
+    def for_attacks(observers: Iterable[Observer], attacks: Iterable[Attack]) -> Keep:
+        """Keep what these attacks read of what these observers see."""
         observers = list(observers)
         parties = None if any(o.wire for o in observers) else frozenset(p for o in observers for p in o.parties)
-        return Keep(frozenset(payloads), parties)
+        last: dict[type[Payload], int | None] = {}
+        for attack in attacks:
+            rounds = type(attack).first_rounds
+            for payload in type(attack).consumes:
+                known = last.get(payload, 0)
+                last[payload] = None if rounds is None or known is None else max(known, rounds)
+        return Keep(last, parties)
 
-    def wants(self, payload: type[Payload]) -> bool:
-        return self.payloads is None or payload in self.payloads
+    def wants(self, payload: type[Payload], round: int = 0) -> bool:
+        if self.payloads is None:
+            return True
+        last = self.payloads.get(payload, -1)
+        return last is None or round <= last
 
 
 class RecordingChannel:
@@ -68,9 +82,9 @@ class RecordingChannel:
         """Return the client's graph after the defense had its say."""
         return self.session.prepare(client)
 
-    def wants(self, payload: type[Payload]) -> bool:
-        """Whether this payload must really be produced (rule 2)."""
-        recorded = self.transcript is not None and self.keep.wants(payload)
+    def wants(self, payload: type[Payload], round: int = 0) -> bool:
+        """Whether this payload must really be produced in ``round`` (rule 2)."""
+        recorded = self.transcript is not None and self.keep.wants(payload, round)
         return recorded or self.session.changes(payload)
 
     def send(self, batch: MessageBatch) -> Payload:
@@ -79,7 +93,7 @@ class RecordingChannel:
             payload = self.session.release(batch, self._rng)
             batch = MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
         self._count(batch)
-        if self.transcript is not None and self.keep.wants(type(batch.payload)):
+        if self.transcript is not None and self.keep.wants(type(batch.payload), batch.round):
             self._record(self.transcript, batch)
         return batch.payload
 

@@ -76,6 +76,9 @@ class Finding:
     worst_decile: float | None = None  # mean F1 over the tenth of the targets that are rebuilt best
     f1_unproven: float | None = None  # F1 over the rows that were not proven, with its control
     control_f1_unproven: float | None = None
+    direction_rate: float | None = None  # share of targets whose row was found up to a factor, whoever it was assigned to
+    claimed_rate: float | None = None  # rows the attack asserts per target, and the share of them that are nobody's
+    false_claim_rate: float | None = None
 
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Reconstruction
@@ -22,7 +24,8 @@ class Game:
     """One observer's targets with the truth about them.
 
     Attributes:
-        targets: global node ids [T] whose rows the observer is to learn: exposed nodes without its own and auxiliary ones.
+        targets: global node ids [T] whose rows the observer is to learn: exposed nodes without its own and auxiliary ones. A
+            node with S samples stands there S times, once per sample.
         truth: their features [T, F].
         labels, degrees, owners: of the targets, for breakdowns.
         clusters: [T], the cluster each target belongs to for intervals.
@@ -48,15 +51,24 @@ class Game:
         targets = exposed[~torch.isin(exposed, auxiliary.nodes)]
         owner = torch.full((graph.num_nodes,), -1)
         owner[torch.cat(graph.clients)] = torch.cat([torch.full_like(ids, k) for k, ids in enumerate(graph.clients)])
+        samples = graph.x.shape[1] if graph.x.dim() == 3 else 1
+        truth = graph.x[targets].reshape(-1, graph.num_features)
+        labels = graph.y[targets] if graph.y.dim() == 1 else graph.y[targets].flatten()
+        targets = targets.repeat_interleave(samples)
+        if len(labels) < len(targets):
+            labels = labels.repeat_interleave(samples)
         owners = owner[targets]  # where clients overlap, the last one that holds the node
         clusters = torch.full_like(targets, observer.clients[0]) if pooled else owners
-        return Game(targets, graph.x[targets], graph.features, graph.y[targets], graph.degrees()[targets], owners, clusters)
+        return Game(targets, truth, graph.features, labels, graph.degrees()[targets], owners, clusters)
 
     def answer(self, result: Reconstruction) -> tuple[Tensor, Tensor, Tensor]:
         """Return the attack's rows in the order of the targets [T, F], which of them it gave [T], and which it proved [T].
 
-        Where the attack gives several rows for a node, its most confident one counts.
+        Where the attack gives several rows for a node, its most confident one counts. Of a node with several samples the order
+        is unknowable: as many rows as it has samples are matched to them by the largest sum of cosines.
         """
+        if len(self.targets) > 1 and bool((self.targets[1:] == self.targets[:-1]).any()):
+            return self._answer_samples(result)
         position = torch.full((int(max(self.targets.max().item(), result.nodes.max().item())) + 2,), -1)
         position[self.targets] = torch.arange(len(self.targets))
         place = position[result.nodes]  # an unassigned row (-1) indexes the spare last entry, which is -1
@@ -70,6 +82,22 @@ class Game:
         proven = torch.zeros_like(present)
         if result.proven is not None:
             proven[present] = result.proven[source[present]]
+        return rows, present, proven
+
+    def _answer_samples(self, result: Reconstruction) -> tuple[Tensor, Tensor, Tensor]:
+        rows, present = torch.zeros_like(self.truth), torch.zeros(len(self.targets), dtype=torch.bool)
+        proven = torch.zeros_like(present)
+        order = torch.argsort(result.confidence, descending=True, stable=True)
+        for node in torch.unique(self.targets).tolist():
+            wanted = (self.targets == node).nonzero().squeeze(1)
+            given = order[result.nodes[order] == node][: len(wanted)]
+            found = result.rows[given].to(rows.dtype)
+            cosine = normalize(found, dim=1) @ normalize(self.truth[wanted], dim=1).T
+            row, column = (torch.from_numpy(index) for index in linear_sum_assignment(cosine.double().numpy(), maximize=True))
+            place = wanted[column]
+            rows[place], present[place] = found[row], True
+            if result.proven is not None:
+                proven[place] = result.proven[given[row]]
         return rows, present, proven
 
     def save(self, path: Path) -> None:
@@ -124,10 +152,9 @@ def score(games: Sequence[Game], results: Sequence[Reconstruction], *, matching:
     )
 
 
-def cluster_sums(games: Sequence[Game], values: Tensor, controls: Tensor) -> list[list[float]]:
-    """Return [targets, sum of values, sum of control values] per cluster, in cluster order."""
-    labels = torch.cat([g.clusters for g in games])
-    _, index = torch.unique(labels, return_inverse=True)
+def cluster_sums(clusters: Tensor, values: Tensor, controls: Tensor) -> list[list[float]]:
+    """Return [targets, sum of values, sum of control values] per cluster, in cluster order; all arguments [T]."""
+    _, index = torch.unique(clusters, return_inverse=True)
     sums = torch.zeros(int(index.max().item()) + 1, 3, dtype=torch.double)
     sums.index_add_(0, index, torch.stack([torch.ones_like(values), values, controls], 1).double())
     return [[float(v) for v in row] for row in sums.tolist()]
@@ -137,8 +164,12 @@ DEGREE_BUCKETS = (1, 2, 4, 8)
 """Upper ends of the degree buckets in reports; the last one is open."""
 
 
+MOST_CLIENTS = 50
+"""A breakdown by client with more than this is left out."""
+
+
 def breakdown(games: Sequence[Game], values: Tensor) -> dict[str, dict[str, float]]:
-    """Return the mean of ``values`` by degree bucket, class and owning client."""
+    """Return the mean of ``values`` by degree bucket, class and, unless there are too many to read, owning client."""
     degrees = torch.cat([g.degrees for g in games])
     bucket = torch.bucketize(degrees, torch.tensor(DEGREE_BUCKETS))
     low = (0, *(end + 1 for end in DEGREE_BUCKETS[:-1]))
@@ -146,11 +177,10 @@ def breakdown(games: Sequence[Game], values: Tensor) -> dict[str, dict[str, floa
     names.append(f"{DEGREE_BUCKETS[-1] + 1}+")
     labels = torch.cat([g.labels for g in games])
     owners = torch.cat([g.owners for g in games])
-    return {
-        "degree": _means(bucket, values, lambda b: names[b]),
-        "class": _means(labels, values, str),
-        "client": _means(owners, values, str),
-    }
+    means = {"degree": _means(bucket, values, lambda b: names[b]), "class": _means(labels, values, str)}
+    if len(torch.unique(owners)) <= MOST_CLIENTS:
+        means["client"] = _means(owners, values, str)
+    return means
 
 
 def _means(groups: Tensor, values: Tensor, name: Callable[[int], str]) -> dict[str, float]:

@@ -31,8 +31,8 @@ class Channel(Protocol):
         """Send; returns what the receivers get, which is what they must train on (rule 2)."""
         ...
 
-    def wants(self, payload: type[Payload]) -> bool:
-        """Whether this payload must really be produced: a recorder keeps it or the defense changes it (rule 2)."""
+    def wants(self, payload: type[Payload], round: int = 0) -> bool:
+        """Whether this payload must really be produced in ``round``: a recorder keeps it or the defense changes it (rule 2)."""
         ...
 
     def round_done(self, round: int, rounds: int) -> None:

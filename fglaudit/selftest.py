@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fglaudit.game import Game
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.metrics import score_rows
@@ -48,12 +49,11 @@ class NoiseMessages:
 
 def exact_share(result: Reconstruction, nodes: torch.Tensor, truth: torch.Tensor, kind: FeatureKind) -> float:
     """Return the share of ``nodes`` [T] whose row in ``result`` equals ``truth`` [T, F]."""
-    position = {int(node): i for i, node in enumerate(result.nodes.tolist())}
-    index = torch.tensor([position.get(int(node), -1) for node in nodes.tolist()])
     if len(result.rows) == 0 or len(nodes) == 0:
         return 0.0
-    scores = score_rows(result.rows[index].to(truth.dtype), index >= 0, truth, kind)
-    return float(scores.exact_rate.mean().item())
+    none = torch.zeros_like(nodes)
+    rows, present, _ = Game(nodes, truth, kind, none, none, none, none).answer(result)
+    return float(score_rows(rows, present, truth, kind).exact_rate.mean().item())
 
 
 def self_test(
@@ -75,7 +75,7 @@ def self_test(
     planted = attack.plant(view, rng=split(rng, "plant"))
     result = attack.run(planted.view, rng=split(rng, "planted"), device=device)
     if not isinstance(result, Reconstruction):
-        return "self-tests know reconstructions only"
+        return "self-test: it returned no reconstruction"
     found = exact_share(result, planted.nodes, planted.rows, planted.view.public.features)
     if found < PLAIN_LEAK_AT_LEAST:
         return f"self-test: on a planted plain leak it rebuilt {found:.1%} of {len(planted.nodes)} rows, not {PLAIN_LEAK_AT_LEAST:.0%}"
@@ -83,7 +83,7 @@ def self_test(
     blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, seed))
     result = attack.run(blind, rng=split(rng, "noise"), device=device)
     if not isinstance(result, Reconstruction):
-        return "self-tests know reconstructions only"
+        return "self-test: it returned no reconstruction"
     kind = view.public.features
     excess = exact_share(result, nodes, truth, kind) - exact_share(control, nodes, truth, kind)
     if excess > NOISE_AT_MOST:

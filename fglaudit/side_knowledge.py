@@ -19,15 +19,25 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
 from fglaudit.rng import derive
 from fglaudit.transcript import Transcript
-from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.view import Auxiliary, KnownLabels, Noise, Observer, PublicFacts, View
 
 _CLIENT_TENSORS = tuple(f.name for f in dataclasses.fields(ClientGraph) if f.name != "client")
 
 
 def make_view(
-    observer: Observer, graph: FederatedGraph, transcript: Transcript, public: PublicFacts, auxiliary: Auxiliary
+    observer: Observer,
+    graph: FederatedGraph,
+    transcript: Transcript,
+    public: PublicFacts,
+    auxiliary: Auxiliary,
+    labelled: Tensor | None = None,
 ) -> View:
-    """Return what ``observer`` has after the run recorded in ``transcript``. Every tensor is a copy."""
+    """Return what ``observer`` has after the run recorded in ``transcript``. Every tensor is a copy.
+
+    Args:
+        labelled: see ``fglaudit.interfaces.FederatedProtocol.labelled``.
+    """
+    given = torch.empty(0, dtype=torch.long) if labelled is None else labelled
     own = []
     for k in observer.clients:
         client = graph.client(k)
@@ -42,6 +52,7 @@ def make_view(
         public=public,
         topology=graph.edge_index.clone() if observer.topology else None,
         degrees=graph.degrees() if observer.degrees else None,
+        labels=KnownLabels(given, graph.y[given]),
     )
 
 
@@ -60,6 +71,7 @@ def save_views(views: Sequence[View], folder: Path) -> None:
     for index, view in enumerate(views):
         tensors: dict[str, Tensor] = {"auxiliary.nodes": view.auxiliary.nodes}
         tensors |= {"auxiliary.x": view.auxiliary.x, "auxiliary.y": view.auxiliary.y}
+        tensors |= {"labels.nodes": view.labels.nodes, "labels.y": view.labels.y}
         for client in view.own:
             held = {name: getattr(client, name) for name in _CLIENT_TENSORS}
             tensors |= {f"own.{client.client}.{name}": value for name, value in held.items() if value is not None}
@@ -100,5 +112,6 @@ def load_views(folder: Path) -> list[View]:
         )
         auxiliary = Auxiliary(*(tensors[f"auxiliary.{name}"] for name in ("nodes", "x", "y")))
         seen = transcript.seen_by(observer)
-        views.append(View(observer, seen, own, auxiliary, facts, tensors.get("topology"), tensors.get("degrees")))
+        labels = KnownLabels(tensors["labels.nodes"], tensors["labels.y"])
+        views.append(View(observer, seen, own, auxiliary, facts, tensors.get("topology"), tensors.get("degrees"), labels))
     return views

@@ -89,7 +89,8 @@ class Run:
             noise=self.session.noise(),
         )
         auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
-        return make_view(observer, self.graph, self.transcript, public, auxiliary)
+        labelled = self.protocol.labelled(self.graph, observer)
+        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled)
 
 
 def record(
@@ -198,9 +199,14 @@ def check_attack(attack: Attack, view: View) -> None:
     again = attack.run(view, rng=derive(0, "attack"), device=CPU)
     after = [getattr(c, f.name) for c in view.own for f in dataclasses.fields(c)]
     _assert_unchanged(dict(enumerate(before)), dict(enumerate(after)), "an attack must not change its view")
-    if isinstance(first, Inference):
-        assert isinstance(again, Inference) and torch.equal(first.estimate, again.estimate), "same seed, same result (rule 8)"
+    if type(attack).quantity != "features":
+        assert isinstance(first, Inference) and isinstance(again, Inference), "an attack returns what its `quantity` says"
+        assert first.quantity == type(attack).quantity, "an inference is of the attack's `quantity`"
+        assert torch.equal(first.estimate, again.estimate), "same seed, same result (rule 8)"
+        assert len(first.subjects) == len(first.estimate), "one estimate per subject"
+        assert bool(torch.isfinite(first.estimate).all()), "estimates are finite"
         return
+    assert isinstance(first, Reconstruction), "an attack returns what its `quantity` says"
     assert isinstance(again, Reconstruction) and torch.equal(first.rows, again.rows), "same seed, same result (rule 8)"
     rows = len(first.rows)
     assert first.rows.shape == (rows, view.public.num_features), "one column per feature"

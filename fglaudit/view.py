@@ -157,10 +157,17 @@ class View:
     labels: KnownLabels = field(default_factory=KnownLabels.none)
 
     def known_rows(self) -> Auxiliary:
-        """Own and auxiliary rows together, without repeats: the basis of any prior."""
+        """Own and auxiliary rows together, without repeats: the basis of any prior. Of a node with several samples the mean
+        row is returned, with its first label."""
         nodes = torch.cat([*(c.nodes for c in self.own), self.auxiliary.nodes])
-        x = torch.cat([*(c.x for c in self.own), self.auxiliary.x])
-        y = torch.cat([*(c.y for c in self.own), self.auxiliary.y])
+        parts = [
+            *((c.x, c.y) for c in self.own),
+            *([(self.auxiliary.x, self.auxiliary.y)] if len(self.auxiliary.nodes) else []),
+        ]
+        if not parts:
+            return self.auxiliary
+        x, y = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
         unique, inverse = torch.unique(nodes, return_inverse=True)
         first = torch.full((len(unique),), len(nodes)).scatter_reduce(0, inverse, torch.arange(len(nodes)), "amin")
-        return Auxiliary(unique, x[first], y[first])
+        x, y = x[first], y[first]
+        return Auxiliary(unique, x.mean(1) if x.dim() == 3 else x, y[:, 0] if y.dim() == 2 else y)

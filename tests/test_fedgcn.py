@@ -43,7 +43,7 @@ class PlainChannel:
         self.sent.append(batch)
         return batch.payload
 
-    def wants(self, payload: type[Payload]) -> bool:
+    def wants(self, payload: type[Payload], round: int = 0) -> bool:
         return True
 
     def round_done(self, round: int, rounds: int) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 from fglaudit.game import Game, breakdown, cluster_sums, score
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.measure import with_guesses
 from fglaudit.metrics import auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
+from fglaudit.score_reconstructions import with_guesses
 from fglaudit.stats import advantage, advantage_interval
 
 TRUTH = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0]])
@@ -93,7 +93,7 @@ def test_breakdown_and_clusters() -> None:
     parts = breakdown([game()], values)
     assert parts["degree"] == {"0-1": 1.0, "3-4": 0.0, "9+": 1.0}
     assert parts["class"] == {"0": 0.5, "1": 1.0}
-    assert cluster_sums([game()], values, torch.zeros(3)) == [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0]]
+    assert cluster_sums(game().clusters, values, torch.zeros(3)) == [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0]]
 
 
 def test_advantage_by_hand() -> None:

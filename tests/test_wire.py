@@ -81,7 +81,7 @@ def test_an_observer_sees_its_own_messages_only() -> None:
 
 def test_recorder_keeps_what_is_needed() -> None:
     transcript = Transcript()
-    keep = Keep.for_observers([Observer(parties=(1,))], [ModelUpdate])
+    keep = Keep({ModelUpdate: None}, frozenset({1}))
     channel = RecordingChannel(DefenseSession(), 3, derive(0), transcript, keep)
     channel.send(sums_up())
     channel.send(models_down())

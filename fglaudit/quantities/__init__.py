@@ -1,0 +1,25 @@
+"""What can be inferred beside feature rows: one quantity per file, each with its true answer, its control and its score."""
+
+from __future__ import annotations
+
+from fglaudit.errors import unknown
+from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.edges import Edges
+from fglaudit.quantities.label_distributions import LabelDistributions
+from fglaudit.quantities.labels import Labels
+from fglaudit.quantities.membership import Membership
+from fglaudit.quantities.norms import L1Norms, SquaredNorms
+
+QUANTITIES: dict[str, Quantity] = {
+    quantity.name: quantity for quantity in (Labels(), LabelDistributions(), Edges(), Membership(), L1Norms(), SquaredNorms())
+}
+
+
+def quantity(name: str) -> Quantity:
+    """Return the quantity called ``name``."""
+    if name not in QUANTITIES:
+        raise unknown("quantity", name, QUANTITIES)
+    return QUANTITIES[name]
+
+
+__all__ = ["QUANTITIES", "Facts", "Quantity", "Question", "Scores", "quantity"]

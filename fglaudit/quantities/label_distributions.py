@@ -1,0 +1,52 @@
+"""How the labels of a client's nodes are distributed: subjects are client ids [S], an estimate is a distribution [S, C].
+
+The metric is the overlap with the truth, one minus the total-variation error. Asked about are all clients that are not observing. The
+guess is the distribution of the labels that the observer knows, or uniform without any.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.interfaces import Inference
+from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.view import View
+
+
+class LabelDistributions(Quantity):
+    """See the module docstring."""
+
+    name: ClassVar[str] = "label-distributions"
+    metric: ClassVar[str] = "overlap"
+
+    def ask(self, facts: Facts) -> Question | str:
+        graph = facts.graph
+        counts = torch.stack([_histogram(graph.y[ids], graph.num_classes) for ids in graph.clients])
+        others = torch.tensor([k for k in range(graph.num_clients) if k not in facts.observer.clients and counts[k].sum() > 0])
+        if len(others) == 0:
+            return "there is no other client with labels"
+        truth = counts[others] / counts[others].sum(1, keepdim=True)
+        clusters = torch.full_like(others, facts.observer.clients[0]) if facts.pooled else others
+        return Question(others, truth, clusters)
+
+    def guess(self, view: View, subjects: Tensor) -> Inference:
+        known = view.known_rows()
+        counts = _histogram(torch.cat([known.y.flatten(), view.labels.y]), view.public.num_classes)
+        overall = counts / counts.sum() if counts.sum() > 0 else torch.full_like(counts, 1 / len(counts))
+        return Inference(self.name, subjects, overall.expand(len(subjects), -1))
+
+    def judge(self, question: Question, estimate: Tensor) -> Scores:
+        estimate = estimate.double().clamp(min=0)
+        estimate = estimate / estimate.sum(1, keepdim=True).clamp(min=1e-12)
+        error = (estimate - question.truth).abs().sum(1) / 2
+        cosine = torch.cosine_similarity(estimate, question.truth, dim=1)
+        return Scores(
+            1 - error, question.clusters, {"tv_error": float(error.mean().item()), "cosine": float(cosine.mean().item())}
+        )
+
+
+def _histogram(y: Tensor, classes: int) -> Tensor:
+    return torch.bincount(y[y >= 0].flatten(), minlength=classes).double()

@@ -1,0 +1,50 @@
+"""Whose nodes these are: subjects are pairs (client, node) [S, 2], an estimate is a score [S] (higher: more likely held by the client).
+
+Asked about are all pairs of a client that is not observing and an auxiliary node, whose features the observer knows but not where it
+lies. The metric is the area under the ROC curve. A guess says the same of every pair.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.interfaces import Inference
+from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.ranking import found_at, placements
+from fglaudit.view import View
+
+
+class Membership(Quantity):
+    """See the module docstring."""
+
+    name: ClassVar[str] = "membership"
+    metric: ClassVar[str] = "auc"
+
+    def ask(self, facts: Facts) -> Question | str:
+        graph, nodes = facts.graph, facts.auxiliary.nodes
+        others = [k for k in range(graph.num_clients) if k not in facts.observer.clients]
+        if len(nodes) == 0:
+            return "membership is asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
+        if len(others) < 2:
+            return "with fewer than two other clients there is nothing to tell apart"
+        clients = torch.tensor(others)
+        subjects = torch.cartesian_prod(clients, nodes)
+        held = torch.stack([torch.isin(nodes, graph.clients[k]) for k in others]).flatten()
+        if not bool(held.any()) or bool(held.all()):
+            return "every other client holds all of the auxiliary nodes, or none does"
+        clusters = torch.full((len(subjects),), facts.observer.clients[0]) if facts.pooled else subjects[:, 0]
+        return Question(subjects, held.double(), clusters)
+
+    def guess(self, view: View, subjects: Tensor) -> Inference:
+        return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
+
+    def judge(self, question: Question, estimate: Tensor) -> Scores:
+        held = question.truth > 0
+        positive, negative = estimate[held].double(), estimate[~held].double()
+        values = placements(positive, negative)
+        at_one = found_at(positive, negative, 0.01)
+        columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
+        return Scores(values, question.clusters[held], columns)

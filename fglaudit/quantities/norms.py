@@ -1,0 +1,67 @@
+"""Norms of feature rows: subjects are node ids [S], an estimate is a number [S]. Of binary rows both norms count the ones.
+
+Asked about are the protocol's exposed nodes of which the observer holds no row. An answer is right within one percent of the truth (so
+counts below 50 must be exact); ``relative_error`` is the mean error. A guess is the median over the rows the observer knows, without
+any half the number of features.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.interfaces import Inference
+from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.view import View
+
+_TOLERANCE = 0.01
+
+
+class _Norms(Quantity):
+    metric: ClassVar[str] = "exact_rate"
+
+    def of(self, x: Tensor) -> Tensor:
+        """Return the norm of every row of ``x`` [..., F]."""
+        raise NotImplementedError
+
+    def ask(self, facts: Facts) -> Question | str:
+        graph = facts.graph
+        if graph.x.dim() > 2:
+            return "norms are asked of nodes with one sample each"
+        exposed = facts.protocol.exposed(graph, facts.observer)
+        subjects = exposed[torch.isin(exposed, facts.strangers())]
+        if len(subjects) == 0:
+            return "no node's features reach this observer: nothing that depends on them is sent"
+        return Question(subjects, self.of(graph.x[subjects].double()), facts.clusters(subjects))
+
+    def guess(self, view: View, subjects: Tensor) -> Inference:
+        known = self.of(view.known_rows().x.double())
+        typical = known.median() if len(known) else torch.tensor(view.public.num_features / 2, dtype=torch.double)
+        return Inference(self.name, subjects, typical.expand(len(subjects)))
+
+    def judge(self, question: Question, estimate: Tensor) -> Scores:
+        error = (estimate.double() - question.truth).abs()
+        relative = torch.where(question.truth > 0, error / question.truth.clamp(min=1e-12), error)
+        right = (error <= _TOLERANCE * question.truth).double()
+        columns = {"exact_rate": float(right.mean().item()), "relative_error": float(relative.mean().item())}
+        return Scores(right, question.clusters, columns)
+
+
+class L1Norms(_Norms):
+    """``||x||_1``: what Adam's step lengths give away."""
+
+    name: ClassVar[str] = "l1-norms"
+
+    def of(self, x: Tensor) -> Tensor:
+        return x.abs().sum(-1)
+
+
+class SquaredNorms(_Norms):
+    """``||x||_2^2``: what gradient steps give away."""
+
+    name: ClassVar[str] = "squared-norms"
+
+    def of(self, x: Tensor) -> Tensor:
+        return x.square().sum(-1)

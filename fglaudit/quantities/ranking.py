@@ -1,0 +1,35 @@
+"""Scores of a ranking: area under the ROC curve and true positives at few false ones, per positive so that clusters can be formed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def placements(positive: Tensor, negative: Tensor, *, rest: int = 0, rest_score: float = float("-inf")) -> Tensor:
+    """Return for every positive score [P] the share of negatives below it, ties counted half: their mean is the AUC.
+
+    Args:
+        negative: scores of the negatives that were listed [N].
+        rest: number of further negatives, all with ``rest_score``.
+    """
+    order = negative.sort().values
+    below = torch.searchsorted(order, positive, side="left")
+    upto = torch.searchsorted(order, positive, side="right")
+    wins = (below + upto).double() / 2
+    wins = wins + rest * ((positive > rest_score).double() + (positive == rest_score).double() / 2)
+    return wins / (len(negative) + rest)
+
+
+def found_at(positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0, rest_score: float = float("-inf")) -> Tensor:
+    """Return for every positive [P] whether it scores above all but the share ``rate`` of the negatives, as 0 or 1.
+
+    Where the threshold falls into a tie, the tied positives count by the share of the tied negatives that may still pass.
+    """
+    allowed = rate * (len(negative) + rest)
+    order = negative.sort(descending=True).values
+    threshold = float(order[int(allowed)].item()) if allowed < len(order) else rest_score if rest else float(order[-1].item())
+    above = int((negative > threshold).sum().item()) + rest * (rest_score > threshold)
+    tied = int((negative == threshold).sum().item()) + rest * (rest_score == threshold)
+    share = min(1.0, max(0.0, (allowed - above) / tied)) if tied else 0.0
+    return (positive > threshold).double() + share * (positive == threshold).double()

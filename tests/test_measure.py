@@ -1,0 +1,166 @@
+"""Inferences, claims and nodes with several samples, from an attack's answer to the finding."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+from fglaudit.arena import Arena
+from fglaudit.channel import Keep
+from fglaudit.claims import check_claims
+from fglaudit.finding import Finding, Status
+from fglaudit.game import Game, score
+from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
+from fglaudit.measure import measure
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.quantities import Facts
+from fglaudit.rng import derive
+from fglaudit.score_reconstructions import with_guesses
+from fglaudit.side_knowledge import draw_auxiliary
+from fglaudit.testing import CPU, example_graph, record
+from fglaudit.view import Observer, View
+
+GRAPH = example_graph()
+OBSERVER = Observer(parties=(SERVER,), auxiliary=0.2)
+BLANK = Finding("s", "c", "d", "p", 3, "fedgcn", "", "honest", "none", "", 0, "server", "", "a", Status.OK)
+
+
+def arena(observer: Observer = OBSERVER) -> Arena:
+    run = record(FedGCN(hops=1, rounds=1))
+    facts = Facts(GRAPH, run.protocol, observer, draw_auxiliary(GRAPH, observer.auxiliary, 0), {}, False)
+    return Arena((run.view(observer),), (facts,), 0)
+
+
+@dataclass(frozen=True)
+class LabelAttack(Attack):
+    """Says what it is told to say about labels, on recorded and planted messages alike."""
+
+    name: ClassVar[str] = "label-attack"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    metric: ClassVar[str] = "label_accuracy"
+    quantity: ClassVar[str] = "labels"
+
+    cheats: bool = False
+    blind: bool = False
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        nodes = torch.arange(view.public.num_nodes)
+        batch = next(iter(view.messages.of(NeighborSums)))
+        assert isinstance(batch.payload, NeighborSums)
+        planted = len(batch.payload.sums) == len(nodes)
+        labels = batch.payload.sums[:, 0].long() if planted and not self.blind else torch.zeros_like(nodes)
+        if self.cheats and not planted:
+            labels = GRAPH.y
+        return Inference("labels", nodes, torch.nn.functional.one_hot(labels, view.public.num_classes).float())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        labels = torch.randint(view.public.num_classes, (view.public.num_nodes,), generator=rng)
+        messages = _Planted(labels)
+        return Planted(dataclasses.replace(view, messages=messages), labels, torch.arange(len(labels)))
+
+
+@dataclass(frozen=True)
+class _Planted:
+    labels: torch.Tensor
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+
+        nodes = torch.arange(len(self.labels))
+        sums = self.labels.float()[:, None].expand(-1, GRAPH.num_features).contiguous()
+        splits = torch.tensor([0, len(nodes)])
+        yield MessageBatch(0, torch.tensor([0]), torch.tensor([SERVER]), NeighborSums(nodes, sums), splits)
+
+
+def test_an_inference_becomes_a_finding_with_its_control() -> None:
+    finding = measure(LabelAttack(), BLANK, arena(), CPU).finding
+    assert finding.status is Status.OK and finding.metric == "label_accuracy"
+    strangers = arena().facts[0].strangers()
+    assert finding.targets == len(strangers)
+    assert finding.value == pytest.approx(float((GRAPH.y[strangers] == 0).double().mean()))
+    assert finding.advantage == pytest.approx((finding.value - finding.control) / (1 - finding.control))  # type: ignore[operator]
+
+
+def test_an_inference_that_reads_what_was_not_sent_is_broken() -> None:
+    finding = measure(LabelAttack(cheats=True), BLANK, arena(), CPU).finding
+    assert finding.status is Status.BROKEN_ATTACK and "noise" in finding.reason
+
+
+def test_an_inference_that_misses_what_is_planted_is_broken() -> None:
+    finding = measure(LabelAttack(blind=True), BLANK, arena(), CPU).finding
+    assert finding.status is Status.BROKEN_ATTACK and "planted" in finding.reason
+
+
+def test_what_is_not_asked_is_not_applicable_with_the_reason() -> None:
+    everybody = Observer(parties=(SERVER, 0, 1, 2))
+    finding = measure(LabelAttack(), BLANK, arena(everybody), CPU).finding
+    assert finding.status is Status.NOT_APPLICABLE and "every label" in finding.reason
+
+
+def several_samples(samples: int = 3) -> FederatedGraph:
+    x = torch.randn(GRAPH.num_nodes, samples, 5, generator=derive(0, "samples"))
+    return dataclasses.replace(GRAPH, x=x, features=FeatureKind.REAL)
+
+
+def test_rows_of_a_node_with_several_samples_are_matched_within_the_node() -> None:
+    graph = several_samples()
+    game = Game.of(graph, FedGCN(), Observer(parties=(0,)), draw_auxiliary(graph, 0.0, 0), False)
+    nodes = torch.unique(game.targets)
+    assert len(game.targets) == 3 * len(nodes) and torch.equal(game.truth.reshape(-1, 3, 5), graph.x[nodes])
+    shuffled = graph.x[nodes][:, [2, 0, 1]].reshape(-1, 5)
+    whole = Reconstruction(shuffled, nodes.repeat_interleave(3), torch.rand(len(shuffled), generator=derive(1)))
+    assert score([game], [whole]).rows.exact_rate.mean() == 1.0
+    swapped = Reconstruction(shuffled, nodes.roll(1).repeat_interleave(3), whole.confidence)
+    assert score([game], [swapped]).rows.exact_rate.mean() == 0.0
+    one_each = Reconstruction(graph.x[nodes][:, 1], nodes, torch.ones(len(nodes)))
+    assert score([game], [one_each]).rows.exact_rate.mean() == pytest.approx(1 / 3)
+    guess = Reconstruction(torch.zeros(len(game.targets), 5), game.targets, torch.zeros(len(game.targets)))
+    completed = with_guesses(one_each, guess)
+    assert torch.equal(torch.bincount(completed.nodes)[nodes], torch.full((len(nodes),), 3))
+
+
+def test_claims_count_directions_found_and_rows_that_are_nobodys() -> None:
+    graph = several_samples(1)
+    graph = dataclasses.replace(graph, x=graph.x[:, 0])
+    observer = Observer(parties=(0,))
+    game = Game.of(graph, FedGCN(), observer, draw_auxiliary(graph, 0.0, 0), False)
+    view = dataclasses.replace(record(FedGCN(hops=1, rounds=1), graph).view(observer))
+    rows = torch.cat([-3 * game.truth[:4], torch.eye(5)[:2], graph.x[graph.clients[0]][:1], torch.eye(5)[2:]])
+    claimed = torch.tensor([True] * 7 + [False] * 3)
+    result = Reconstruction(rows, torch.full((10,), -1), torch.ones(10), claimed=claimed)
+    checked = check_claims(result, game, view)
+    assert checked is not None
+    columns = checked.columns()
+    assert columns["direction_rate"] == pytest.approx(4 / len(game.targets))
+    assert columns["false_claim_rate"] == pytest.approx(2 / 7)  # the observer's own row is neither found nor false
+    silent = check_claims(dataclasses.replace(result, claimed=None), game, view)
+    assert silent is not None and silent.columns()["false_claim_rate"] is None
+
+
+def test_discrete_rows_without_claims_need_no_check() -> None:
+    a = arena()
+    empty = Reconstruction(torch.zeros(0, 24), torch.empty(0, dtype=torch.long), torch.zeros(0))
+    assert check_claims(empty, a.games[0], a.views[0]) is None
+
+
+@dataclass(frozen=True)
+class TwoRounds(LabelAttack):
+    """Reads the models of the first two rounds."""
+
+    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    first_rounds: ClassVar[int | None] = 2
+
+
+def test_a_recorder_keeps_the_rounds_that_some_attack_reads() -> None:
+    keep = Keep.for_attacks([OBSERVER], [TwoRounds()])
+    assert [keep.wants(ModelUpdate, round) for round in (0, 2, 3)] == [True, True, False]
+    assert not keep.wants(NeighborSums)
+    both = Keep.for_attacks([OBSERVER], [TwoRounds(), LabelAttack()])
+    assert both.wants(NeighborSums, 99) and not both.wants(ModelUpdate, 3)
+    assert Keep().wants(ModelUpdate, 99)
