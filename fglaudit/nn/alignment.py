@@ -7,13 +7,20 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
+from fglaudit.errors import FglauditError
+
 
 def align(global_nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Match the global nodes [K, g, d] of every pair of clients so that the mean cosine is largest.
 
     Returns:
         Similarities S [K, K] in [-1, 1], and matchings [K, K, g]: global node k of client i belongs to ``matching[i, j, k]`` of j.
+
+    Raises:
+        FglauditError: if they are not finite.
     """
+    if not bool(torch.isfinite(global_nodes).all()):
+        raise FglauditError("global nodes must stay finite; training has diverged; lower the learning rate")
     unit = functional.normalize(global_nodes, dim=2)
     cosines = torch.einsum("iad,jbd->ijab", unit, unit).cpu().double()
     clients, count = cosines.shape[0], cosines.shape[2]

@@ -31,7 +31,7 @@ def laplacian_encoding(edge_index: Tensor, num_nodes: int, dimensions: int) -> T
     else:
         # The largest eigenvalues of the adjacency are the smallest of L. A fixed start makes the result repeatable.
         start = np.random.default_rng(0).standard_normal(num_nodes)
-        values, found = eigsh(adjacency, k=wanted + 1, which="LA", v0=start, tol=1e-5)
+        values, found = eigsh(adjacency, k=wanted + 1, which="LA", v0=start, tol=0)
         vectors = found[:, np.argsort(-values)][:, 1:]
     largest = vectors[np.abs(vectors).argmax(0), np.arange(wanted)]
     signs = np.where(largest < 0, -1.0, 1.0)

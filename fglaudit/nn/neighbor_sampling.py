@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -93,17 +95,19 @@ def find_candidates(
 
 
 def _two_hops(edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    adjacency = torch.sparse_coo_tensor(edge_index, torch.ones(edge_index.shape[1]), (num_nodes, num_nodes)).coalesce()
-    reached = (adjacency + torch.sparse.mm(adjacency, adjacency)).coalesce().indices()
+    row, column = edge_index.numpy()
+    adjacency = sp.csr_array((np.ones(len(row)), (row, column)), shape=(num_nodes, num_nodes))
+    pairs = sp.coo_array(adjacency + adjacency @ adjacency)
+    reached = torch.from_numpy(np.stack([pairs.row, pairs.col])).long()
     reached = reached[:, torch.randperm(reached.shape[1], generator=rng)]
     reached = reached[:, torch.argsort(reached[0], stable=True)]
     start = torch.zeros(num_nodes + 1, dtype=torch.long)
     torch.cumsum(torch.bincount(reached[0], minlength=num_nodes), 0, out=start[1:])
     rank = torch.arange(reached.shape[1]) - start[reached[0]]
-    row, column = reached[:, rank < width]
+    kept = rank < width
     nodes, scores = torch.zeros(num_nodes, width, dtype=torch.long), torch.zeros(num_nodes, width)
-    nodes[row, rank[rank < width]] = column
-    scores[row, rank[rank < width]] = 1.0
+    nodes[reached[0, kept], rank[kept]] = reached[1, kept]
+    scores[reached[0, kept], rank[kept]] = 1.0
     return nodes, scores
 
 

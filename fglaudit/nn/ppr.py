@@ -46,9 +46,10 @@ def pushed_pagerank(edge_index: Tensor, num_nodes: int, restart: float, epsilon:
         large = residual.data >= epsilon * degree[residual.indices]
         if not large.any():
             return scores
-        moved = sp.csr_array((np.where(large, residual.data, 0.0), residual.indices, residual.indptr), shape=residual.shape)
+        moved, rest = residual.copy(), residual.copy()
+        moved.data[~large] = 0
+        rest.data[large] = 0
         moved.eliminate_zeros()
-        rest = sp.csr_array((np.where(large, 0.0, residual.data), residual.indices, residual.indptr), shape=residual.shape)
         rest.eliminate_zeros()
         scores = sp.csr_array(scores + restart * moved)
         residual = sp.csr_array(rest + (1 - restart) * (moved @ walk))

@@ -80,7 +80,8 @@ class SubgraphModels:
         self._weights = unflatten(self.vectors, layout)
         self._optimizer = BatchedAdam(self._weights, settings.learning_rate, settings.weight_decay)
         self._counts: Tensor | None = None
-        self._most = int(inputs.train.sum(1).max().item())
+        counts = inputs.train.sum(1)
+        self._fewest, self._most = int(counts.min().item()), int(counts.max().item())
         self._test_field = draw_field(candidates, None, inputs.present, shape.layers, settings.neighbors, None)
 
     def load(self, vectors: Tensor, global_nodes: Tensor) -> None:
@@ -98,7 +99,7 @@ class SubgraphModels:
             order, valid = self._shuffled()
             for start in range(0, order.shape[1], self.settings.batch_size):
                 stop = start + self.settings.batch_size
-                self._step(order[:, start:stop], valid[:, start:stop])
+                self._step(order[:, start:stop], valid[:, start:stop], all_active=start < self._fewest)
 
     def _shuffled(self) -> tuple[Tensor, Tensor]:
         """Return every client's training nodes in random order [K, t] and which entries are real."""
@@ -107,7 +108,7 @@ class SubgraphModels:
         order = keys.argsort(1)[:, : self._most]
         return order, train.gather(1, order)
 
-    def _step(self, batch: Tensor, valid: Tensor) -> None:
+    def _step(self, batch: Tensor, valid: Tensor, *, all_active: bool) -> None:
         settings, shape = self.settings, self.shape
         assert self._counts is not None
         field = draw_field(self.candidates, batch, valid, shape.layers, settings.neighbors, self._rng)
@@ -122,10 +123,11 @@ class SubgraphModels:
         count = valid.sum(1)
         loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
         (gradient,) = torch.autograd.grad(loss, leaf)
-        self._optimizer.step(unflatten(gradient, self.layout), count > 0)
-        self.global_nodes, self._counts = update_centroids(
-            inputs.detach(), field.reached, self.global_nodes, self._counts, settings.momentum
-        )
+        self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
+        moved, counts = update_centroids(inputs.detach(), field.reached, self.global_nodes, self._counts, settings.momentum)
+        active = (count > 0).unsqueeze(1)
+        self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
+        self._counts = torch.where(active, counts, self._counts)
 
     @torch.no_grad()
     def correct(self) -> Tensor:
