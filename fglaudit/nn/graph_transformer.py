@@ -1,7 +1,7 @@
 """Pre-norm graph transformer with hybrid attention (FedGT, sections 3.2 and 4.1), K clients at once: weights are [K, ...].
 
 ``H0 = [x, PE] W_in + b``, then L layers ``H' = MHA(LN(H)) + H``, ``H = FFN(LN(H')) + H'`` (equations (2)-(6)), a last layer norm
-and a linear output. In every layer a node attends to itself, its n_s sampled neighbours and n_g global nodes.
+and a linear output. In every layer a node attends to n_s sampled nodes near it and to n_g global nodes.
 
 The global nodes live in the space of H0 (one codebook per client, section G counts ``n_g d`` numbers). To meet nodes of later layers
 they pass through the same layers, attending to each other only.
@@ -100,13 +100,13 @@ class Neighborhood:
 
     Attributes:
         targets: [K, m]; None: all inputs, in their order.
-        neighbors: [K, m, s].
-        real: [K, m, s]; others are padding.
+        neighbors: [K, m, s]; one that stands there twice counts twice.
+        log_counts: added to the neighbours' scores [K, m, s], -inf for padding; None: nothing.
     """
 
     targets: Tensor | None
     neighbors: Tensor
-    real: Tensor
+    log_counts: Tensor | None
 
 
 def take(rows: Tensor, index: Tensor) -> Tensor:
@@ -141,7 +141,8 @@ def hybrid_layer(
     near = take(linear(weights, f"{name}.key_value", normed), where.neighbors)
     near_key, near_value = near.view(*where.neighbors.shape, 2, heads, d // heads).unbind(3)
     near_score = (query.unsqueeze(2) * near_key).sum(4)  # [K, m, s, heads]
-    near_score = near_score.masked_fill(~where.real.unsqueeze(3), float("-inf"))
+    if where.log_counts is not None:
+        near_score = near_score + where.log_counts.unsqueeze(3)
     far = linear(weights, f"{name}.key_value", normed_global).view(clients, -1, 2, heads, d // heads)
     far_key, far_value = far.unbind(2)
     far_score = torch.einsum("kmhd,kghd->kmgh", query, far_key)

@@ -1,7 +1,7 @@
 """Laplacian positional encoding (Dwivedi and Bresson 2020; FedGT, section 4.1): low eigenvectors of the normalised Laplacian.
 
 ``L = I - D^-1/2 A D^-1/2``; a node without edges has a row of zeros in ``A``. The eigenvectors of the 2nd to the (k+1)-th smallest
-eigenvalue are the encoding, as usual, each with norm sqrt(n) and with the sign that makes its largest entry positive. Where eigenvalues
+eigenvalue are the encoding, as usual, each with norm 1 and with the sign that makes its largest entry positive. Where eigenvalues
 coincide (a disconnected graph) any basis of their space may come out; the same graph gives the same one.
 """
 
@@ -35,5 +35,5 @@ def laplacian_encoding(edge_index: Tensor, num_nodes: int, dimensions: int) -> T
         vectors = found[:, np.argsort(-values)][:, 1:]
     largest = vectors[np.abs(vectors).argmax(0), np.arange(wanted)]
     signs = np.where(largest < 0, -1.0, 1.0)
-    encoding[:, :wanted] = torch.from_numpy(vectors * signs * np.sqrt(num_nodes)).float()
+    encoding[:, :wanted] = torch.from_numpy(vectors * signs).float()
     return encoding

@@ -4,8 +4,9 @@
 * ``graphsage``: the nodes within two hops, all alike.
 * ``attribute``: the nodes with the most similar features, drawn in proportion to the cosine.
 
-Draws are without replacement, one Gumbel variable per candidate (the n_s largest of ``log p + Gumbel`` are such a draw), for all
-clients and nodes at once. Without a generator the n_s most probable candidates are taken. A node always attends to itself as well.
+A node is a candidate of itself (within two hops: where it has a neighbour). Draws are independent: a node may be drawn twice and then
+counts twice in the attention, so that on average a node's weight is in proportion to its score. Without a generator the n_s
+candidates with the largest scores are taken, each with ``log(n_s p)`` added to its attention score: what it counts on average.
 """
 
 from __future__ import annotations
@@ -29,34 +30,37 @@ ROWS_AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidates of every node of every client.
+    """Candidates of every node of every client, by falling score.
 
     Attributes:
         nodes: local node indices [K, n, w].
-        log_scores: [K, n, w]; -inf where there is no candidate.
+        scores: [K, n, w]; 0 where there is no candidate; every node has one.
     """
 
     nodes: Tensor
-    log_scores: Tensor
+    scores: Tensor
 
-    def draw(self, rows: Tensor, count: int, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Return ``count`` neighbours of the nodes ``rows`` [K, m] besides themselves: [K, m, 1 + count], and which are real.
+    def draw(self, rows: Tensor, count: int, rng: torch.Generator) -> Tensor:
+        """Draw ``count`` candidates of the nodes ``rows`` [K, m], with replacement [K, m, count]; ``rng`` is on their device."""
+        nodes, scores = self._of(rows)
+        bounds = scores.cumsum(2)
+        points = torch.rand((*rows.shape, count), generator=rng, device=rows.device) * bounds[:, :, -1:]
+        # Rounding may put a point on the last bound, and so beyond the last candidate.
+        last = (scores > 0).sum(2, keepdim=True) - 1
+        return nodes.gather(2, torch.minimum(torch.searchsorted(bounds, points, right=True), last))
 
-        Args:
-            rng: draws, on the device of the candidates; None takes the most probable ones.
-        """
+    def largest(self, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return the ``count`` candidates with the largest scores of the nodes ``rows`` [K, m], and the logarithms of how often each is
+        drawn on average if only these can be [K, m, count]; -inf for padding."""
+        nodes, scores = (part[:, :, :count] for part in self._of(rows))
+        return nodes, (count * scores / scores.sum(2, keepdim=True)).log()
+
+    def _of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         client = torch.arange(len(rows), device=rows.device).unsqueeze(1)
-        nodes, score = self.nodes[client, rows], self.log_scores[client, rows]
-        if rng is not None:
-            uniform = torch.rand(score.shape, generator=rng, device=score.device).clamp(min=1e-20)
-            score = score - (-uniform.log()).log()
-        top = score.topk(min(count, score.shape[2]), 2)
-        own = rows.unsqueeze(2)
-        chosen = torch.cat([own, nodes.gather(2, top.indices)], 2)
-        return chosen, torch.cat([torch.ones_like(own, dtype=torch.bool), torch.isfinite(top.values)], 2)
+        return self.nodes[client, rows], self.scores[client, rows]
 
     def to(self, device: torch.device) -> Candidates:
-        return Candidates(self.nodes.to(device), self.log_scores.to(device))
+        return Candidates(self.nodes.to(device), self.scores.to(device))
 
 
 def find_candidates(
@@ -90,8 +94,10 @@ def find_candidates(
         else:
             found = _similar(client.x, width)
         nodes[k, :count], scores[k, :count] = found
-    scores.masked_fill_(nodes == torch.arange(largest).unsqueeze(1), 0)  # a node itself is always taken, not drawn
-    return Candidates(nodes, scores.log())
+    alone = scores[:, :, 0] <= 0
+    nodes[:, :, 0] = torch.where(alone, torch.arange(largest), nodes[:, :, 0])
+    scores[:, :, 0] = torch.where(alone, 1.0, scores[:, :, 0])
+    return Candidates(nodes, scores)
 
 
 def _two_hops(edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -43,27 +43,33 @@ def draw_field(
     reached = valid
     for layer in reversed(range(layers)):
         targets = everyone if rows is None else rows
-        neighbors, real = candidates.draw(targets, count, rng)
+        if rng is None:
+            neighbors, log_counts = candidates.largest(targets, count)
+        else:
+            neighbors, log_counts = candidates.draw(targets, count, rng), None
         if not found:
-            reached = _reached(neighbors, real & valid.unsqueeze(2), size)
+            reached = _reached(targets, neighbors, valid, log_counts, size)
         inner = None
-        if layer > 0 and rows is not None and neighbors[0].numel() < size:
-            inner = _distinct(neighbors.flatten(1), size)
+        if layer > 0 and rows is not None and neighbors[0].numel() + targets.shape[1] < size:
+            inner = _distinct(torch.cat([targets, neighbors.flatten(1)], 1), size)
         if inner is None:
-            found.append(Neighborhood(rows, neighbors, real))
+            found.append(Neighborhood(rows, neighbors, log_counts))
         else:
             position = torch.zeros(clients, size, dtype=torch.long, device=valid.device)
             position.scatter_(1, inner, torch.arange(inner.shape[1], device=valid.device).expand(clients, -1))
-            found.append(
-                Neighborhood(position.gather(1, targets), position.gather(1, neighbors.flatten(1)).view_as(neighbors), real)
-            )
+            inside = position.gather(1, neighbors.flatten(1)).view_as(neighbors)
+            found.append(Neighborhood(position.gather(1, targets), inside, log_counts))
         rows = inner
     return ReceptiveField(found[::-1], reached)
 
 
-def _reached(neighbors: Tensor, real: Tensor, size: int) -> Tensor:
-    mask = torch.zeros(len(neighbors), size, dtype=torch.long, device=neighbors.device)
-    return mask.scatter_add_(1, neighbors.flatten(1), real.flatten(1).long()) > 0
+def _reached(targets: Tensor, neighbors: Tensor, valid: Tensor, log_counts: Tensor | None, size: int) -> Tensor:
+    used = valid.unsqueeze(2).expand_as(neighbors)
+    if log_counts is not None:
+        used = used & torch.isfinite(log_counts)
+    nodes, used = torch.cat([targets, neighbors.flatten(1)], 1), torch.cat([valid, used.flatten(1)], 1)
+    mask = torch.zeros(len(nodes), size, dtype=torch.long, device=nodes.device)
+    return mask.scatter_add_(1, nodes, used.long()) > 0
 
 
 def _distinct(nodes: Tensor, size: int) -> Tensor:
