@@ -2,6 +2,7 @@
 
 PROTOCOLS: dict[str, str] = {
     "dist-gat": "fglaudit.protocols.dist_gat:DistGAT",
+    "fedavg-sage": "fglaudit.protocols.fedavg_sage:FedAvgSage",
     "fedgat": "fglaudit.protocols.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",
     "fedgt": "fglaudit.protocols.fedgt:FedGT",

@@ -40,7 +40,7 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
-from fglaudit.nn.graph_transformer import TransformerShape, initial_model
+from fglaudit.nn.graph_transformer import GraphTransformer, initial_model
 from fglaudit.nn.neighbor_sampling import STRATEGIES, find_candidates
 from fglaudit.nn.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.nn.subgraph_progress import Progress
@@ -59,10 +59,10 @@ class FedGT(FederatedProtocol):
     """FedGT; defaults are the paper's for Cora, CiteSeer and PubMed, as far as it states them.
 
     Attributes:
-        layers, hidden, heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.TransformerShape`.
+        layers, hidden, heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
         neighbors, global_nodes: n_s and n_g.
         encoding: dimensions of the Laplacian positional encoding.
-        sampling: "ppr", "graphsage" or "attribute".
+        sampling: "ppr", "graphsage", "attribute" or "neighbors", see ``fglaudit.nn.neighbor_sampling``.
         restart: nu of the personalised PageRank.
         candidates: nodes per node among which neighbours are drawn.
         similarity: what clients are compared by, or "fedavg" for one average for all.
@@ -110,22 +110,23 @@ class FedGT(FederatedProtocol):
             raise FglauditError(f"tau must be finite and not negative; got {self.tau:g}; the paper uses 5")
         if not 0 < self.restart <= 1:
             raise FglauditError(f"the restart probability lies in (0, 1]; got {self.restart:g}; the paper uses 0.15")
-        self.shape()
+        self.network()
         self.settings()
 
-    def shape(self) -> TransformerShape:
-        return TransformerShape(self.layers, self.hidden, self.heads, self.feed_forward)
+    def network(self) -> GraphTransformer:
+        return GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
 
     def settings(self) -> SubgraphSettings:
         return SubgraphSettings(
-            self.local_epochs,
-            self.batch_size,
-            self.learning_rate,
-            self.weight_decay,
-            self.dropout,
-            self.neighbors,
-            self.momentum,
-            self.keep_optimizer,
+            epochs=self.local_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            dropout=self.dropout,
+            neighbors=self.neighbors,
+            test_neighbors=self.neighbors,
+            momentum=self.momentum,
+            keep_optimizer=self.keep_optimizer,
         )
 
     @property
@@ -176,9 +177,9 @@ class FedGT(FederatedProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         inputs = SubgraphInputs.of(clients, self.encoding, device)
         candidates = find_candidates(clients, self.sampling, self.candidates, self.restart, pool).to(device)
-        layout = self.shape().layout(graph.num_features + self.encoding, graph.num_classes)
+        layout = self.network().layout(graph.num_features + self.encoding, graph.num_classes)
         draws = torch.Generator(device).manual_seed(training.initial_seed())
-        models = SubgraphModels(self.shape(), self.settings(), inputs, candidates, layout, draws)
+        models = SubgraphModels(self.network(), self.settings(), inputs, candidates, layout, draws)
         first = torch.randn(self.global_nodes, self.hidden, generator=centers)
         return models, initial_model(layout, start).to(device), first.to(device)
 

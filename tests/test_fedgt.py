@@ -13,12 +13,13 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, canonical_edges, federate
-from fglaudit.nn.graph_transformer import Dropout, logits
+from fglaudit.nn.graph_transformer import Dropout
 from fglaudit.nn.neighbor_sampling import Candidates
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.nn.receptive_field import draw_field
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, ModelUpdate, Payload
+from fglaudit.protocols.fedavg_sage import FedAvgSage
 from fglaudit.protocols.fedgt import SIMILARITIES, FedGT
 from fglaudit.protocols.local_gt import LocalGT
 from fglaudit.rng import derive
@@ -46,6 +47,12 @@ def test_conformance_of_the_local_form() -> None:
     check_protocol(LocalGT(rounds=2, **SMALL), small_graph())
 
 
+def test_conformance_of_the_graphsage_baseline() -> None:
+    check_protocol(FedAvgSage(rounds=2, hidden=8), small_graph())
+    with pytest.raises(FglauditError, match="candidates >= 40"):
+        FedAvgSage(neighbors=40)
+
+
 def test_local_training_equals_a_plain_loop_over_clients() -> None:
     """Without dropout and with one candidate per node nothing is random but the order inside the one mini-batch."""
     graph = small_graph(nodes=75)
@@ -66,7 +73,7 @@ def test_local_training_equals_a_plain_loop_over_clients() -> None:
             x = torch.cat([graph.client(k).x, inputs.encoding[k]], 1)
             rows = x @ weights["input.weight"][0] + weights["input.bias"][0]
             field = draw_field(candidates, chosen, torch.ones_like(chosen, dtype=torch.bool), 2, 4, None)
-            outputs = logits(weights, 2, rows.unsqueeze(0), field.layers, mine, Dropout(0, None))
+            outputs = protocol.network().logits(weights, rows.unsqueeze(0), field.layers, mine, Dropout(0, None))
             optimizer.zero_grad()
             functional.cross_entropy(outputs[0], inputs.labels[k, chosen[0]]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

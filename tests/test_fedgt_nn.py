@@ -13,12 +13,13 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import canonical_edges
 from fglaudit.nn.alignment import align, average_global_nodes, personal_weights
 from fglaudit.nn.batched_adam import BatchedAdam
-from fglaudit.nn.graph_transformer import Dropout, TransformerShape, hybrid_layer, initial_model, logits
+from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, hybrid_layer, initial_model
 from fglaudit.nn.laplacian import laplacian_encoding
 from fglaudit.nn.neighbor_sampling import Candidates, find_candidates
 from fglaudit.nn.online_clustering import nearest, update_centroids
 from fglaudit.nn.ppr import exact_pagerank, largest_scores, pushed_pagerank
 from fglaudit.nn.receptive_field import draw_field
+from fglaudit.nn.sage import Sage
 from fglaudit.nn.weights import unflatten
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
@@ -144,7 +145,7 @@ def test_adam_is_torchs_for_active_clients_and_leaves_others_alone() -> None:
     assert torch.allclose(mine["w"], torch.stack([w.detach() for w in singles]), atol=1e-6)
 
 
-def model(shape: TransformerShape, inputs: int, classes: int, clients: int, seed: int = 0) -> dict[str, Tensor]:
+def model(shape: GraphTransformer, inputs: int, classes: int, clients: int, seed: int = 0) -> dict[str, Tensor]:
     layout = shape.layout(inputs, classes)
     vectors = torch.stack([initial_model(layout, derive(seed, "model", k)) for k in range(clients)]).double()
     vectors += 0.1 * torch.randn(vectors.shape, generator=derive(seed, "shift"), dtype=torch.float64)
@@ -153,7 +154,7 @@ def model(shape: TransformerShape, inputs: int, classes: int, clients: int, seed
 
 def test_layer_is_the_attention_of_equations_2_to_6() -> None:
     """One node at a time: keys are its sampled nodes, each as often as it counts, and the global nodes."""
-    shape = TransformerShape(1, 8, 2, 12)
+    shape = GraphTransformer(1, 8, 2, 12)
     weights = model(shape, 5, 3, 2)
     rng = derive(0, "rows")
     rows, centers = (torch.randn(2, n, 8, generator=rng, dtype=torch.float64) for n in (6, 3))
@@ -192,14 +193,15 @@ def test_a_mini_batch_gives_the_rows_of_the_whole_graph(layers: int) -> None:
     graph = example_graph(nodes=240, clients=2)
     clients = [graph.client(k) for k in range(2)]
     candidates = find_candidates(clients, "ppr", 6, 0.15, derive(0))
-    weights = model(TransformerShape(layers, 8, 2, 8), 4, 3, 2)
+    weights = model(GraphTransformer(layers, 8, 2, 8), 4, 3, 2)
     rows = torch.randn(2, 120, 8, generator=derive(1), dtype=torch.float64)
     centers = torch.randn(2, 3, 8, generator=derive(2), dtype=torch.float64)
     everything = draw_field(candidates, None, torch.ones(2, 120, dtype=torch.bool), layers, 3, None)
     batch = torch.stack([torch.randperm(120, generator=derive(3, k))[:5] for k in range(2)])
     part = draw_field(candidates, batch, torch.ones(2, 5, dtype=torch.bool), layers, 3, None)
-    whole = logits(weights, 2, rows, everything.layers, centers, NONE)
-    some = logits(weights, 2, rows, part.layers, centers, NONE)
+    network = GraphTransformer(layers, 8, 2, 8)
+    whole = network.logits(weights, rows, everything.layers, centers, NONE)
+    some = network.logits(weights, rows, part.layers, centers, NONE)
     assert torch.allclose(some, whole.gather(1, batch.unsqueeze(2).expand(-1, -1, 3)), atol=1e-9)
     if layers > 1:
         assert part.layers[0].neighbors.shape[1] < 120, "the first layer must be computed where it is needed only"
@@ -211,7 +213,7 @@ def test_attention_memory_is_linear_in_the_nodes() -> None:
 
     def kept(nodes: int) -> int:
         candidates = Candidates(torch.zeros(1, nodes, 16, dtype=torch.long), torch.ones(1, nodes, 16))
-        weights = {n: w.requires_grad_() for n, w in model(TransformerShape(1, 16, 2, 16), 4, 3, 1).items()}
+        weights = {n: w.requires_grad_() for n, w in model(GraphTransformer(1, 16, 2, 16), 4, 3, 1).items()}
         field = draw_field(candidates, None, torch.ones(1, nodes, dtype=torch.bool), 1, 16, None)
         total = 0
 
@@ -241,7 +243,7 @@ def test_draws_follow_the_scores() -> None:
     assert candidates.largest(rows, 4)[1][0, 0, 3] == -math.inf
 
 
-@pytest.mark.parametrize("strategy", ["ppr", "graphsage", "attribute"])
+@pytest.mark.parametrize("strategy", ["ppr", "graphsage", "attribute", "neighbors"])
 def test_candidates_of_every_strategy(strategy: str) -> None:
     graph = example_graph()
     clients = [graph.client(k) for k in range(3)]
@@ -260,6 +262,8 @@ def test_candidates_of_every_strategy(strategy: str) -> None:
             if strategy == "graphsage":
                 assert bool(near[i, found].all()) if bool(near[i].any()) else found.tolist() == [i]
                 assert len(found) == max(min(int(near[i].sum()), 7), 1)
+            elif strategy == "neighbors":
+                assert sorted(found.tolist()) == (hops[i].nonzero().flatten().tolist()[:7] or [i]) or int(hops[i].sum()) > 7
             elif strategy == "attribute":
                 others = cosine[i].index_fill(0, found, -1)
                 assert float(cosine[i, found].min()) >= float(others.max()) - 1e-6
@@ -269,6 +273,26 @@ def test_candidates_of_every_strategy(strategy: str) -> None:
 
 def test_shapes_are_checked() -> None:
     with pytest.raises(FglauditError, match="multiple of heads"):
-        TransformerShape(2, 10, 4, 8)
+        GraphTransformer(2, 10, 4, 8)
     with pytest.raises(FglauditError, match="layers >= 1"):
-        TransformerShape(0, 8, 4, 8)
+        GraphTransformer(0, 8, 4, 8)
+
+
+def test_sage_averages_over_neighbors() -> None:
+    graph = example_graph(nodes=40, clients=2)
+    clients = [graph.client(k) for k in range(2)]
+    candidates = find_candidates(clients, "neighbors", 20, 1.0, derive(0))
+    network = Sage(2, 6)
+    layout = network.layout(24, 3)
+    weights = unflatten(torch.stack([initial_model(layout, derive(0, k)) for k in range(2)]).double(), layout)
+    field = draw_field(candidates, None, torch.ones(2, 20, dtype=torch.bool), 2, 20, None)
+    x = torch.stack([client.x for client in clients]).double()
+    outputs = network.logits(weights, x @ weights["input.weight"], field.layers, x[:, :0], NONE)
+    for k, client in enumerate(clients):
+        mean = torch.zeros(20, 20, dtype=torch.float64)
+        mean[client.edge_index[0], client.edge_index[1]] = 1
+        mean += torch.diag((mean.sum(1) == 0).double())
+        mean /= mean.sum(1, keepdim=True)
+        first, second = weights["input.weight"][k], weights["layers.1.weight"][k]
+        hidden = (x[k] @ first[:, :6] + mean @ x[k] @ first[:, 6:]).relu()
+        assert torch.allclose(outputs[k], hidden @ second[:, :3] + mean @ hidden @ second[:, 3:], atol=1e-6)

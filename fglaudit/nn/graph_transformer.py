@@ -22,43 +22,6 @@ from fglaudit.errors import FglauditError
 Weights = Mapping[str, Tensor]
 
 
-@dataclass(frozen=True)
-class TransformerShape:
-    """The architecture: ``feed_forward`` is the width inside the FFN."""
-
-    layers: int
-    hidden: int
-    heads: int
-    feed_forward: int
-
-    def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "heads", "feed_forward"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"a graph transformer needs {field} >= 1; got {getattr(self, field)}; raise it")
-        if self.hidden % self.heads:
-            raise FglauditError(f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4")
-
-    def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights of one model; ``num_inputs`` are features and encoding together, in this order."""
-        d, m = self.hidden, self.feed_forward
-        layout: dict[str, tuple[int, ...]] = {"input.weight": (num_inputs, d), "input.bias": (d,)}
-        for index in range(self.layers):
-            name = f"layers.{index}"
-            layout |= {f"{name}.norm_attention.scale": (d,), f"{name}.norm_attention.shift": (d,)}
-            layout |= {f"{name}.query.weight": (d, d), f"{name}.query.bias": (d,)}
-            layout |= {f"{name}.key_value.weight": (d, 2 * d), f"{name}.key_value.bias": (2 * d,)}
-            layout |= {f"{name}.output.weight": (d, d), f"{name}.output.bias": (d,)}
-            layout |= {f"{name}.norm_feed_forward.scale": (d,), f"{name}.norm_feed_forward.shift": (d,)}
-            layout |= {f"{name}.expand.weight": (d, m), f"{name}.expand.bias": (m,)}
-            layout |= {f"{name}.contract.weight": (m, d), f"{name}.contract.bias": (d,)}
-        return layout | {
-            "norm.scale": (d,),
-            "norm.shift": (d,),
-            "classes.weight": (d, num_classes),
-            "classes.bias": (num_classes,),
-        }
-
-
 def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -> Tensor:
     """Draw one model [D]: matrices uniform with bound ``sqrt(6 / (in + out))``, scales 1, biases and shifts 0."""
     parts = []
@@ -157,16 +120,47 @@ def hybrid_layer(
     return _feed_forward(weights, name, outputs, dropout), _feed_forward(weights, name, moved, Dropout(0, None))
 
 
-def logits(
-    weights: Weights,
-    heads: int,
-    inputs: Tensor,
-    neighborhoods: list[Neighborhood],
-    global_nodes: Tensor,
-    dropout: Dropout,
-) -> Tensor:
-    """Return the class scores [K, m, classes] of the last layer's targets from H0 ``inputs`` [K, n, d]."""
-    rows = inputs
-    for index, where in enumerate(neighborhoods):
-        rows, global_nodes = hybrid_layer(weights, index, heads, rows, where, global_nodes, dropout)
-    return linear(weights, "classes", layer_norm(weights, "norm", rows))
+@dataclass(frozen=True)
+class GraphTransformer:
+    """The architecture; satisfies :class:`fglaudit.nn.subgraph_training.Network`. ``feed_forward`` is the width inside the FFN."""
+
+    layers: int
+    hidden: int
+    heads: int
+    feed_forward: int
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "hidden", "heads", "feed_forward"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"a graph transformer needs {field} >= 1; got {getattr(self, field)}; raise it")
+        if self.hidden % self.heads:
+            raise FglauditError(f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4")
+
+    def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights of one model; ``num_inputs`` are features and encoding together, in this order."""
+        d, m = self.hidden, self.feed_forward
+        layout: dict[str, tuple[int, ...]] = {"input.weight": (num_inputs, d), "input.bias": (d,)}
+        for index in range(self.layers):
+            name = f"layers.{index}"
+            layout |= {f"{name}.norm_attention.scale": (d,), f"{name}.norm_attention.shift": (d,)}
+            layout |= {f"{name}.query.weight": (d, d), f"{name}.query.bias": (d,)}
+            layout |= {f"{name}.key_value.weight": (d, 2 * d), f"{name}.key_value.bias": (2 * d,)}
+            layout |= {f"{name}.output.weight": (d, d), f"{name}.output.bias": (d,)}
+            layout |= {f"{name}.norm_feed_forward.scale": (d,), f"{name}.norm_feed_forward.shift": (d,)}
+            layout |= {f"{name}.expand.weight": (d, m), f"{name}.expand.bias": (m,)}
+            layout |= {f"{name}.contract.weight": (m, d), f"{name}.contract.bias": (d,)}
+        return layout | {
+            "norm.scale": (d,),
+            "norm.shift": (d,),
+            "classes.weight": (d, num_classes),
+            "classes.bias": (num_classes,),
+        }
+
+    def logits(
+        self, weights: Weights, inputs: Tensor, neighborhoods: list[Neighborhood], global_nodes: Tensor, dropout: Dropout
+    ) -> Tensor:
+        """Return the class scores [K, m, classes] of the last layer's targets from H0 ``inputs`` [K, n, d]."""
+        rows = dropout(inputs)
+        for index, where in enumerate(neighborhoods):
+            rows, global_nodes = hybrid_layer(weights, index, self.heads, rows, where, global_nodes, dropout)
+        return linear(weights, "classes", layer_norm(weights, "norm", rows))

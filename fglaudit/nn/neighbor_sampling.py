@@ -2,11 +2,13 @@
 
 * ``ppr``: the candidates are the nodes with the largest personalised PageRank, drawn in proportion to it.
 * ``graphsage``: the nodes within two hops, all alike.
+* ``neighbors``: the neighbours, all alike (for GraphSAGE's own first and second layers).
 * ``attribute``: the nodes with the most similar features, drawn in proportion to the cosine.
 
-A node is a candidate of itself (within two hops: where it has a neighbour). Draws are independent: a node may be drawn twice and then
-counts twice in the attention, so that on average a node's weight is in proportion to its score. Without a generator the n_s
-candidates with the largest scores are taken, each with ``log(n_s p)`` added to its attention score: what it counts on average.
+A node is a candidate of itself (``graphsage``: if it has a neighbour; ``neighbors``: if it has none). Draws are independent: a node
+may be drawn twice and then counts twice in the attention, so that on average a node's weight is in proportion to its score. Without
+a generator the n_s candidates with the largest scores are taken, each with ``log(n_s p)`` added to its attention score: what it
+counts on average.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from fglaudit.errors import unknown
 from fglaudit.graph import ClientGraph
 from fglaudit.nn.ppr import EXACT_UP_TO, largest_scores
 
-STRATEGIES = ("ppr", "graphsage", "attribute")
+STRATEGIES = ("ppr", "graphsage", "attribute", "neighbors")
 ROWS_AT_ONCE = 2048
 
 
@@ -75,7 +77,7 @@ def find_candidates(
 
     Args:
         restart: nu of the personalised PageRank.
-        rng: chooses among more than ``width`` nodes within two hops.
+        rng: chooses among more than ``width`` near nodes.
 
     Raises:
         FglauditError: for an unknown strategy.
@@ -89,8 +91,8 @@ def find_candidates(
         count = len(client.nodes)
         if strategy == "ppr":
             found = largest_scores(client.edge_index, count, restart, width, exact_up_to=exact_up_to)
-        elif strategy == "graphsage":
-            found = _two_hops(client.edge_index, count, width, rng)
+        elif strategy in ("graphsage", "neighbors"):
+            found = _near(client.edge_index, count, width, rng, two_hops=strategy == "graphsage")
         else:
             found = _similar(client.x, width)
         nodes[k, :count], scores[k, :count] = found
@@ -100,10 +102,10 @@ def find_candidates(
     return Candidates(nodes, scores)
 
 
-def _two_hops(edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def _near(edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator, *, two_hops: bool) -> tuple[Tensor, Tensor]:
     row, column = edge_index.numpy()
     adjacency = sp.csr_array((np.ones(len(row)), (row, column)), shape=(num_nodes, num_nodes))
-    pairs = sp.coo_array(adjacency + adjacency @ adjacency)
+    pairs = sp.coo_array(adjacency + adjacency @ adjacency if two_hops else adjacency)
     reached = torch.from_numpy(np.stack([pairs.row, pairs.col])).long()
     reached = reached[:, torch.randperm(reached.shape[1], generator=rng)]
     reached = reached[:, torch.argsort(reached[0], stable=True)]

@@ -18,7 +18,7 @@ SPARSE_BELOW = 0.1
 """Share of non-zero features below which the first product runs over them alone."""
 
 
-def check_subgraphs(protocol: str, graph: FederatedGraph, global_nodes: int) -> None:
+def check_subgraphs(protocol: str, graph: FederatedGraph, global_nodes: int = 0) -> None:
     """Raise :class:`FglauditError` unless there is one feature row per node, somebody trains and every client is large enough."""
     if graph.x.dim() != 2:
         raise FglauditError(

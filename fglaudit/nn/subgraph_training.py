@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,12 +12,32 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError
 from fglaudit.nn.batched_adam import BatchedAdam
-from fglaudit.nn.graph_transformer import Dropout, TransformerShape, logits
+from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights
 from fglaudit.nn.neighbor_sampling import Candidates
 from fglaudit.nn.online_clustering import nearest, update_centroids
 from fglaudit.nn.receptive_field import draw_field
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
 from fglaudit.nn.weights import Layout, unflatten
+
+
+class Network(Protocol):
+    """What the clients train."""
+
+    @property
+    def layers(self) -> int:
+        """Layers, each of which reaches one draw of neighbours further."""
+
+    @property
+    def hidden(self) -> int:
+        """Width of the projected inputs and of the global nodes."""
+
+    def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client."""
+
+    def logits(
+        self, weights: Weights, inputs: Tensor, neighborhoods: list[Neighborhood], global_nodes: Tensor, dropout: Dropout
+    ) -> Tensor:
+        """Return the class scores [K, m, classes] of the last layer's targets from the projected ``inputs`` [K, n, d]."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +48,8 @@ class SubgraphSettings:
         epochs: local epochs per round, E.
         batch_size: training nodes per step.
         neighbors: n_s.
-        momentum: gamma of the online clustering.
+        test_neighbors: how many, by falling score, a node has in tests.
+        momentum: gamma of the online clustering; None: no global nodes.
         keep_optimizer: whether Adam goes on with its memory in the next round or starts afresh.
     """
 
@@ -37,8 +59,9 @@ class SubgraphSettings:
     weight_decay: float
     dropout: float
     neighbors: int
-    momentum: float
-    keep_optimizer: bool
+    test_neighbors: int
+    momentum: float | None = None
+    keep_optimizer: bool = True
 
     def __post_init__(self) -> None:
         for field in ("epochs", "batch_size", "neighbors"):
@@ -48,7 +71,7 @@ class SubgraphSettings:
             if getattr(self, field) < 0:
                 raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
         for field in ("dropout", "momentum"):
-            if not 0 <= getattr(self, field) < 1:
+            if getattr(self, field) is not None and not 0 <= getattr(self, field) < 1:
                 raise FglauditError(f"{field} is a share in [0, 1); got {getattr(self, field):g}; use for example 0.5")
 
 
@@ -65,33 +88,34 @@ class SubgraphModels:
 
     def __init__(
         self,
-        shape: TransformerShape,
+        network: Network,
         settings: SubgraphSettings,
         inputs: SubgraphInputs,
         candidates: Candidates,
         layout: Layout,
         rng: torch.Generator,
     ) -> None:
-        self.shape, self.settings, self.inputs, self.candidates = shape, settings, inputs, candidates
+        self.network, self.settings, self.inputs, self.candidates = network, settings, inputs, candidates
         self.layout, self._rng = layout, rng
         device = inputs.labels.device
         self.vectors = torch.zeros(len(inputs.labels), sum(math.prod(s) for s in layout.values()), device=device)
-        self.global_nodes = torch.zeros(len(inputs.labels), 0, shape.hidden, device=device)
+        self.global_nodes = torch.zeros(len(inputs.labels), 0, network.hidden, device=device)
         self._weights = unflatten(self.vectors, layout)
         self._optimizer = BatchedAdam(self._weights, settings.learning_rate, settings.weight_decay)
         self._counts: Tensor | None = None
         counts = inputs.train.sum(1)
         self._fewest, self._most = int(counts.min().item()), int(counts.max().item())
-        self._test_field = draw_field(candidates, None, inputs.present, shape.layers, settings.neighbors, None)
+        self._test_field = draw_field(candidates, None, inputs.present, network.layers, settings.test_neighbors, None)
 
-    def load(self, vectors: Tensor, global_nodes: Tensor) -> None:
+    def load(self, vectors: Tensor, global_nodes: Tensor | None = None) -> None:
         """Go on from these models [K, D] and global nodes [K, g, d]; the counts of the clusters stay with the clients."""
         self.vectors.copy_(vectors.detach())
         if not self.settings.keep_optimizer:
             self._optimizer.reset()
-        self.global_nodes = global_nodes.detach().clone()
-        if self._counts is None:
-            self._counts = torch.ones(global_nodes.shape[:2], device=self.vectors.device)
+        if global_nodes is not None:
+            self.global_nodes = global_nodes.detach().clone()
+            if self._counts is None:
+                self._counts = torch.ones(global_nodes.shape[:2], device=self.vectors.device)
 
     def train_round(self) -> None:
         """Train ``epochs`` epochs of mini-batches; a client whose batches are used up waits."""
@@ -109,14 +133,13 @@ class SubgraphModels:
         return order, train.gather(1, order)
 
     def _step(self, batch: Tensor, valid: Tensor, *, all_active: bool) -> None:
-        settings, shape = self.settings, self.shape
-        assert self._counts is not None
-        field = draw_field(self.candidates, batch, valid, shape.layers, settings.neighbors, self._rng)
+        settings, network = self.settings, self.network
+        field = draw_field(self.candidates, batch, valid, network.layers, settings.neighbors, self._rng)
         leaf = self.vectors.detach().requires_grad_()
         weights = unflatten(leaf, self.layout)
         dropout = Dropout(settings.dropout, self._rng)
         inputs = self.inputs.project(weights["input.weight"], weights["input.bias"])
-        outputs = logits(weights, shape.heads, dropout(inputs), field.layers, self.global_nodes, dropout)
+        outputs = network.logits(weights, inputs, field.layers, self.global_nodes, dropout)
         losses = functional.cross_entropy(
             outputs.flatten(0, 1), self.inputs.labels.gather(1, batch).flatten(), reduction="none"
         ).view_as(valid)
@@ -124,16 +147,17 @@ class SubgraphModels:
         loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
         (gradient,) = torch.autograd.grad(loss, leaf)
         self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
-        moved, counts = update_centroids(inputs.detach(), field.reached, self.global_nodes, self._counts, settings.momentum)
-        active = (count > 0).unsqueeze(1)
-        self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
-        self._counts = torch.where(active, counts, self._counts)
+        if self._counts is not None and settings.momentum is not None:
+            moved, counts = update_centroids(inputs.detach(), field.reached, self.global_nodes, self._counts, settings.momentum)
+            active = (count > 0).unsqueeze(1)
+            self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
+            self._counts = torch.where(active, counts, self._counts)
 
     @torch.no_grad()
     def correct(self) -> Tensor:
         """Return which nodes are classified correctly, each attending to its most probable neighbours [K, n]."""
         inputs = self.inputs.project(self._weights["input.weight"], self._weights["input.bias"])
-        outputs = logits(self._weights, self.shape.heads, inputs, self._test_field.layers, self.global_nodes, Dropout(0, None))
+        outputs = self.network.logits(self._weights, inputs, self._test_field.layers, self.global_nodes, Dropout(0, None))
         return outputs.argmax(2) == self.inputs.labels
 
     @torch.no_grad()
