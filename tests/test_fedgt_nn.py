@@ -18,7 +18,7 @@ from fglaudit.nn.laplacian import laplacian_encoding
 from fglaudit.nn.neighbor_sampling import Candidates, find_candidates
 from fglaudit.nn.online_clustering import nearest, update_centroids
 from fglaudit.nn.ppr import exact_pagerank, largest_scores, pushed_pagerank
-from fglaudit.nn.receptive_field import draw_field
+from fglaudit.nn.receptive_field import draw_field, trim
 from fglaudit.nn.sage import Sage
 from fglaudit.nn.weights import unflatten
 from fglaudit.rng import derive
@@ -203,6 +203,11 @@ def test_a_mini_batch_gives_the_rows_of_the_whole_graph(layers: int) -> None:
     whole = network.logits(weights, rows, everything.layers, centers, NONE)
     some = network.logits(weights, rows, part.layers, centers, NONE)
     assert torch.allclose(some, whole.gather(1, batch.unsqueeze(2).expand(-1, -1, 3)), atol=1e-9)
+    short = trim([part, everything])
+    assert torch.allclose(network.logits(weights, rows, short[0].layers, centers, NONE), some, atol=1e-9)
+    assert (
+        layers == 1 or short[0].layers[0].neighbors.shape[1] == int(part.distinct[0].max()) < part.layers[0].neighbors.shape[1]
+    )
     if layers > 1:
         assert part.layers[0].neighbors.shape[1] < 120, "the first layer must be computed where it is needed only"
     assert part.reached.sum(1).le(20).all() and part.reached.gather(1, batch).all()

@@ -10,7 +10,7 @@ they pass through the same layers, attending to each other only.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -157,7 +157,7 @@ class GraphTransformer:
         }
 
     def logits(
-        self, weights: Weights, inputs: Tensor, neighborhoods: list[Neighborhood], global_nodes: Tensor, dropout: Dropout
+        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
     ) -> Tensor:
         """Return the class scores [K, m, classes] of the last layer's targets from H0 ``inputs`` [K, n, d]."""
         rows = dropout(inputs)

@@ -6,6 +6,7 @@ neighbours averages over itself. The first layer multiplies before it averages, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +39,7 @@ class Sage:
         return layout
 
     def logits(
-        self, weights: Weights, inputs: Tensor, neighborhoods: list[Neighborhood], global_nodes: Tensor, dropout: Dropout
+        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
     ) -> Tensor:
         """Return the class scores [K, m, classes]; ``inputs`` are all rows times the first layer's weights [K, n, 2 d]."""
         rows = inputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights
 from fglaudit.nn.neighbor_sampling import Candidates
 from fglaudit.nn.online_clustering import nearest, update_centroids
-from fglaudit.nn.receptive_field import draw_field
+from fglaudit.nn.receptive_field import ReceptiveField, draw_field, trim
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
 from fglaudit.nn.weights import Layout, unflatten
 
@@ -35,7 +36,7 @@ class Network(Protocol):
         """Shapes of the weights of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client."""
 
     def logits(
-        self, weights: Weights, inputs: Tensor, neighborhoods: list[Neighborhood], global_nodes: Tensor, dropout: Dropout
+        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
     ) -> Tensor:
         """Return the class scores [K, m, classes] of the last layer's targets from the projected ``inputs`` [K, n, d]."""
 
@@ -119,11 +120,18 @@ class SubgraphModels:
 
     def train_round(self) -> None:
         """Train ``epochs`` epochs of mini-batches; a client whose batches are used up waits."""
-        for _ in range(self.settings.epochs):
-            order, valid = self._shuffled()
-            for start in range(0, order.shape[1], self.settings.batch_size):
-                stop = start + self.settings.batch_size
-                self._step(order[:, start:stop], valid[:, start:stop], all_active=start < self._fewest)
+        settings, size = self.settings, self.settings.batch_size
+        for _ in range(settings.epochs):
+            order, real = self._shuffled()
+            batches, valid = order.split(size, 1), real.split(size, 1)
+            fields = trim(
+                [
+                    draw_field(self.candidates, batch, mask, self.network.layers, settings.neighbors, self._rng)
+                    for batch, mask in zip(batches, valid, strict=True)
+                ]
+            )
+            for index, (batch, mask, field) in enumerate(zip(batches, valid, fields, strict=True)):
+                self._step(batch, mask, field, all_active=index * size < self._fewest)
 
     def _shuffled(self) -> tuple[Tensor, Tensor]:
         """Return every client's training nodes in random order [K, t] and which entries are real."""
@@ -132,9 +140,8 @@ class SubgraphModels:
         order = keys.argsort(1)[:, : self._most]
         return order, train.gather(1, order)
 
-    def _step(self, batch: Tensor, valid: Tensor, *, all_active: bool) -> None:
+    def _step(self, batch: Tensor, valid: Tensor, field: ReceptiveField, *, all_active: bool) -> None:
         settings, network = self.settings, self.network
-        field = draw_field(self.candidates, batch, valid, network.layers, settings.neighbors, self._rng)
         leaf = self.vectors.detach().requires_grad_()
         weights = unflatten(leaf, self.layout)
         dropout = Dropout(settings.dropout, self._rng)
