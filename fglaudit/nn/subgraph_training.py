@@ -123,7 +123,7 @@ class SubgraphModels:
         settings, size = self.settings, self.settings.batch_size
         for _ in range(settings.epochs):
             order, real = self._shuffled()
-            batches, valid = order.split(size, 1), real.split(size, 1)
+            batches, valid = torch.split(order, size, 1), torch.split(real, size, 1)
             fields = trim(
                 [
                     draw_field(self.candidates, batch, mask, self.network.layers, settings.neighbors, self._rng)
