@@ -10,4 +10,10 @@ ATTACKS: dict[str, str] = {
     "second-moments": "fglaudit.attacks.moments:SecondMoments",
     "vector-columns": "fglaudit.attacks.vector_columns:VectorColumns",
     "raw-features": "fglaudit.attacks.raw_features:PlainFeatures",
+    "global-node-denoising": "fglaudit.attacks.global_node_denoising:GlobalNodeDenoising",
+    "global-node-labels": "fglaudit.attacks.global_node_labels:GlobalNodeLabels",
+    "global-node-linkage": "fglaudit.attacks.linkage:GlobalNodeLinkage",
+    "global-node-membership": "fglaudit.attacks.global_node_membership:GlobalNodeMembership",
+    "update-linkage": "fglaudit.attacks.linkage:UpdateLinkage",
+    "absent-words": "fglaudit.attacks.absent_words:AbsentWords",
 }
