@@ -205,9 +205,7 @@ def test_a_mini_batch_gives_the_rows_of_the_whole_graph(layers: int) -> None:
     assert torch.allclose(some, whole.gather(1, batch.unsqueeze(2).expand(-1, -1, 3)), atol=1e-9)
     short = trim([part, everything])
     assert torch.allclose(network.logits(weights, rows, short[0].layers, centers, NONE), some, atol=1e-9)
-    assert (
-        layers == 1 or short[0].layers[0].neighbors.shape[1] == int(part.distinct[0].max()) < part.layers[0].neighbors.shape[1]
-    )
+    assert layers == 1 or short[0].layers[0].neighbors.shape[1] < part.layers[0].neighbors.shape[1]
     if layers > 1:
         assert part.layers[0].neighbors.shape[1] < 120, "the first layer must be computed where it is needed only"
     assert part.reached.sum(1).le(20).all() and part.reached.gather(1, batch).all()

@@ -147,9 +147,8 @@ class SubgraphModels:
         dropout = Dropout(settings.dropout, self._rng)
         inputs = self.inputs.project(weights["input.weight"], weights["input.bias"])
         outputs = network.logits(weights, inputs, field.layers, self.global_nodes, dropout)
-        losses = functional.cross_entropy(
-            outputs.flatten(0, 1), self.inputs.labels.gather(1, batch).flatten(), reduction="none"
-        ).view_as(valid)
+        labels = self.inputs.labels.gather(1, batch).clamp(min=0)  # padding may be a node without a label
+        losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
         count = valid.sum(1)
         loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
         (gradient,) = torch.autograd.grad(loss, leaf)
