@@ -15,8 +15,9 @@ Choices where the paper's text is silent:
   through the layers beside the nodes and are drawn from N(0, 1) by the server. Their counts c start at 1 and stay with the client.
 * A node batch of Algorithm 1 is the mini-batch's nodes and the neighbours drawn for them; it is applied after every step.
 * The n_s nodes are drawn afresh in every step, with replacement, so that they count in proportion to their scores on average; the
-  node itself can be drawn, and only the ``candidates`` with the largest scores can. Tests take the n_s with the largest scores and
-  weigh them so. Distinct nodes that all count alike cost about two points on Cora.
+  node itself can be drawn, and only the ``candidates`` with the largest scores can. Tests draw as many as there are candidates, in
+  expectation: all of them with their weights (better on Cora's validation nodes than 16). Distinct nodes that all count alike cost
+  about two points on Cora.
 * The feed-forward width is twice the hidden one, with GELU; dropout acts on the input and on both blocks of a layer.
 * A client's Adam keeps its memory from round to round.
 * Accuracy is that of the clients' own models after local training, the round the one with the best validation accuracy (mean over
@@ -124,7 +125,7 @@ class FedGT(FederatedProtocol):
             weight_decay=self.weight_decay,
             dropout=self.dropout,
             neighbors=self.neighbors,
-            test_neighbors=self.neighbors,
+            test_neighbors=self.candidates,
             momentum=self.momentum,
             keep_optimizer=self.keep_optimizer,
         )

@@ -21,6 +21,9 @@ from fglaudit.errors import FglauditError
 
 Weights = Mapping[str, Tensor]
 
+NUMBERS_AT_ONCE = 2**25
+"""Keys and values of neighbours that are gathered at once, for all clients; 128 MiB in single precision."""
+
 
 def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -> Tensor:
     """Draw one model [D]: matrices uniform with bound ``sqrt(6 / (in + out))``, scales 1, biases and shifts 0."""
@@ -71,11 +74,43 @@ class Neighborhood:
     neighbors: Tensor
     log_counts: Tensor | None
 
+    def part(self, rows: slice) -> Neighborhood:
+        """Return the neighbourhoods of some targets."""
+        targets, logs = self.targets, self.log_counts
+        return Neighborhood(
+            None if targets is None else targets[:, rows], self.neighbors[:, rows], None if logs is None else logs[:, rows]
+        )
+
 
 def take(rows: Tensor, index: Tensor) -> Tensor:
     """Return ``rows`` [K, n, d] at ``index`` [K, ...] as [K, ..., d]."""
     offset = (torch.arange(len(rows), device=rows.device) * rows.shape[1]).view(-1, *[1] * (index.dim() - 1))
     return rows.flatten(0, 1).index_select(0, (index + offset).flatten()).view(*index.shape, rows.shape[2])
+
+
+def _blocks(rows: int, numbers_per_row: int) -> list[slice]:
+    """Cut ``rows`` into blocks of at most ``NUMBERS_AT_ONCE`` numbers."""
+    size = max(1, NUMBERS_AT_ONCE // numbers_per_row)
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
+    """Return what the targets [K, m, heads, d_K] gather from their neighbours and the global nodes, heads side by side [K, m, d].
+
+    Args:
+        key_value: of all inputs, keys and values side by side [K, n, 2 d].
+        far_key, far_value: of the global nodes [K, g, heads, d_K].
+    """
+    near = take(key_value, where.neighbors).view(*where.neighbors.shape, 2, *query.shape[2:])
+    near_key, near_value = near.unbind(3)
+    near_score = (query.unsqueeze(2) * near_key).sum(4)  # [K, m, s, heads]
+    if where.log_counts is not None:
+        near_score = near_score + where.log_counts.unsqueeze(3)
+    far_score = torch.einsum("kmhd,kghd->kmgh", query, far_key)
+    share = torch.cat([near_score, far_score], 2).softmax(2)
+    near_share, far_share = share[:, :, : near_score.shape[2]], share[:, :, near_score.shape[2] :]
+    attended = (near_share.unsqueeze(4) * near_value).sum(2) + torch.einsum("kmgh,kghd->kmhd", far_share, far_value)
+    return attended.flatten(2)
 
 
 def _feed_forward(weights: Weights, name: str, rows: Tensor, dropout: Dropout) -> Tensor:
@@ -101,18 +136,17 @@ def hybrid_layer(
     targets = normed if where.targets is None else take(normed, where.targets)
     residual = rows if where.targets is None else take(rows, where.targets)
     query = (linear(weights, f"{name}.query", targets) * (d // heads) ** -0.5).view(clients, -1, heads, d // heads)
-    near = take(linear(weights, f"{name}.key_value", normed), where.neighbors)
-    near_key, near_value = near.view(*where.neighbors.shape, 2, heads, d // heads).unbind(3)
-    near_score = (query.unsqueeze(2) * near_key).sum(4)  # [K, m, s, heads]
-    if where.log_counts is not None:
-        near_score = near_score + where.log_counts.unsqueeze(3)
+    key_value = linear(weights, f"{name}.key_value", normed)
     far = linear(weights, f"{name}.key_value", normed_global).view(clients, -1, 2, heads, d // heads)
     far_key, far_value = far.unbind(2)
-    far_score = torch.einsum("kmhd,kghd->kmgh", query, far_key)
-    share = torch.cat([near_score, far_score], 2).softmax(2)
-    near_share, far_share = share[:, :, : near_score.shape[2]], share[:, :, near_score.shape[2] :]
-    attended = (near_share.unsqueeze(4) * near_value).sum(2) + torch.einsum("kmgh,kghd->kmhd", far_share, far_value)
-    outputs = residual + dropout(linear(weights, f"{name}.output", attended.flatten(2)))
+    attended = torch.cat(
+        [
+            _attend(query[:, part], key_value, where.part(part), far_key, far_value)
+            for part in _blocks(query.shape[1], clients * where.neighbors.shape[2] * 2 * d)
+        ],
+        1,
+    )
+    outputs = residual + dropout(linear(weights, f"{name}.output", attended))
     own_query = (linear(weights, f"{name}.query", normed_global) * (d // heads) ** -0.5).view(clients, -1, heads, d // heads)
     own_share = torch.einsum("kahd,kghd->kagh", own_query, far_key).softmax(2)
     own = torch.einsum("kagh,kghd->kahd", own_share, far_value).flatten(2)

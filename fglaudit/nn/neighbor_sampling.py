@@ -7,8 +7,8 @@
 
 A node is a candidate of itself (``graphsage``: if it has a neighbour; ``neighbors``: if it has none). Draws are independent: a node
 may be drawn twice and then counts twice in the attention, so that on average a node's weight is in proportion to its score. Without
-a generator the n_s candidates with the largest scores are taken, each with ``log(n_s p)`` added to its attention score: what it
-counts on average.
+a generator the n candidates with the largest scores are taken, each with ``log(n p)`` added to its attention score: what it counts
+on average among n draws.
 """
 
 from __future__ import annotations
