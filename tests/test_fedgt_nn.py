@@ -11,9 +11,10 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import canonical_edges
+from fglaudit.nn import graph_transformer
 from fglaudit.nn.alignment import align, average_global_nodes, personal_weights
 from fglaudit.nn.batched_adam import BatchedAdam
-from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, hybrid_layer, initial_model
+from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Neighborhood, hybrid_layer, initial_model
 from fglaudit.nn.laplacian import laplacian_encoding
 from fglaudit.nn.neighbor_sampling import Candidates, find_candidates
 from fglaudit.nn.online_clustering import nearest, update_centroids
@@ -209,6 +210,27 @@ def test_a_mini_batch_gives_the_rows_of_the_whole_graph(layers: int) -> None:
     if layers > 1:
         assert part.layers[0].neighbors.shape[1] < 120, "the first layer must be computed where it is needed only"
     assert part.reached.sum(1).le(20).all() and part.reached.gather(1, batch).all()
+
+
+def test_all_pairs_give_the_same_attention_as_gathered_neighbors() -> None:
+    """Both ways on repeated neighbours and on weighted, padded ones."""
+    rng = derive(0, "pairs")
+    query, key_value = torch.randn(2, 9, 2, 4, generator=rng), torch.randn(2, 12, 16, generator=rng)
+    far = torch.randn(2, 3, 2, 4, generator=rng)
+    neighbors, logs = torch.randint(12, (2, 9, 5), generator=rng), torch.randn(2, 9, 5, generator=rng)
+    logs[:, :, 3:] = -math.inf
+    for weighted in (None, logs):
+        where = Neighborhood(None, neighbors, weighted)
+        assert 12 * 2 < 5 * 16, "small enough for all pairs"
+        pairs = graph_transformer._attend(query, key_value, where, far, far)
+        wide = torch.cat([key_value, torch.randn(2, 40, 16, generator=rng)], 1)  # further rows that nobody attends to
+        assert torch.allclose(graph_transformer._attend(query, wide, where, far, far), pairs, atol=1e-5)
+    assert graph_transformer._blocks(10, 3 * graph_transformer.NUMBERS_AT_ONCE // 10) == [
+        slice(0, 3),
+        slice(3, 6),
+        slice(6, 9),
+        slice(9, 10),
+    ]
 
 
 def test_attention_memory_is_linear_in_the_nodes() -> None:

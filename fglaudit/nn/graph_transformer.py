@@ -101,6 +101,9 @@ def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tens
         key_value: of all inputs, keys and values side by side [K, n, 2 d].
         far_key, far_value: of the global nodes [K, g, heads, d_K].
     """
+    size, width = key_value.shape[1:]
+    if size * query.shape[2] < where.neighbors.shape[2] * width:  # then all pairs are fewer numbers than the neighbours' rows
+        return _attend_all_pairs(query, key_value, where, far_key, far_value)
     near = take(key_value, where.neighbors).view(*where.neighbors.shape, 2, *query.shape[2:])
     near_key, near_value = near.unbind(3)
     near_score = (query.unsqueeze(2) * near_key).sum(4)  # [K, m, s, heads]
@@ -111,6 +114,19 @@ def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tens
     near_share, far_share = share[:, :, : near_score.shape[2]], share[:, :, near_score.shape[2] :]
     attended = (near_share.unsqueeze(4) * near_value).sum(2) + torch.einsum("kmgh,kghd->kmhd", far_share, far_value)
     return attended.flatten(2)
+
+
+def _attend_all_pairs(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
+    """The same as :func:`_attend` by matrix products over all inputs, for clients with few nodes."""
+    counts = torch.ones_like(where.neighbors, dtype=query.dtype)
+    if where.log_counts is not None:
+        counts = where.log_counts.exp().to(query)
+    pairs = counts.new_zeros(*counts.shape[:2], key_value.shape[1]).scatter_add_(2, where.neighbors, counts)
+    near = key_value.view(*key_value.shape[:2], 2, *query.shape[2:])
+    keys, values = (torch.cat(both, 1).transpose(1, 2) for both in zip(near.unbind(2), (far_key, far_value), strict=True))
+    bias = torch.cat([pairs.log(), pairs.new_zeros(*pairs.shape[:2], far_key.shape[1])], 2)
+    share = (query.transpose(1, 2) @ keys.transpose(2, 3) + bias.unsqueeze(1)).softmax(3)
+    return (share @ values).transpose(1, 2).flatten(2)
 
 
 def _feed_forward(weights: Weights, name: str, rows: Tensor, dropout: Dropout) -> Tensor:
