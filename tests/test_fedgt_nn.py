@@ -215,13 +215,13 @@ def test_a_mini_batch_gives_the_rows_of_the_whole_graph(layers: int) -> None:
 def test_all_pairs_give_the_same_attention_as_gathered_neighbors() -> None:
     """Both ways on repeated neighbours and on weighted, padded ones."""
     rng = derive(0, "pairs")
-    query, key_value = torch.randn(2, 9, 2, 4, generator=rng), torch.randn(2, 12, 16, generator=rng)
+    query, key_value = torch.randn(2, 9, 2, 4, generator=rng), torch.randn(2, 9, 16, generator=rng)
     far = torch.randn(2, 3, 2, 4, generator=rng)
-    neighbors, logs = torch.randint(12, (2, 9, 5), generator=rng), torch.randn(2, 9, 5, generator=rng)
+    neighbors, logs = torch.randint(9, (2, 9, 5), generator=rng), torch.randn(2, 9, 5, generator=rng)
     logs[:, :, 3:] = -math.inf
     for weighted in (None, logs):
         where = Neighborhood(None, neighbors, weighted)
-        assert 12 * 2 < 5 * 16, "small enough for all pairs"
+        assert graph_transformer.PAIR_COST * 9 * 2 < 5 * 16, "few enough for all pairs"
         pairs = graph_transformer._attend(query, key_value, where, far, far)
         wide = torch.cat([key_value, torch.randn(2, 40, 16, generator=rng)], 1)  # further rows that nobody attends to
         assert torch.allclose(graph_transformer._attend(query, wide, where, far, far), pairs, atol=1e-5)

@@ -23,6 +23,8 @@ Weights = Mapping[str, Tensor]
 
 NUMBERS_AT_ONCE = 2**25
 """Keys and values of neighbours that are gathered at once, for all clients; 128 MiB in single precision."""
+PAIR_COST = 4
+"""Time for the score of a pair in one head beside that for one number of a gathered row, about (measured on a CPU)."""
 
 
 def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -> Tensor:
@@ -102,7 +104,7 @@ def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tens
         far_key, far_value: of the global nodes [K, g, heads, d_K].
     """
     size, width = key_value.shape[1:]
-    if size * query.shape[2] < where.neighbors.shape[2] * width:  # then all pairs are fewer numbers than the neighbours' rows
+    if PAIR_COST * size * query.shape[2] < where.neighbors.shape[2] * width:
         return _attend_all_pairs(query, key_value, where, far_key, far_value)
     near = take(key_value, where.neighbors).view(*where.neighbors.shape, 2, *query.shape[2:])
     near_key, near_value = near.unbind(3)
