@@ -15,5 +15,7 @@ ATTACKS: dict[str, str] = {
     "global-node-linkage": "fglaudit.attacks.linkage:GlobalNodeLinkage",
     "global-node-membership": "fglaudit.attacks.global_node_membership:GlobalNodeMembership",
     "update-linkage": "fglaudit.attacks.linkage:UpdateLinkage",
+    "update-labels": "fglaudit.attacks.update_labels:UpdateLabels",
+    "one-node-clusters": "fglaudit.attacks.one_node_clusters:OneNodeClusters",
     "absent-words": "fglaudit.attacks.absent_words:AbsentWords",
 }

@@ -1,4 +1,6 @@
-"""Self-test problems for attacks on FedGT's uploads: one round in which every client's upload says in the open what is looked for."""
+"""Self-test problems for attacks on FedGT's uploads: one round in which every client's upload says in the open what is looked
+for.
+"""
 
 from __future__ import annotations
 

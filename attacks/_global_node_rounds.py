@@ -1,7 +1,8 @@
-"""What an observer of FedGT's uploads holds, round by round: every client's global nodes and model, before and after it trained.
+"""What an observer of FedGT's uploads holds, round by round: every client's global nodes and model, before and after it
+trained.
 
-In round t client k goes on from the global nodes and the model that the server returned in round t - 1, which an observer of the
-uploads has sent or seen itself, and uploads the global nodes and the model's change. The order of a client's global nodes
+In round t client k goes on from the global nodes and the model that the server returned in round t - 1, which an observer of
+the uploads has sent or seen itself, and uploads the global nodes and the model's change. The order of a client's global nodes
 stays: the server aligns the others' with it, and returns averages in its order.
 """
 
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.nn.weights import unflatten
+from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.view import View
 
 

@@ -1,4 +1,6 @@
-"""Rows that the observer knows, seen by the clients' graph transformers without their graph: each attends to itself and the global nodes."""
+"""Rows that the observer knows, seen by the clients' graph transformers without their graph: each attends to itself and the
+global nodes.
+"""
 
 from __future__ import annotations
 

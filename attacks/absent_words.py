@@ -1,12 +1,13 @@
 """Whether a known node can lie at a client: words that none of a client's nodes has stand out in its first model update.
 
-The rows of the input layer that belong to a word no node in reach has get no gradient from the loss, only weight decay's. Adam makes steps of
-equal length out of any constant gradient, so such a row moves by exactly minus the learning rate times the sign of its weights
-(without weight decay it does not move at all), while a row that occurs moves by signs of its own. The mean over the hidden units tells the two
-apart for every word, also through noise as strong as the steps. A node with a word that the client lacks is not the client's.
+The rows of the input layer that belong to a word no node in reach has get no gradient from the loss, only weight decay's. Adam
+makes steps of equal length out of any constant gradient, so such a row moves by exactly minus the learning rate times the sign
+of its weights (without weight decay it does not move at all), while a row that occurs moves by signs of its own. The mean over
+the hidden units tells the two apart for every word, also through noise as strong as the steps. A node with a word that the
+client lacks is not the client's.
 
-The statistic's two levels are fitted as a mixture of two Gaussians. The score is the log likelihood ratio of "all the node's words occur at
-the client" against the words' frequencies over all clients.
+The statistic's two levels are fitted as a mixture of two Gaussians. The score is the log likelihood ratio of "all the node's
+words occur at the client" against the words' frequencies over all clients.
 """
 
 from __future__ import annotations

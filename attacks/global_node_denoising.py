@@ -1,12 +1,14 @@
 """Noise averaged out of FedGT's global nodes (section 4.3: ``clip(g, delta) + Laplace(0, lambda)``, afresh in every round).
 
-The codebook moves slowly (momentum 0.9, and the average that comes back resembles what was sent), so T noisy uploads are T looks at
-nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that stays, steps to a neighbouring level or jumps;
-the noise is known, and how often states move is the rate under which a client's uploads are likeliest. The forward filter then gives
-the mean of every coordinate in the last round. What the clip cut off stays unknown. Without noise the last upload is the answer.
+The codebook moves slowly (momentum 0.9, and the average that comes back resembles what was sent), so T noisy uploads are T
+looks at nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that stays, steps to a
+neighbouring level or jumps; the noise is known, and how often states move is the rate under which a client's uploads are
+likeliest. The forward filter then gives the mean of every coordinate in the last round. What the clip cut off stays unknown.
+Without noise the last upload is the answer.
 
-A client's global nodes keep their order from round to round. Should a protocol shuffle them, the filter's predictions are matched to the
-uploads first: an order other than the last one is believed if the uploads favour it by more than ``evidence`` (log odds).
+A client's global nodes keep their order from round to round. Should a protocol shuffle them, the filter's predictions are
+matched to the uploads first: an order other than the last one is believed if the uploads favour it by more than ``evidence``
+(log odds).
 """
 
 from __future__ import annotations

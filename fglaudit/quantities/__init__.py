@@ -9,7 +9,6 @@ from fglaudit.quantities.global_nodes import GlobalNodeValues
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
 from fglaudit.quantities.linkage import Linkage
-
 from fglaudit.quantities.membership import Membership
 from fglaudit.quantities.norms import L1Norms, SquaredNorms
 
