@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from bench import fedgat_attacks, fedgat_table1, fedgat_theory, fedgcn_table2, fedgt_tables, scale
+from bench import fedgat_attacks, fedgat_table1, fedgat_theory, fedgcn_table2, fedgt_attacks, fedgt_tables, scale
 
-NAMES = ("table2", "scale", "fedgat", "fedgat-attacks", "theory", "fedgt")
+NAMES = ("table2", "scale", "fedgat", "fedgat-attacks", "theory", "fedgt", "fedgt-attacks")
 
 
 def main() -> None:
@@ -41,6 +41,8 @@ def main() -> None:
         fedgat_theory.run(options.results, options.root)
     if "fedgt" in options.names or not options.names:
         fedgt_tables.run(options.results, options.root, min(options.seeds, 3), options.datasets)
+    if "fedgt-attacks" in options.names or not options.names:
+        fedgt_attacks.run(options.results, options.root, min(options.seeds, 3))
     if "scale" in options.names or not options.names:
         scale.run(options.results, options.nodes, options.edges, 100, options.clients)
 
