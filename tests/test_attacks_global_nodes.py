@@ -181,3 +181,28 @@ def test_linkage_reads_no_senders(runs: dict[str, Run]) -> None:
     payload = first.payload
     assert isinstance(payload, GlobalNodes)
     assert torch.equal(values, payload.values[shuffled(1, len(codes))])
+
+
+@pytest.mark.parametrize("name", ["global-nodes", "linkage"])
+def test_the_truth_scores_one_and_the_guess_less(name: str, runs: dict[str, Run]) -> None:
+    view = runs["noisy"].view(Observer(parties=(SERVER,)))
+    asked, kind = ask(runs["noisy"], view, name), quantity(name)
+    assert kind.judge(asked, asked.truth).values.mean() == pytest.approx(1)
+    assert float(kind.judge(asked, kind.guess(view, asked.subjects).estimate).values.mean()) <= 0.5
+
+
+def test_linkage_pairs_are_those_of_the_shuffled_messages(runs: dict[str, Run]) -> None:
+    run = runs["none"]
+    asked = ask(run, run.view(Observer(parties=(SERVER,))), "linkage")
+    clients = run.graph.num_clients
+    for (first, second), same in zip(asked.subjects.tolist(), asked.truth.tolist(), strict=True):
+        senders = [int(shuffled(code // clients, clients)[code % clients]) for code in (first, second)]
+        assert same == (senders[0] == senders[1])
+
+
+def test_linkage_has_limits(runs: dict[str, Run]) -> None:
+    graph, observer = runs["none"].graph, Observer(parties=(SERVER,))
+    view = runs["none"].view(observer)
+    once = Facts(graph, FedGT(rounds=1), observer, view.auxiliary, {}, False)
+    assert "single round" in str(quantity("linkage").ask(once))
+    assert "no global nodes" in str(quantity("global-nodes").ask(once))
