@@ -16,6 +16,8 @@ from bench import (
     fedgat_table1,
     fedgat_theory,
     fedgcn_table2,
+    fedgt_attacks,
+    fedgt_tables,
     gfl_appnp,
     nfedgnn,
     scale,
@@ -29,6 +31,8 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat-defenses": lambda o: fedgat_defenses.run(o.results, o.root),
     "theory": lambda o: fedgat_theory.run(o.results, o.root),
     "gfl-appnp": lambda o: gfl_appnp.run(o.results, o.root, o.draws),
+    "fedgt": lambda o: fedgt_tables.run(o.results, o.root, min(o.seeds, 3), tuple(o.fedgt_datasets)),
+    "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
@@ -49,6 +53,9 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
     parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
     parser.add_argument("--datasets", nargs="*", choices=tuple(nfedgnn.GRIDS), default=tuple(nfedgnn.GRIDS), help="of nfedgnn")
+    parser.add_argument(
+        "--fedgt-datasets", nargs="+", choices=fedgt_tables.DATASETS, default=fedgt_tables.DATASETS, help="of fedgt"
+    )
     parser.add_argument("--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))

@@ -10,5 +10,6 @@ DEFENSES: dict[str, str] = {
     "clipping": "fglaudit.defenses.clipping:Clipping",
     "joint-noise": "fglaudit.defenses.joint_noise:JointNoise",
     "quantisation": "fglaudit.defenses.quantisation:Quantisation",
+    "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

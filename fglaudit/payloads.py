@@ -239,8 +239,22 @@ class GlobalNodes(Payload):
 
 
 @dataclass(frozen=True)
+class LabelDistributions(Payload):
+    """FedGT's comparison of similarities: the share of every class among a client's training nodes.
+
+    Attributes:
+        values: [P, C]; rows of zeros from clients without training nodes.
+    """
+
+    values: Float[Tensor, "messages classes"]
+
+
+@dataclass(frozen=True)
 class ModelUpdate(Payload):
-    """All weights of a model as one vector per message [P, D]; the layout is public (``PublicFacts.layout``)."""
+    """All weights of a model as one vector per message [P, D]; the layout is public (``PublicFacts.layout``).
+
+    FedGT's clients send the difference between their new weights and those they received, its server sends weights.
+    """
 
     vector: Float[Tensor, "messages parameters"]
 

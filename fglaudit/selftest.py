@@ -15,7 +15,7 @@ import torch
 from fglaudit.game import Game
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.metrics import score_rows
+from fglaudit.metrics import matched_exact, score_rows
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.rng import split
 from fglaudit.view import Messages, View
@@ -53,9 +53,12 @@ def _noise_like(value: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
 
 
 def exact_share(result: Reconstruction, nodes: torch.Tensor, truth: torch.Tensor, kind: FeatureKind) -> float:
-    """Return the share of ``nodes`` [T] whose row in ``result`` equals ``truth`` [T, F]."""
+    """Return the share of ``nodes`` [T] whose row in ``result`` equals ``truth`` [T, F]; where an attack never knows whose row it
+    has, the share of rows that it has at all."""
     if len(result.rows) == 0 or len(nodes) == 0:
         return 0.0
+    if bool((result.nodes < 0).all()):
+        return matched_exact(result.rows.to(truth), truth, kind) / len(nodes)
     none = torch.zeros_like(nodes)
     rows, present, _ = Game(nodes, truth, kind, none, none, none, none).answer(result)
     return float(score_rows(rows, present, truth, kind).exact_rate.mean().item())

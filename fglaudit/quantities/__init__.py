@@ -5,13 +5,25 @@ from __future__ import annotations
 from fglaudit.errors import unknown
 from fglaudit.quantities.base import Facts, Quantity, Question, Scores
 from fglaudit.quantities.edges import Edges
+from fglaudit.quantities.global_nodes import GlobalNodeValues
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
+from fglaudit.quantities.linkage import Linkage
 from fglaudit.quantities.membership import Membership
 from fglaudit.quantities.norms import L1Norms, SquaredNorms
 
 QUANTITIES: dict[str, Quantity] = {
-    quantity.name: quantity for quantity in (Labels(), LabelDistributions(), Edges(), Membership(), L1Norms(), SquaredNorms())
+    quantity.name: quantity
+    for quantity in (
+        Labels(),
+        LabelDistributions(),
+        Edges(),
+        Membership(),
+        L1Norms(),
+        SquaredNorms(),
+        GlobalNodeValues(),
+        Linkage(),
+    )
 }
 
 

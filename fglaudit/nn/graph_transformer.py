@@ -1,0 +1,218 @@
+"""Pre-norm graph transformer with hybrid attention (FedGT, sections 3.2 and 4.1), K clients at once: weights are [K, ...].
+
+``H0 = [x, PE] W_in + b``, then L layers ``H' = MHA(LN(H)) + H``, ``H = FFN(LN(H')) + H'`` (equations (2)-(6)), a last layer norm
+and a linear output. In every layer a node attends to n_s sampled nodes near it and to n_g global nodes.
+
+The global nodes live in the space of H0 (one codebook per client, section G counts ``n_g d`` numbers). To meet nodes of later layers
+they pass through the same layers, attending to each other only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.errors import FglauditError
+
+Weights = Mapping[str, Tensor]
+
+NUMBERS_AT_ONCE = 2**25
+"""Keys and values of neighbours that are gathered at once, for all clients; 128 MiB in single precision."""
+PAIR_COST = 4
+"""Time for the score of a pair in one head beside that for one number of a gathered row, about (measured on a CPU)."""
+
+
+def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -> Tensor:
+    """Draw one model [D]: matrices uniform with bound ``sqrt(6 / (in + out))``, scales 1, biases and shifts 0."""
+    parts = []
+    for name, shape in layout.items():
+        if len(shape) == 2:
+            parts.append((torch.rand(math.prod(shape), generator=rng) * 2 - 1) * math.sqrt(6 / sum(shape)))
+        else:
+            parts.append(torch.full(shape, 1.0 if name.endswith("scale") else 0.0))
+    return torch.cat(parts)
+
+
+def linear(weights: Weights, name: str, rows: Tensor) -> Tensor:
+    """Return ``rows`` [K, m, in] through an affine map [K, m, out]."""
+    return torch.baddbmm(weights[f"{name}.bias"].unsqueeze(1), rows, weights[f"{name}.weight"])
+
+
+def layer_norm(weights: Weights, name: str, rows: Tensor) -> Tensor:
+    """Normalise ``rows`` [K, m, d] over d, then scale and shift."""
+    plain = functional.layer_norm(rows, rows.shape[-1:])
+    return torch.addcmul(weights[f"{name}.shift"].unsqueeze(1), plain, weights[f"{name}.scale"].unsqueeze(1))
+
+
+class Dropout:
+    """Drops a share of entries, drawn by a generator on the tensors' device; ``rng`` None keeps everything."""
+
+    def __init__(self, share: float, rng: torch.Generator | None) -> None:
+        self.share, self.rng = share, rng
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if self.rng is None or self.share == 0:
+            return rows
+        kept = torch.empty_like(rows).bernoulli_(1 - self.share, generator=self.rng)
+        return rows * kept.mul_(1 / (1 - self.share))
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """Whom the targets of one layer attend to, as positions in the layer's inputs.
+
+    Attributes:
+        targets: [K, m]; None: all inputs, in their order.
+        neighbors: [K, m, s]; one that stands there twice counts twice.
+        log_counts: added to the neighbours' scores [K, m, s], -inf for padding; None: nothing.
+    """
+
+    targets: Tensor | None
+    neighbors: Tensor
+    log_counts: Tensor | None
+
+    def part(self, rows: slice) -> Neighborhood:
+        """Return the neighbourhoods of some targets."""
+        targets, logs = self.targets, self.log_counts
+        return Neighborhood(
+            None if targets is None else targets[:, rows], self.neighbors[:, rows], None if logs is None else logs[:, rows]
+        )
+
+
+def take(rows: Tensor, index: Tensor) -> Tensor:
+    """Return ``rows`` [K, n, d] at ``index`` [K, ...] as [K, ..., d]."""
+    offset = (torch.arange(len(rows), device=rows.device) * rows.shape[1]).view(-1, *[1] * (index.dim() - 1))
+    return rows.flatten(0, 1).index_select(0, (index + offset).flatten()).view(*index.shape, rows.shape[2])
+
+
+def _blocks(rows: int, numbers_per_row: int) -> list[slice]:
+    """Cut ``rows`` into blocks of at most ``NUMBERS_AT_ONCE`` numbers."""
+    size = max(1, NUMBERS_AT_ONCE // numbers_per_row)
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
+    """Return what the targets [K, m, heads, d_K] gather from their neighbours and the global nodes, heads side by side [K, m, d].
+
+    Args:
+        key_value: of all inputs, keys and values side by side [K, n, 2 d].
+        far_key, far_value: of the global nodes [K, g, heads, d_K].
+    """
+    size, width = key_value.shape[1:]
+    if PAIR_COST * size * query.shape[2] < where.neighbors.shape[2] * width:
+        return _attend_all_pairs(query, key_value, where, far_key, far_value)
+    near = take(key_value, where.neighbors).view(*where.neighbors.shape, 2, *query.shape[2:])
+    near_key, near_value = near.unbind(3)
+    near_score = (query.unsqueeze(2) * near_key).sum(4)  # [K, m, s, heads]
+    if where.log_counts is not None:
+        near_score = near_score + where.log_counts.unsqueeze(3)
+    far_score = torch.einsum("kmhd,kghd->kmgh", query, far_key)
+    share = torch.cat([near_score, far_score], 2).softmax(2)
+    near_share, far_share = share[:, :, : near_score.shape[2]], share[:, :, near_score.shape[2] :]
+    attended = (near_share.unsqueeze(4) * near_value).sum(2) + torch.einsum("kmgh,kghd->kmhd", far_share, far_value)
+    return attended.flatten(2)
+
+
+def _attend_all_pairs(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
+    """The same as :func:`_attend` by matrix products over all inputs, for clients with few nodes."""
+    counts = torch.ones_like(where.neighbors, dtype=query.dtype)
+    if where.log_counts is not None:
+        counts = where.log_counts.exp().to(query)
+    pairs = counts.new_zeros(*counts.shape[:2], key_value.shape[1]).scatter_add_(2, where.neighbors, counts)
+    near = key_value.view(*key_value.shape[:2], 2, *query.shape[2:])
+    keys, values = (torch.cat(both, 1).transpose(1, 2) for both in zip(near.unbind(2), (far_key, far_value), strict=True))
+    bias = torch.cat([pairs.log(), pairs.new_zeros(*pairs.shape[:2], far_key.shape[1])], 2)
+    share = (query.transpose(1, 2) @ keys.transpose(2, 3) + bias.unsqueeze(1)).softmax(3)
+    return (share @ values).transpose(1, 2).flatten(2)
+
+
+def _feed_forward(weights: Weights, name: str, rows: Tensor, dropout: Dropout) -> Tensor:
+    inner = functional.gelu(linear(weights, f"{name}.expand", layer_norm(weights, f"{name}.norm_feed_forward", rows)))
+    return rows + dropout(linear(weights, f"{name}.contract", inner))
+
+
+def hybrid_layer(
+    weights: Weights, index: int, heads: int, rows: Tensor, where: Neighborhood, global_nodes: Tensor, dropout: Dropout
+) -> tuple[Tensor, Tensor]:
+    """Apply layer ``index``.
+
+    Args:
+        rows: inputs [K, n, d].
+        global_nodes: [K, g, d], in the space of the inputs.
+
+    Returns:
+        The targets' outputs [K, m, d] and the global nodes in the space of the outputs [K, g, d].
+    """
+    name, (clients, _, d) = f"layers.{index}", rows.shape
+    normed = layer_norm(weights, f"{name}.norm_attention", rows)
+    normed_global = layer_norm(weights, f"{name}.norm_attention", global_nodes)
+    targets = normed if where.targets is None else take(normed, where.targets)
+    residual = rows if where.targets is None else take(rows, where.targets)
+    query = (linear(weights, f"{name}.query", targets) * (d // heads) ** -0.5).view(clients, -1, heads, d // heads)
+    key_value = linear(weights, f"{name}.key_value", normed)
+    far = linear(weights, f"{name}.key_value", normed_global).view(clients, -1, 2, heads, d // heads)
+    far_key, far_value = far.unbind(2)
+    attended = torch.cat(
+        [
+            _attend(query[:, part], key_value, where.part(part), far_key, far_value)
+            for part in _blocks(query.shape[1], clients * where.neighbors.shape[2] * 2 * d)
+        ],
+        1,
+    )
+    outputs = residual + dropout(linear(weights, f"{name}.output", attended))
+    own_query = (linear(weights, f"{name}.query", normed_global) * (d // heads) ** -0.5).view(clients, -1, heads, d // heads)
+    own_share = torch.einsum("kahd,kghd->kagh", own_query, far_key).softmax(2)
+    own = torch.einsum("kagh,kghd->kahd", own_share, far_value).flatten(2)
+    moved = global_nodes + linear(weights, f"{name}.output", own)
+    return _feed_forward(weights, name, outputs, dropout), _feed_forward(weights, name, moved, Dropout(0, None))
+
+
+@dataclass(frozen=True)
+class GraphTransformer:
+    """The architecture; satisfies :class:`fglaudit.nn.subgraph_training.Network`. ``feed_forward`` is the width inside the FFN."""
+
+    layers: int
+    hidden: int
+    heads: int
+    feed_forward: int
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "hidden", "heads", "feed_forward"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"a graph transformer needs {field} >= 1; got {getattr(self, field)}; raise it")
+        if self.hidden % self.heads:
+            raise FglauditError(f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4")
+
+    def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights of one model; ``num_inputs`` are features and encoding together, in this order."""
+        d, m = self.hidden, self.feed_forward
+        layout: dict[str, tuple[int, ...]] = {"input.weight": (num_inputs, d), "input.bias": (d,)}
+        for index in range(self.layers):
+            name = f"layers.{index}"
+            layout |= {f"{name}.norm_attention.scale": (d,), f"{name}.norm_attention.shift": (d,)}
+            layout |= {f"{name}.query.weight": (d, d), f"{name}.query.bias": (d,)}
+            layout |= {f"{name}.key_value.weight": (d, 2 * d), f"{name}.key_value.bias": (2 * d,)}
+            layout |= {f"{name}.output.weight": (d, d), f"{name}.output.bias": (d,)}
+            layout |= {f"{name}.norm_feed_forward.scale": (d,), f"{name}.norm_feed_forward.shift": (d,)}
+            layout |= {f"{name}.expand.weight": (d, m), f"{name}.expand.bias": (m,)}
+            layout |= {f"{name}.contract.weight": (m, d), f"{name}.contract.bias": (d,)}
+        return layout | {
+            "norm.scale": (d,),
+            "norm.shift": (d,),
+            "classes.weight": (d, num_classes),
+            "classes.bias": (num_classes,),
+        }
+
+    def logits(
+        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
+    ) -> Tensor:
+        """Return the class scores [K, m, classes] of the last layer's targets from H0 ``inputs`` [K, n, d]."""
+        rows = dropout(inputs)
+        for index, where in enumerate(neighborhoods):
+            rows, global_nodes = hybrid_layer(weights, index, self.heads, rows, where, global_nodes, dropout)
+        return linear(weights, "classes", layer_norm(weights, "norm", rows))

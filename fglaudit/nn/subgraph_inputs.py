@@ -1,0 +1,94 @@
+"""What K clients with graph transformers hold, padded to the largest client: features, encodings, labels, split masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from fglaudit.errors import FglauditError
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.nn.laplacian import laplacian_encoding
+from fglaudit.nn.sparse import SparseMatrix
+
+SPARSE_BELOW = 0.1
+"""Share of non-zero features below which the first product runs over them alone."""
+
+
+def check_subgraphs(protocol: str, graph: FederatedGraph, global_nodes: int = 0) -> None:
+    """Raise :class:`FglauditError` unless there is one feature row per node, somebody trains and every client is large enough."""
+    if graph.x.dim() != 2:
+        raise FglauditError(
+            f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape {tuple(graph.x.shape)}; "
+            "use a data set with one sample per node"
+        )
+    if not any(bool(train.any()) for train in graph.train):
+        raise FglauditError(f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed")
+    smallest = min(range(graph.num_clients), key=lambda k: len(graph.clients[k]))
+    if global_nodes > len(graph.clients[smallest]):
+        raise FglauditError(
+            f"{protocol} needs at least as many nodes at every client as global nodes; client {smallest} has "
+            f"{len(graph.clients[smallest])} for {global_nodes}; lower global_nodes or the number of clients"
+        )
+
+
+@dataclass(frozen=True)
+class SubgraphInputs:
+    """Rows of K clients, n of the largest one; the last rows of smaller clients are padding.
+
+    Attributes:
+        features: [K, n, F], or None where ``sparse`` stands for them.
+        sparse: block-diagonal [K n, K F].
+        encoding: [K, n, p].
+        labels: [K, n].
+        present, train, val, test: masks [K, n].
+    """
+
+    features: Tensor | None
+    sparse: SparseMatrix | None
+    encoding: Tensor
+    labels: Tensor
+    present: Tensor
+    train: Tensor
+    val: Tensor
+    test: Tensor
+    num_features: int
+
+    @staticmethod
+    def of(clients: Sequence[ClientGraph], dimensions: int, device: torch.device) -> SubgraphInputs:
+        """Pad and encode; ``dimensions`` of the Laplacian encoding of every client's own subgraph."""
+        x = pad_sequence([c.x for c in clients], batch_first=True).float()
+        encodings = [laplacian_encoding(c.edge_index, len(c.nodes), dimensions) for c in clients]
+        sparse = None
+        if float(torch.count_nonzero(x).item()) < SPARSE_BELOW * x.numel():
+            count, size, width = x.shape
+            k, row, column = x.nonzero(as_tuple=True)
+            entries = (k * size + row).to(device), (k * width + column).to(device), x[k, row, column].to(device)
+            sparse = SparseMatrix.from_entries(*entries, (count * size, count * width))
+
+        def mask(name: str) -> Tensor:
+            return pad_sequence([getattr(c, name) for c in clients], batch_first=True).to(device)
+
+        return SubgraphInputs(
+            features=x.to(device) if sparse is None else None,
+            sparse=sparse,
+            encoding=pad_sequence(encodings, batch_first=True).to(device),
+            labels=pad_sequence([c.y for c in clients], batch_first=True).to(device),
+            present=pad_sequence([torch.ones_like(c.train) for c in clients], batch_first=True).to(device),
+            train=mask("train"),
+            val=mask("val"),
+            test=mask("test"),
+            num_features=x.shape[2],
+        )
+
+    def project(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return ``[x, encoding] W + b`` of all rows [K, n, d]; ``weight`` [K, F + p, d], ``bias`` [K, d]."""
+        of_features, of_encoding = weight[:, : self.num_features], weight[:, self.num_features :]
+        encoded = torch.baddbmm(bias.unsqueeze(1), self.encoding, of_encoding)
+        if self.sparse is not None:
+            return encoded + (self.sparse @ of_features.reshape(-1, weight.shape[2])).view_as(encoded)
+        assert self.features is not None
+        return torch.baddbmm(encoded, self.features, of_features)

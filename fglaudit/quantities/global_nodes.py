@@ -1,0 +1,47 @@
+"""FedGT's global nodes as they were before any noise: subjects are client ids [S], an estimate is the codebook [S, n_g D].
+
+Asked about are the last uploads of all clients that are not observing. The metric is the cosine with the truth, before
+clipping; ``relative_error`` is the length of the error over the length of the truth. A guess knows nothing: zeros, whose cosine
+counts as 0.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.interfaces import Inference
+from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.view import View
+
+
+class GlobalNodeValues(Quantity):
+    """See the module docstring."""
+
+    name: ClassVar[str] = "global-nodes"
+    metric: ClassVar[str] = "cosine"
+
+    def ask(self, facts: Facts) -> Question | str:
+        if "global_nodes" not in facts.truth:
+            return "this protocol has no global nodes"
+        values = facts.truth["global_nodes"].flatten(1)
+        others = torch.tensor([k for k in range(len(values)) if k not in facts.observer.clients])
+        if len(others) == 0:
+            return "there is no other client"
+        clusters = torch.full_like(others, facts.observer.clients[0]) if facts.pooled else others
+        return Question(others, values[others], clusters)
+
+    def guess(self, view: View, subjects: Tensor) -> Inference:
+        shape = view.public.hyperparameters
+        width = int(shape["global_nodes"]) * int(shape["hidden"])
+        return Inference(self.name, subjects, torch.zeros(len(subjects), width))
+
+    def judge(self, question: Question, estimate: Tensor) -> Scores:
+        estimate, truth = estimate.double(), question.truth.double()
+        cosine = torch.nan_to_num(torch.cosine_similarity(estimate, truth, dim=1))
+        size = truth.norm(dim=1).clamp(min=1e-12)
+        error = (estimate - truth).norm(dim=1) / size
+        columns = {"cosine": float(cosine.mean().item()), "relative_error": float(error.mean().item())}
+        return Scores(cosine, question.clusters, columns)

@@ -1,0 +1,61 @@
+"""Which messages of different rounds come from the same client, where a shuffler hides the senders: subjects are pairs of
+message codes [S, 2] (see ``fglaudit.attacks._pseudonyms``), an estimate is a score [S] (higher: more likely the same client).
+
+Asked about are all pairs of messages of two of the first ten rounds. The metric is the area under the ROC curve. A guess says
+the same of every pair.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks._pseudonyms import message_codes, shuffled
+from fglaudit.interfaces import Inference
+from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.ranking import found_at, placements
+from fglaudit.view import View
+
+ROUNDS = 10
+MOST_CLIENTS = 200
+
+
+class Linkage(Quantity):
+    """See the module docstring."""
+
+    name: ClassVar[str] = "linkage"
+    metric: ClassVar[str] = "auc"
+
+    def ask(self, facts: Facts) -> Question | str:
+        others = torch.tensor([k for k in range(facts.graph.num_clients) if k not in facts.observer.clients])
+        rounds = min(facts.protocol.num_rounds, ROUNDS)
+        if len(others) < 2:
+            return "with fewer than two other clients there is nothing to tell apart"
+        if len(others) > MOST_CLIENTS:
+            return f"linkage is asked of at most {MOST_CLIENTS} clients: the pairs of their messages are too many"
+        if rounds < 2:
+            return "with a single round there is nothing to link"
+        pairs, same, owners = [], [], []
+        count = len(others)
+        for first, second in itertools.combinations(range(1, rounds + 1), 2):
+            senders, later = others[shuffled(first, count)], others[shuffled(second, count)]
+            pairs.append(torch.cartesian_prod(message_codes(first, count), message_codes(second, count)))
+            same.append((senders.unsqueeze(1) == later).flatten())
+            owners.append(senders.repeat_interleave(count))
+        truth, clusters = torch.cat(same).double(), torch.cat(owners)
+        if facts.pooled:
+            clusters = torch.full_like(clusters, facts.observer.clients[0])
+        return Question(torch.cat(pairs), truth, clusters)
+
+    def guess(self, view: View, subjects: Tensor) -> Inference:
+        return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
+
+    def judge(self, question: Question, estimate: Tensor) -> Scores:
+        same = question.truth > 0
+        positive, negative = estimate[same].double(), estimate[~same].double()
+        values = placements(positive, negative)
+        columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(found_at(positive, negative, 0.01).mean().item())}
+        return Scores(values, question.clusters[same], columns)

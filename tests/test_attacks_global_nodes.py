@@ -1,0 +1,208 @@
+"""Attacks on FedGT's uploads: conformance, planted leaks, noise, and what they find on small runs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from fglaudit.attacks._pseudonyms import pseudonymous, shuffled
+from fglaudit.attacks.absent_words import AbsentWords
+from fglaudit.attacks.global_node_denoising import GlobalNodeDenoising
+from fglaudit.attacks.global_node_labels import GlobalNodeLabels, cluster_weight
+from fglaudit.attacks.global_node_membership import GlobalNodeMembership
+from fglaudit.attacks.linkage import GlobalNodeLinkage, UpdateLinkage
+from fglaudit.attacks.one_node_clusters import OneNodeClusters, message_passing
+from fglaudit.attacks.update_labels import UpdateLabels
+from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.interfaces import Attack, Inference, Reconstruction
+from fglaudit.nn.online_clustering import update_centroids
+from fglaudit.payloads import SERVER, GlobalNodes
+from fglaudit.protocols.fedgt import FedGT
+from fglaudit.quantities import Facts, Question, quantity
+from fglaudit.rng import derive
+from fglaudit.selftest import NoiseMessages
+from fglaudit.testing import Run, check_attack, example_graph, record
+from fglaudit.view import Noise, Observer, View
+
+CPU = torch.device("cpu")
+SERVER_WITH_ROWS = Observer(parties=(SERVER,), auxiliary=0.4)
+ATTACKS: tuple[Attack, ...] = (
+    GlobalNodeDenoising(),
+    GlobalNodeLabels(),
+    GlobalNodeLinkage(),
+    GlobalNodeMembership(),
+    UpdateLabels(),
+    UpdateLinkage(),
+    AbsentWords(),
+    OneNodeClusters(),
+)
+INFERENCES = tuple(attack for attack in ATTACKS if type(attack).quantity != "features")
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    protocol = FedGT(
+        layers=1, hidden=32, heads=2, feed_forward=32, neighbors=4, global_nodes=3, encoding=2, candidates=8, rounds=6
+    )
+    graph = example_graph(nodes=240, features=120, clients=4)
+    noisy = ClippedLaplace(clip=0.002, scale=0.001, on=("GlobalNodes",))
+    return {"none": record(protocol, graph), "noisy": record(protocol, graph, noisy)}
+
+
+def ask(run: Run, view: View, name: str) -> Question:
+    """Return the question that the observer of ``view`` is asked."""
+    facts = Facts(run.graph, run.protocol, view.observer, view.auxiliary, run.trained.truth, False)
+    asked = quantity(name).ask(facts)
+    assert not isinstance(asked, str), asked
+    return asked
+
+
+def value(run: Run, view: View, attack: Attack) -> tuple[float, float]:
+    """Return the attack's and the guess's mean score."""
+    kind = quantity(type(attack).quantity)
+    asked = ask(run, view, kind.name)
+    result = attack.run(view, rng=derive(0, "attack"), device=CPU)
+    assert isinstance(result, Inference)
+    guess = kind.guess(view, asked.subjects)
+    scores = (kind.score(asked, r, guess) for r in (result, guess))
+    found, control = (float(s.values.mean().item()) for s in scores)
+    return found, control
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: type(a).name)
+@pytest.mark.parametrize("defense", ["none", "noisy"])
+def test_conformance(attack: Attack, defense: str, runs: dict[str, Run]) -> None:
+    view = runs[defense].view(SERVER_WITH_ROWS)
+    assert attack.unsupported(view) is None
+    check_attack(attack, view)
+
+
+@pytest.mark.parametrize("attack", INFERENCES, ids=lambda a: type(a).name)
+def test_a_planted_leak_is_seen(attack: Attack, runs: dict[str, Run]) -> None:
+    view = runs["none"].view(SERVER_WITH_ROWS)
+    kind = quantity(type(attack).quantity)
+    planted = attack.plant(view, rng=derive(1, "plant"))
+    result = attack.run(planted.view, rng=derive(2, "attack"), device=CPU)
+    assert isinstance(result, Inference)
+    question = kind.planted(planted)
+    assert float(kind.score(question, result, kind.guess(planted.view, planted.nodes)).values.mean().item()) >= 0.95
+
+
+@pytest.mark.parametrize("attack", INFERENCES, ids=lambda a: type(a).name)
+def test_noise_says_nothing(attack: Attack, runs: dict[str, Run]) -> None:
+    run = runs["none"]
+    view = run.view(SERVER_WITH_ROWS)
+    blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, 5))
+    found, control = value(run, blind, attack)
+    spread = 0.15 if type(attack).quantity != "global-nodes" else 0.2  # few subjects; noise keeps the mean of the messages
+    assert found <= control + spread
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: type(a).name)
+def test_a_client_sees_no_uploads_of_others(attack: Attack, runs: dict[str, Run]) -> None:
+    reason = attack.unsupported(runs["none"].view(Observer(parties=(0,), auxiliary=0.4)))
+    assert reason is not None and "upload" in reason
+
+
+def test_global_nodes_without_noise_are_read_off(runs: dict[str, Run]) -> None:
+    run = runs["none"]
+    found, _ = value(run, run.view(Observer(parties=(SERVER,))), GlobalNodeDenoising())
+    assert found == pytest.approx(1.0)
+
+
+def test_denoising_follows_slow_levels_and_beats_the_plain_mean() -> None:
+    rng = derive(0, "levels")
+    truth = 0.002 * (torch.rand(40, 1, 2, 50, generator=rng) * 2 - 1).sign()
+    truth[20:, :, :, :10] = -truth[:20, :, :, :10].flip(0)  # a fifth of the coordinates moves half way
+    truth[:] = torch.where(torch.arange(40).view(-1, 1, 1, 1) < 20, truth[:1], truth[-1:])
+    uniform = torch.rand(truth.shape, generator=rng) - 0.5
+    noisy = truth - 0.001 * uniform.sign() * (1 - 2 * uniform.abs()).clamp(min=1e-9).log()
+    found = GlobalNodeDenoising().denoise(noisy, Noise("laplace", 0.001), 0.002)
+    error, mean_error = ((e - truth[-1]).norm() / truth[-1].norm() for e in (found, noisy.mean(0)))
+    assert error < 0.1 < mean_error
+
+
+def test_denoising_undoes_a_changed_order() -> None:
+    rng = derive(0, "order")
+    truth = 0.002 * torch.randn(1, 3, 200, generator=rng).sign()
+    uploads = truth.expand(12, -1, -1, -1) + 0.0005 * torch.randn(12, 1, 3, 200, generator=rng)
+    uploads = torch.cat([uploads[:6], uploads[6:, :, [2, 0, 1]]])
+    found = GlobalNodeDenoising().denoise(uploads, Noise("gaussian", 0.0005), 0.002)
+    assert (found - truth).norm() < 0.1 * truth.norm()
+
+
+def test_cluster_weight_is_that_of_algorithm_1(runs: dict[str, Run]) -> None:
+    view = runs["none"].view(SERVER_WITH_ROWS)
+    rows, centroid = torch.ones(1, 60, 1), torch.zeros(1, 1, 1)
+    counts = torch.ones(1, 1)
+    for round in (1, 2, 3):
+        moved, counts = update_centroids(rows, torch.ones(1, 60, dtype=torch.bool), centroid, counts, 0.9)
+        assert cluster_weight(view, round, 1, 4) == pytest.approx(float(moved.item()), rel=1e-5)
+
+
+def test_updates_are_linked_on_a_run(runs: dict[str, Run]) -> None:
+    run = runs["none"]
+    assert value(run, run.view(SERVER_WITH_ROWS), UpdateLinkage())[0] > 0.9
+
+
+def test_single_rows_are_exact(runs: dict[str, Run]) -> None:
+    attack, view = OneNodeClusters(), runs["none"].view(Observer(parties=(SERVER,)))
+    planted = attack.plant(view, rng=derive(0, "plant"))
+    result = attack.run(planted.view, rng=derive(0, "attack"), device=CPU)
+    assert isinstance(result, Reconstruction) and result.claimed is not None
+    claimed = result.rows[result.claimed]
+    assert bool((claimed.unsqueeze(1) == planted.rows).all(2).any(1).all()), "no claim is wrong"
+
+
+def test_message_passing_finds_sparse_rows() -> None:
+    rng = derive(0, "sparse")
+    matrix = torch.randn(5, 60, 300, generator=rng)
+    rows = (torch.rand(5, 300, generator=rng) < 0.02).float()
+    values = torch.einsum("umf,uf->um", matrix, rows)
+    odds = torch.full((5, 300), 0.02).logit()
+    found = message_passing(matrix, values, odds, torch.full((5,), 1e-5), 60)
+    assert torch.equal(found.round(), rows)
+
+
+def test_refusals_name_what_is_missing(runs: dict[str, Run]) -> None:
+    view = runs["none"].view(Observer(parties=(SERVER,)))
+    assert "auxiliary" in (GlobalNodeLabels().unsupported(view) or "")
+    assert "auxiliary" in (GlobalNodeMembership().unsupported(view) or "")
+    public = dataclasses.replace(view.public, layout={"layers.0.weight": (4, 4)})
+    assert "layout" in (UpdateLabels().unsupported(dataclasses.replace(view, public=public)) or "")
+
+
+def test_linkage_reads_no_senders(runs: dict[str, Run]) -> None:
+    view = runs["none"].view(SERVER_WITH_ROWS)
+    codes, values = next(pseudonymous(view, GlobalNodes, 1))
+    first = next(b for b in view.messages.of(GlobalNodes) if int(b.senders[0].item()) != SERVER)
+    payload = first.payload
+    assert isinstance(payload, GlobalNodes)
+    assert torch.equal(values, payload.values[shuffled(1, len(codes))])
+
+
+@pytest.mark.parametrize("name", ["global-nodes", "linkage"])
+def test_the_truth_scores_one_and_the_guess_less(name: str, runs: dict[str, Run]) -> None:
+    view = runs["noisy"].view(Observer(parties=(SERVER,)))
+    asked, kind = ask(runs["noisy"], view, name), quantity(name)
+    assert kind.judge(asked, asked.truth).values.mean() == pytest.approx(1)
+    assert float(kind.judge(asked, kind.guess(view, asked.subjects).estimate).values.mean()) <= 0.5
+
+
+def test_linkage_pairs_are_those_of_the_shuffled_messages(runs: dict[str, Run]) -> None:
+    run = runs["none"]
+    asked = ask(run, run.view(Observer(parties=(SERVER,))), "linkage")
+    clients = run.graph.num_clients
+    for (first, second), same in zip(asked.subjects.tolist(), asked.truth.tolist(), strict=True):
+        senders = [int(shuffled(code // clients, clients)[code % clients]) for code in (first, second)]
+        assert same == (senders[0] == senders[1])
+
+
+def test_linkage_has_limits(runs: dict[str, Run]) -> None:
+    graph, observer = runs["none"].graph, Observer(parties=(SERVER,))
+    view = runs["none"].view(observer)
+    once = Facts(graph, FedGT(rounds=1), observer, view.auxiliary, {}, False)
+    assert "single round" in str(quantity("linkage").ask(once))
+    assert "no global nodes" in str(quantity("global-nodes").ask(once))

@@ -1,0 +1,42 @@
+"""FedGT's long measurements: the plan of its tables."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from fglaudit.testing import example_graph
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import from the repository's top level, which is not on the path when pytest runs as a command of its own."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module("bench.fedgt_tables")
+
+
+def test_published_figures_have_cases(tables: ModuleType) -> None:
+    cases = list(tables.cases(3, tables.DATASETS))
+    assert len(cases) == len(set(cases))
+    for data in ("cora", "citeseer", "pubmed"):
+        for setting, counts in tables.CLIENTS.items():
+            for method in ("fedgt", "local-gt", "fedavg-sage"):
+                for clients in counts:
+                    case = tables.Case(data, setting, clients, method, 2)
+                    assert case in cases and case.published() is not None
+    compared = {case.method for case in cases if case.setting == "overlapping" and case.dataset == "cora"}
+    assert {f"fedgt-{name}" for name in tables.SIMILARITIES} <= compared
+    assert all(tables.Case(data, setting, 10, method, 0) in cases for method, data, setting in tables.PUBLISHED_TEN)
+
+
+def test_a_case_is_measured(tables: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tables.SETTINGS, "cora", {"rounds": 2, "hidden": 8})
+    for method in ("fedgt", "fedgt-fedavg", "local-gt", "fedavg-sage"):
+        row = tables.measure(tables.Case("cora", "non-overlapping", 3, method, 0), example_graph())
+        assert set(row) == set(tables.VALUES)
+        assert 0 <= float(row["accuracy"]) <= 1 and row["round"] in ("1", "2")
