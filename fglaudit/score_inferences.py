@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from fglaudit.arena import Arena, Outcome
 from fglaudit.game import cluster_sums
@@ -51,6 +52,14 @@ def _pooled(scores: Sequence[Scores]) -> dict[str, float | None]:
     return {name: sum(s.columns[name] * len(s.values) for s in scores) / total for name in scores[0].columns}
 
 
+def _standard_error(values: Tensor, clusters: Tensor) -> float:
+    """Return the standard error of the mean of ``values`` [V], which depend on each other within ``clusters`` [V]."""
+    centred = values - values.mean()
+    _, index = torch.unique(clusters, return_inverse=True)
+    sums = torch.zeros(int(index.max().item()) + 1, dtype=values.dtype).index_add_(0, index, centred)
+    return float(sums.square().sum().sqrt().item()) / len(values)
+
+
 def _self_test(
     attack: Attack, view: View, question: Question, guess: Inference, rng: torch.Generator, device: torch.device
 ) -> str | None:
@@ -72,8 +81,9 @@ def _self_test(
     result = attack.run(blind, rng=split(rng, "noise"), device=device)
     if not isinstance(result, Inference):
         return f"self-test: it returned no inference of {kind.name}"
-    excess = kind.score(question, result, guess).values - kind.score(question, guess, guess).values
-    error = float((excess.std(correction=0) / len(excess) ** 0.5).item())
+    scored = kind.score(question, result, guess)
+    excess = scored.values - kind.score(question, guess, guess).values
+    error = _standard_error(excess, scored.clusters)
     if float(excess.mean().item()) > NOISE_AT_MOST + 3 * error:
         return f"self-test: on messages of noise it beat its control by {float(excess.mean().item()):.3f}; it reads something not sent"
     return None

@@ -1,4 +1,4 @@
-"""Short names of settings: the arguments that tell one from another in this run, in front of all the others."""
+"""Short names of settings: the arguments that tell one from another in this run and are not defaults."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Labels:
 
     def _short(self, setting: Setting, kind: str, name: str) -> str:
         fields = _fields(setting, kind)
-        parts = [f"{f}={_plain(fields[f])}" for f in self.varying.get((kind, name), ()) if f in fields]
+        # Fields at their defaults are not in the columns; naming them in every label would bury what is special.
+        special = {part.partition("=")[0] for part in getattr(setting.first, f"{kind}_args").split(";") if part}
+        parts = [f"{f}={_plain(fields[f])}" for f in self.varying.get((kind, name), ()) if f in fields and f in special]
         return " ".join([name, *parts])
 
 

@@ -31,7 +31,9 @@ def test_published_figures_have_cases(tables: ModuleType) -> None:
                     assert case in cases and case.published() is not None
     compared = {case.method for case in cases if case.setting == "overlapping" and case.dataset == "cora"}
     assert {f"fedgt-{name}" for name in tables.SIMILARITIES} <= compared
-    assert all(tables.Case(data, setting, 10, method, tables.FIRST_SEED) in cases for method, data, setting in tables.PUBLISHED_TEN)
+    assert all(
+        tables.Case(data, setting, 10, method, tables.FIRST_SEED) in cases for method, data, setting in tables.PUBLISHED_TEN
+    )
 
 
 def test_a_case_is_measured(tables: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
