@@ -8,7 +8,7 @@ ratio under the noise that the defense states; if the defense adds another noise
 Unit, adjacency and delta are the guarantee's. Of a defense that releases several times the first release is replayed: the bound
 then holds for the whole training too, and is lower than it might be.
 
-Only the entries that the canary reaches are replayed. That is the mechanism on fewer rows, for which its guarantee must hold as
+Only entries that the canary reaches are replayed, those that it moves most. That is the mechanism on fewer rows, for which its guarantee must hold as
 well; a defense whose noise depends on how many rows a message has would be misjudged.
 
 The confidence of a cell is 99.99 %, so that of a hundred cells together it is 99 % that no bound is false.
@@ -37,22 +37,26 @@ from fglaudit.view import Noise
 CONFIDENCE = 0.9999
 MAX_RUNS = 4000
 """Replays with the canary, and as many without."""
-MIN_RUNS = 250
-DRAWS = 2**27
-"""Numbers that may be drawn in all: about two seconds."""
+MIN_RUNS = 500
+DRAWS = 2**28
+"""Numbers that may be drawn in all: a few seconds."""
 CHUNK = 2**23
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Messages with the canary and without, the entries that differ alone."""
+    """Messages with the canary and without.
+
+    Attributes:
+        present, absent: the same entries of the same batches.
+        numbers: how many numbers get noise in one replay.
+        divergence: between both worlds, see :func:`_divergence`.
+    """
 
     present: list[MessageBatch]
     absent: list[MessageBatch]
-
-    def size(self, fields: Sequence[str]) -> int:
-        """How many numbers get noise in one replay."""
-        return sum(v.numel() for b in self.present for v in _values(b, fields).values())
+    numbers: int
+    divergence: float
 
 
 def audit_defense(
@@ -81,13 +85,10 @@ def audit_defense(
     if release is None:
         return "the defense changes no release of features that could be replayed"
     noise = session.noise().get(release.payload.__name__)
-    pair = _worst(protocol, graph, session, release, noise, seed, device)
-    if pair is None:
-        return f"no entry of {release.payload.__name__} can be told to depend on a canary"
-    fields = noise.fields if noise else ()
-    runs = min(MAX_RUNS, draws // (2 * pair.size(fields)))
-    if runs < MIN_RUNS:
-        return f"a replay of {release.payload.__name__} is too large: {pair.size(fields):,} numbers each"
+    pair = _worst(protocol, graph, session, release, noise, draws // (2 * MIN_RUNS), seed, device)
+    if not pair.numbers:
+        return f"no entry of {release.payload.__name__} that a canary reaches is small enough to be replayed {MIN_RUNS} times"
+    runs = min(MAX_RUNS, draws // (2 * pair.numbers))
     rng = derive(seed, "empirical", "noise")
     present, absent = (_scores(session, b, pair, noise, runs, rng) for b in (pair.present, pair.absent))
     gaussian = noise is not None and noise.distribution == "gaussian" and promise.delta > 0
@@ -101,10 +102,11 @@ def _worst(
     session: DefenseSession,
     release: Release,
     noise: Noise | None,
+    limit: int,
     seed: int,
     device: torch.device,
-) -> _Pair | None:
-    """Return the messages of the canary that moves them most, judged without noise."""
+) -> _Pair:
+    """Return the messages of the canary that moves them most, judged without noise; at most ``limit`` numbers."""
 
     def pair(canary: Canary) -> _Pair:
         near = torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -122,29 +124,46 @@ def _worst(
             )
             for included in (True, False)
         ]
-        return _different(*worlds)
+        return _strongest(*worlds, noise, limit)
 
     rows = canary_rows(graph)
     nodes = canary_nodes(graph)
     pairs = [pair(Canary(node, rows[0])) for node in nodes]
-    best = max(range(len(nodes)), key=lambda i: _divergence(pairs[i], noise))
-    worst = max((pairs[best], pair(Canary(nodes[best], rows[1]))), key=lambda p: _divergence(p, noise))
-    return worst if worst.present else None
+    best = max(range(len(nodes)), key=lambda i: pairs[i].divergence)
+    return max((pairs[best], pair(Canary(nodes[best], rows[1]))), key=lambda p: p.divergence)
 
 
-def _different(present: list[MessageBatch], absent: list[MessageBatch]) -> _Pair:
-    kept: tuple[list[MessageBatch], list[MessageBatch]] = ([], [])
-    for one, other in zip(present, absent, strict=True):
-        ids, others = node_ids(one.payload), node_ids(other.payload)
-        if ids is None or others is None or not torch.equal(ids, others):
-            raise ValueError("the messages must be about the same nodes with and without the canary")
-        changed = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-        for name, value in _values(one, ()).items():
-            changed |= (value != _values(other, ())[name]).flatten(1).any(1)
-        if bool(changed.any()):
-            kept[0].append(select_entries(one, changed))
-            kept[1].append(select_entries(other, changed))
-    return _Pair(*kept)
+def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: Noise | None, limit: int) -> _Pair:
+    """Return the entries that differ most, as many as have ``limit`` numbers together: looking at fewer is no error."""
+    shown = [_divergence(one, other, noise) for one, other in zip(present, absent, strict=True)]
+    fields = noise.fields if noise else ()
+    sizes = [
+        torch.full(d.shape, sum(v[0].numel() for v in _values(b, fields).values())) for b, d in zip(present, shown, strict=True)
+    ]
+    if not shown:
+        return _Pair([], [], 0, 0.0)
+    divergence, numbers = torch.cat(shown), torch.cat(sizes)
+    order = torch.argsort(divergence, descending=True, stable=True)
+    order = order[(numbers[order].cumsum(0) <= limit) & (divergence[order] > 0)]
+    keep = torch.zeros(len(divergence), dtype=torch.bool)
+    keep[order] = True
+    masks = keep.split([len(d) for d in shown])
+    kept = [[select_entries(b, m) for b, m in zip(world, masks, strict=True) if bool(m.any())] for world in (present, absent)]
+    return _Pair(*kept, int(numbers[order].sum().item()), float(divergence[order].sum().item()))
+
+
+def _divergence(one: MessageBatch, other: MessageBatch, noise: Noise | None) -> Tensor:
+    """Return the Kullback-Leibler divergence of every entry [rows]; half the squared distance where the noise is unknown."""
+    ids, others = node_ids(one.payload), node_ids(other.payload)
+    if ids is None or others is None or not torch.equal(ids, others):
+        raise ValueError("the messages must be about the same nodes with and without the canary")
+    fields, scale = (noise.fields, noise.scale) if noise else ((), 1.0)
+    total = torch.zeros(len(ids), dtype=torch.float64)
+    for name, value in _values(one, fields).items():
+        shift = ((value.double() - _values(other, fields)[name].double()).abs() / scale).flatten(1)
+        laplace = noise is not None and noise.distribution == "laplace"
+        total += (shift - 1 + (-shift).exp() if laplace else shift.square() / 2).sum(1).cpu()
+    return total
 
 
 def _values(batch: MessageBatch, fields: Sequence[str]) -> dict[str, Tensor]:
@@ -153,25 +172,12 @@ def _values(batch: MessageBatch, fields: Sequence[str]) -> dict[str, Tensor]:
     return {n: v for n, v in tensors.items() if (n in fields if fields else v.is_floating_point())}
 
 
-def _divergence(pair: _Pair, noise: Noise | None) -> float:
-    """Return the Kullback-Leibler divergence between both worlds, or half the squared distance where the noise is unknown."""
-    total = 0.0
-    scale = noise.scale if noise else 1.0
-    fields = noise.fields if noise else ()
-    for one, other in zip(pair.present, pair.absent, strict=True):
-        for name, value in _values(one, fields).items():
-            shift = (value.double() - _values(other, fields)[name].double()).abs() / scale
-            laplace = noise is not None and noise.distribution == "laplace"
-            total += float((shift - 1 + (-shift).exp() if laplace else shift.square() / 2).sum().item())
-    return total
-
-
 def _scores(
     session: DefenseSession, batches: list[MessageBatch], pair: _Pair, noise: Noise | None, runs: int, rng: torch.Generator
 ) -> Tensor:
     """Return the log-likelihood ratio, canary there against not there, of ``runs`` releases of ``batches`` [runs]."""
     fields = noise.fields if noise else ()
-    step = max(1, CHUNK // max(1, pair.size(fields)))
+    step = max(1, CHUNK // pair.numbers)
     scores = torch.zeros(runs, dtype=torch.float64)
     for first in range(0, runs, step):
         copies = min(step, runs - first)

@@ -12,25 +12,32 @@ The bound is the largest epsilon for which this is at most the error probability
 other, and m independent runs with one canary each are a special case. The term with delta grows with m: for small
 delta only.
 
-Choices where the paper leaves them open: the number of guesses must not depend on the memberships that are scored, so half
-the canaries choose how many to guess on each side and the other half are scored (given the memberships of the first half, the
-mechanism is still private in those of the second). Guesses go to the highest and lowest scores, ties broken at random.
+Choices where the paper leaves them open: the number of guesses must not depend on the memberships that are scored, so a fifth
+of the canaries chooses how many to guess on each side and the others are scored (given the memberships of the first part, the
+mechanism is still private in those of the second); or the numbers are fixed beforehand. Guesses go to the highest and lowest scores, ties broken at random.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy.optimize import brentq
+from scipy.special import logit
 from scipy.stats import beta, binom
 from torch import Tensor
 
-from fglaudit.accounting import MAX_EPSILON
 from fglaudit.empirical.bound import Bound, error_probability
 from fglaudit.errors import FglauditError
 
+Bools = npt.NDArray[np.bool_]
+
 CHOOSING = 0.2
+"""Share of the canaries that choose."""
 CAUTION = 0.05
+"""Quantile at which a rate seen among few canaries is taken when choosing."""
 MIN_CANARIES = 20
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5)
 """Shares of the canaries that may be guessed to be included; the same for not included."""
@@ -54,14 +61,23 @@ def epsilon_bound(right: int, guesses: int, canaries: int, delta: float, error: 
 
     if guesses == 0 or excess(0.0) >= 0:
         return 0.0
+    if delta == 0:  # the binomial tail is an incomplete beta function, so q is its quantile
+        return float(logit(beta.ppf(error, right, guesses - right + 1)))
     # The p-value grows with epsilon up to 1, so its crossing is unique.
-    highest = min(np.log(guesses + 1) + np.log(2 / error), MAX_EPSILON)
+    highest = math.log(2 * (guesses + 1) / min(error, 1 - error))
     crossing = float(brentq(excess, 0.0, highest, xtol=1e-9))
     return max(crossing - 1e-8, 0.0)
 
 
 def one_run(
-    scores: Tensor, included: Tensor, *, delta: float, confidence: float, rng: torch.Generator, tried: int = 1
+    scores: Tensor,
+    included: Tensor,
+    *,
+    delta: float,
+    confidence: float,
+    rng: torch.Generator,
+    tried: int = 1,
+    shares: tuple[float, float] | None = None,
 ) -> Bound:
     """Return a lower bound on epsilon at ``delta``.
 
@@ -70,6 +86,7 @@ def one_run(
         included: whether it was [m]; drawn independently with probability 1/2 before the run.
         confidence: of the bound, or of all of them where ``tried`` many are computed and the largest is reported.
         rng: separates the canaries that choose from those that are scored.
+        shares: of the canaries to guess included and not included, if fixed before the run; then all canaries are scored.
 
     Raises:
         FglauditError: see :func:`error_probability`; if there are fewer than 20 canaries, shapes differ or a score is not finite.
@@ -80,39 +97,43 @@ def one_run(
             f"one-run auditing needs a score and a membership for each of at least {MIN_CANARIES} canaries; got shapes "
             f"{tuple(scores.shape)} and {tuple(included.shape)}"
         )
+    if shares is not None and not (min(shares) >= 0 and 0 < sum(shares) <= 1):
+        raise FglauditError(f"shares of canaries to guess must be at least 0 and sum to at most 1, not 0; got {shares}")
     if not bool(torch.isfinite(scores).all()):
         raise FglauditError(f"scores must be finite; a canary has {scores[~torch.isfinite(scores)][0].item()}")
     order = torch.randperm(len(scores), generator=rng, device="cpu").to(scores.device)
-    first = int(CHOOSING * len(order))
-    chosen_by, scored = _ranked(scores, included, order[:first]), _ranked(scores, included, order[first:])
+    first = int(CHOOSING * len(order)) if shares is None else 0
+    scored = _ranked(scores, included, order[first:])
     m = len(scored)
-    high, low = _best_shares(chosen_by, m, error)
+    high, low = shares or _best_shares(_ranked(scores, included, order[:first]), m, error)
     ups, downs = int(high * m), int(low * m)
     right = int(scored[m - ups :].sum()) + downs - int(scored[:downs].sum())
+    epsilon = epsilon_bound(right, ups + downs, m, delta, error)
     return Bound(
-        epsilon=epsilon_bound(right, ups + downs, m, delta, error),
+        epsilon=epsilon,
         delta=delta,
         confidence=confidence,
         method="one-run",
         trials=m,
-        ceiling=ceiling(m, delta, error),
+        ceiling=max(epsilon, ceiling(m, delta, error)),
     )
 
 
 def ceiling(canaries: int, delta: float, error: float) -> float:
     """Return the largest bound that as many scored canaries can give: every guess right."""
-    counts = np.unique(np.geomspace(1, canaries, 64).astype(int))  # with delta it is not best to guess all
+    # With delta it is not best to guess all; sixteen numbers of guesses come close to the best.
+    counts = np.unique(np.geomspace(1, canaries, 16).round().astype(int)) if delta else np.array([canaries])
     return max(epsilon_bound(int(r), int(r), canaries, delta, error) for r in counts)
 
 
-def _ranked(scores: Tensor, included: Tensor, chosen: Tensor) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _ranked(scores: Tensor, included: Tensor, chosen: Tensor) -> Bools:
     """Return the memberships of ``chosen``, which is in random order, by ascending score."""
     order = torch.argsort(scores[chosen], stable=True)
-    ranked: np.ndarray[tuple[int], np.dtype[np.bool_]] = included[chosen][order].bool().cpu().numpy()
+    ranked: Bools = included[chosen][order].bool().cpu().numpy()
     return ranked
 
 
-def _best_shares(ranked: np.ndarray[tuple[int], np.dtype[np.bool_]], m: int, error: float) -> tuple[float, float]:
+def _best_shares(ranked: Bools, m: int, error: float) -> tuple[float, float]:
     """Return the shares to guess on either side with the largest bound expected on ``m`` canaries, delta left aside."""
     high, low = (grid.ravel() for grid in np.meshgrid(SHARES, SHARES))
     ups, downs = (high * len(ranked)).astype(int), (low * len(ranked)).astype(int)

@@ -23,6 +23,7 @@ CHOOSING = 0.2
 """Share of the runs on which a test is chosen. A good threshold is easy to find, a small error rate is costly to bound."""
 MAX_THRESHOLDS = 64
 CAUTION = 0.05
+"""Quantile at which rates seen in few runs are taken when choosing."""
 MIN_RUNS = 20
 
 Array = npt.NDArray[np.float64]
@@ -83,7 +84,9 @@ def count_test(present: Tensor, absent: Tensor, value: Callable[[Counts], Array]
                 f"{tuple(scores.shape)}; run more"
             )
         if not bool(torch.isfinite(scores).all()):
-            raise FglauditError(f"scores must be finite; a run {name} the canary has {scores[~torch.isfinite(scores)][0].item()}")
+            raise FglauditError(
+                f"scores must be finite; a run {name} the canary has {scores[~torch.isfinite(scores)][0].item()}"
+            )
     choose_in, count_in = _separate(present, rng)
     choose_out, count_out = _separate(absent, rng)
     pool = np.unique(np.concatenate([choose_in, choose_out]))
