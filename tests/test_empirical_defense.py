@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from report_runs import store, texts
 
 from fglaudit.attacks.row_space import RowSpace
 from fglaudit.audit import run_cell
@@ -30,7 +31,6 @@ from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.fedgcn import FedGCN
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise
-from report_runs import store, texts
 
 GRAPH = example_graph()
 COUNTS = FedGCN(hops=1, aggregate="counts", rounds=1)

@@ -6,6 +6,8 @@ kept as they are before :meth:`DefenseSession.release`, and training stops as so
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise
 
 
-class _Enough(Exception):
+class _ReleaseDoneError(Exception):
     """The release is complete; what follows is not needed."""
 
 
@@ -47,12 +49,12 @@ class _Capture:
             self.started = True
             self.batches.append(_about(batch, self.nodes))
         elif self.started:
-            raise _Enough
+            raise _ReleaseDoneError
         return batch.payload
 
     def round_done(self, round: int, rounds: int) -> None:
         if self.started:
-            raise _Enough
+            raise _ReleaseDoneError
 
 
 def node_ids(payload: Payload) -> Tensor | None:
@@ -87,10 +89,8 @@ def capture(
     Equal generators give equal messages up to what the features change. Empty if the payload does not name its nodes.
     """
     channel = _Capture(session, release, nodes)
-    try:
+    with contextlib.suppress(_ReleaseDoneError):
         protocol.train(graph, channel, rng=rng, device=device)
-    except _Enough:
-        pass
     return [batch for batch in channel.batches if len(batch.senders)]
 
 

@@ -8,8 +8,8 @@ ratio under the noise that the defense states; if the defense adds another noise
 Unit, adjacency and delta are the guarantee's. Of a defense that releases several times the first release is replayed: the bound
 then holds for the whole training too, and is lower than it might be.
 
-Only entries that the canary reaches are replayed, those that it moves most. That is the mechanism on fewer rows, for which its guarantee must hold as
-well; a defense whose noise depends on how many rows a message has would be misjudged.
+Only entries that the canary reaches are replayed, those that it moves most. That is the mechanism on fewer rows, for which its
+guarantee must hold as well; a defense whose noise depends on how many rows a message has would be misjudged.
 
 The confidence of a cell is 99.99 %, so that of a hundred cells together it is 99 % that no bound is false.
 """
@@ -112,7 +112,7 @@ def _worst(
         near = torch.zeros(graph.num_nodes, dtype=torch.bool)
         near[canary.node] = True
         ids = with_neighbors(near, graph.edge_index).nonzero().squeeze(1)
-        worlds = [
+        present, absent = (
             capture(
                 protocol,
                 canary.insert(graph, included=included),
@@ -123,8 +123,8 @@ def _worst(
                 device=device,
             )
             for included in (True, False)
-        ]
-        return _strongest(*worlds, noise, limit)
+        )
+        return _strongest(present, absent, noise, limit)
 
     rows = canary_rows(graph)
     nodes = canary_nodes(graph)
@@ -147,9 +147,9 @@ def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: N
     order = order[(numbers[order].cumsum(0) <= limit) & (divergence[order] > 0)]
     keep = torch.zeros(len(divergence), dtype=torch.bool)
     keep[order] = True
-    masks = keep.split([len(d) for d in shown])
+    masks = torch.split(keep, [len(d) for d in shown])
     kept = [[select_entries(b, m) for b, m in zip(world, masks, strict=True) if bool(m.any())] for world in (present, absent)]
-    return _Pair(*kept, int(numbers[order].sum().item()), float(divergence[order].sum().item()))
+    return _Pair(kept[0], kept[1], int(numbers[order].sum().item()), float(divergence[order].sum().item()))
 
 
 def _divergence(one: MessageBatch, other: MessageBatch, noise: Noise | None) -> Tensor:
@@ -184,7 +184,7 @@ def _scores(
         for batch, one, other in zip(batches, pair.present, pair.absent, strict=True):
             released = session.release(_repeated(batch, copies), rng).tensors()
             for name, value in _values(one, fields).items():
-                drawn = released[name].unflatten(0, (copies, -1)).double()
+                drawn = released[name].double().reshape(copies, *value.shape)
                 ratio = _ratio(drawn, value.double(), _values(other, fields)[name].double(), noise)
                 scores[first : first + copies] += ratio.flatten(1).sum(1).cpu()
     return scores

@@ -62,7 +62,7 @@ class Counts:
 
 def _limit(a: Array, b: Array, quantile: float, *, where: npt.NDArray[np.bool_], otherwise: float) -> Array:
     a, b, where = np.broadcast_arrays(a, b, where)
-    safe: Array = beta.ppf(quantile, np.where(where, a, 1.0), np.where(where, b, 1.0))
+    safe = np.asarray(beta.ppf(quantile, np.where(where, a, 1.0), np.where(where, b, 1.0)))
     return np.where(where, safe, otherwise)
 
 
