@@ -112,8 +112,8 @@ def audit(session: DefenseSession, protocol: FederatedProtocol = COUNTS, seed: i
 
 def test_calibrated_noise_is_not_contradicted_and_nearly_used_up() -> None:
     session = bound_session(Gaussian(epsilon=4.0), COUNTS)
-    bounds = [audit(session, seed=seed, confidence=0.95, draws=2**22).epsilon for seed in range(20)]
-    assert sum(b > 4.0 for b in bounds) <= 4  # 1 is expected at most; 5 would come once in 400 times
+    bounds = [audit(session, seed=seed, confidence=0.95, draws=2**22).epsilon for seed in range(12)]
+    assert sum(b > 4.0 for b in bounds) <= 3  # 0.6 are expected at most
     assert audit(session).epsilon > 2.8
 
 
@@ -129,6 +129,16 @@ def test_calibrated_noise_is_not_contradicted_and_nearly_used_up() -> None:
 def test_every_payload_that_gets_noise_can_be_replayed(protocol: FederatedProtocol, on: str) -> None:
     shown = audit(bound_session(Gaussian(epsilon=8.0, on=on), protocol), protocol, draws=2**24)
     assert shown.method == "gdp" and 2.0 < shown.epsilon < 8.0 < shown.ceiling
+
+
+def test_wide_rows_are_replayed_where_a_canary_has_entries() -> None:
+    wide = example_graph(features=300)
+    session = bound_session(Gaussian(epsilon=8.0), COUNTS, wide)
+    bound = audit_defense(COUNTS, wide, session, session.guarantee(), seed=0, device=CPU, draws=2**24)
+    assert isinstance(bound, Bound) and 4.0 < bound.epsilon < 8.0
+    blind = bound_session(Faulty(epsilon=8.0, fault="unstated noise"), COUNTS, wide)
+    whole = audit_defense(COUNTS, wide, blind, blind.guarantee(), seed=0, device=CPU, draws=2**24)
+    assert isinstance(whole, Bound) and 3 * whole.trials < bound.trials  # rows are cut only where that cannot matter
 
 
 def test_laplace_noise_is_scored_by_its_own_likelihood() -> None:

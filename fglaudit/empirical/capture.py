@@ -11,6 +11,7 @@ import contextlib
 import torch
 from torch import Tensor
 
+from fglaudit.empirical.canaries import FEATURES
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Release
 from fglaudit.payloads import SERVER, MessageBatch, Payload
@@ -24,10 +25,12 @@ class _ReleaseDoneError(Exception):
 class _Capture:
     """Implements :class:`fglaudit.interfaces.Channel`."""
 
-    def __init__(self, session: DefenseSession, release: Release, nodes: Tensor) -> None:
+    def __init__(self, session: DefenseSession, release: Release, nodes: Tensor, features: int, largest: int) -> None:
         self.session = session
         self.released = release
         self.nodes = nodes
+        self.features = features
+        self.largest = largest
         self.batches: list[MessageBatch] = []
         self.started = False
 
@@ -47,7 +50,7 @@ class _Capture:
         by_server = bool((batch.senders == SERVER).all())
         if type(batch.payload) is self.released.payload and by_server is self.released.by_server:
             self.started = True
-            self.batches.append(_about(batch, self.nodes))
+            self.batches.append(self._kept(batch))
         elif self.started:
             raise _ReleaseDoneError
         return batch.payload
@@ -55,6 +58,29 @@ class _Capture:
     def round_done(self, round: int, rounds: int) -> None:
         if self.started:
             raise _ReleaseDoneError
+
+    def _kept(self, batch: MessageBatch) -> MessageBatch:
+        ids = node_ids(batch.payload)
+        narrow = _narrowed(batch.payload, self.features)
+        entry = sum(v[:1].numel() for v in narrow.tensors().values() if v.is_floating_point())
+        if ids is None or entry > self.largest:
+            return batch.select(torch.zeros(len(batch.senders), dtype=torch.bool))
+        about = torch.isin(ids, self.nodes.to(ids.device))
+        narrow_batch = MessageBatch(batch.round, batch.senders, batch.receivers, narrow, batch.splits)
+        return select_entries(narrow_batch, about)
+
+
+def _narrowed(payload: Payload, features: int) -> Payload:
+    """Return ``payload`` with the first ``FEATURES`` of its ``features``; unchanged if an axis cannot be told from another."""
+    if features <= FEATURES:
+        return payload
+    narrow = {}
+    for name, value in payload.tensors().items():
+        axes = [axis for axis in range(1, value.dim()) if value.shape[axis] == features]
+        if len(axes) > 1:
+            return payload
+        narrow[name] = value.narrow(axes[0], 0, FEATURES) if axes else value
+    return type(payload).from_tensors(narrow)
 
 
 def node_ids(payload: Payload) -> Tensor | None:
@@ -80,22 +106,18 @@ def capture(
     session: DefenseSession,
     release: Release,
     nodes: Tensor,
+    largest: int,
     *,
     rng: torch.Generator,
     device: torch.device,
 ) -> list[MessageBatch]:
-    """Return the first release of ``release.payload`` before noise, the entries about ``nodes`` [n] alone.
+    """Return the first release of ``release.payload`` before noise: the entries about ``nodes`` [n] with at most ``largest`` numbers.
 
-    Equal generators give equal messages up to what the features change. Empty if the payload does not name its nodes.
+    Equal generators give equal messages up to what the features change. Empty if the payload does not name its nodes. Where the
+    defense states noise for every coordinate alone, features in which no canary has an entry are left out.
     """
-    channel = _Capture(session, release, nodes)
+    alone = release.payload.__name__ in session.noise()
+    channel = _Capture(session, release, nodes, graph.num_features if alone else 0, largest)
     with contextlib.suppress(_ReleaseDoneError):
         protocol.train(graph, channel, rng=rng, device=device)
     return [batch for batch in channel.batches if len(batch.senders)]
-
-
-def _about(batch: MessageBatch, nodes: Tensor) -> MessageBatch:
-    ids = node_ids(batch.payload)
-    if ids is None:
-        return batch.select(torch.zeros(len(batch.senders), dtype=torch.bool))
-    return select_entries(batch, torch.isin(ids, nodes.to(ids.device)))
