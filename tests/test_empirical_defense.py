@@ -134,10 +134,10 @@ def test_every_payload_that_gets_noise_can_be_replayed(protocol: FederatedProtoc
 def test_wide_rows_are_replayed_where_a_canary_has_entries() -> None:
     wide = example_graph(features=300)
     session = bound_session(Gaussian(epsilon=8.0), COUNTS, wide)
-    bound = audit_defense(COUNTS, wide, session, session.guarantee(), seed=0, device=CPU, draws=2**24)
+    bound = audit_defense(COUNTS, wide, session, session.guarantee(), seed=0, device=CPU, draws=2**22)
     assert isinstance(bound, Bound) and 4.0 < bound.epsilon < 8.0
     blind = bound_session(Faulty(epsilon=8.0, fault="unstated noise"), COUNTS, wide)
-    whole = audit_defense(COUNTS, wide, blind, blind.guarantee(), seed=0, device=CPU, draws=2**24)
+    whole = audit_defense(COUNTS, wide, blind, blind.guarantee(), seed=0, device=CPU, draws=2**22)
     assert isinstance(whole, Bound) and 3 * whole.trials < bound.trials  # rows are cut only where that cannot matter
 
 

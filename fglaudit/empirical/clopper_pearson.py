@@ -22,9 +22,9 @@ ALARM_SHARE = 0.8
 
 
 def epsilon_bound(counts: Counts, delta: float, error: float) -> Array:
-    """Return the lower bound on epsilon, at least 0, that holds but with probability ``error``."""
+    """Return the lower bound on epsilon, negative where nothing is shown, that holds but with probability ``error``."""
     low, high = counts.limits((1 - ALARM_SHARE) * error, ALARM_SHARE * error)
-    return np.log(np.maximum((low - delta) / high, 1.0))
+    return np.log(np.maximum(low - delta, np.finfo(np.float64).tiny) / high)
 
 
 def clopper_pearson(
@@ -44,10 +44,10 @@ def clopper_pearson(
     counts = count_test(present, absent, lambda c: epsilon_bound(c, delta, error), rng)
     perfect = Counts(counts.hit_runs, counts.hit_runs, np.zeros(1), counts.alarm_runs)
     return Bound(
-        epsilon=epsilon_bound(counts, delta, error).item(),
+        epsilon=max(epsilon_bound(counts, delta, error).item(), 0.0),
         delta=delta,
         confidence=confidence,
         method="clopper-pearson",
         trials=int(counts.hit_runs + counts.alarm_runs),
-        ceiling=epsilon_bound(perfect, delta, error).item(),
+        ceiling=max(epsilon_bound(perfect, delta, error).item(), 0.0),
     )

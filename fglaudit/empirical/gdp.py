@@ -26,9 +26,9 @@ from fglaudit.errors import FglauditError
 
 
 def mu_bound(counts: Counts, error: float) -> Array:
-    """Return the lower bound on mu, at least 0, that holds but with probability ``error``."""
+    """Return the lower bound on mu, negative where nothing is shown, that holds but with probability ``error``."""
     low, high = counts.limits(error / 2, error / 2)
-    return np.maximum(norm.ppf(low) - norm.ppf(high), 0.0)
+    return np.asarray(norm.ppf(low) - norm.ppf(high))
 
 
 def delta_of(epsilon: float, mu: float) -> float:
@@ -38,14 +38,14 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Return the exact epsilon at ``delta`` of the Gaussian mechanism with sensitivity ``mu`` standard deviations.
+    """Return the exact epsilon at ``delta`` of the Gaussian mechanism with sensitivity ``mu`` standard deviations; 0 if that is negative.
 
     Raises:
         FglauditError: unless 0 < delta < 1.
     """
     if not 0 < delta < 1:
         raise FglauditError(f"a Gaussian mechanism has an epsilon only for delta in (0, 1); got {delta}; use e.g. 1.0e-5")
-    if mu == 0 or delta_of(0.0, mu) <= delta:
+    if mu <= 0 or delta_of(0.0, mu) <= delta:
         return 0.0
     # At mu^2 / 2 + z mu the loss exceeds epsilon with probability Phi(-z), and delta is smaller than that.
     highest = mu * mu / 2 + float(norm.isf(delta)) * mu
