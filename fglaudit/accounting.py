@@ -48,9 +48,20 @@ def epsilon_of(event: dp_accounting.DpEvent, delta: float, *, scale: float = 1.0
     return float(accountant.compose(event).get_epsilon(delta))
 
 
+def compose(event: dp_accounting.DpEvent, count: int) -> dp_accounting.DpEvent:
+    """Return the event of releasing ``event`` ``count`` times with fresh noise.
+
+    Raises:
+        FglauditError: if ``count`` is not at least 1.
+    """
+    if count < 1:
+        raise FglauditError(f"a release is composed at least once; got {count} times; state how often it happens")
+    return dp_accounting.SelfComposedDpEvent(event, count)
+
+
 def gaussian_event(noise_multiplier: float, releases: int) -> dp_accounting.DpEvent:
     """Return the event of ``releases`` Gaussian mechanisms, each with noise std ``noise_multiplier`` x its sensitivity."""
-    return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise_multiplier), releases)
+    return compose(dp_accounting.GaussianDpEvent(noise_multiplier), releases)
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:

@@ -14,6 +14,7 @@ import torch
 from fglaudit.arena import Arena
 from fglaudit.cell import Cell, describe
 from fglaudit.channel import Keep, RecordingChannel
+from fglaudit.empirical.defense import audit_defense
 from fglaudit.finding import CellRecord, Status
 from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph
@@ -77,6 +78,8 @@ def _run_cell(
     trained = protocol.train(graph, channel, rng=derive(cell.seed, "train"), device=device)
     seconds = time.perf_counter() - start
 
+    promise = session.guarantee()
+    shown, remarks = _empirical_epsilon(cell, graph, session, promise, device)
     public = _public_facts(cell, graph, session, trained)
     shared: dict[str, Any] = {
         "clients": graph.num_clients,
@@ -95,7 +98,7 @@ def _run_cell(
         facts = [Facts(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
         saved_views += views
         arena = Arena(tuple(views), tuple(facts), cell.seed)
-        promised = _guarantee_columns(session.guarantee(), members)
+        promised = _guarantee_columns(promise, shown, members)
         for attack in cell.attacks:
             blank = replace(blank_finding(cell, suite, spec, type(attack).name, Status.OK, ""), **shared, **promised)
             rows.append(measure(attack, blank, arena, device))
@@ -116,7 +119,7 @@ def _run_cell(
             "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
         },
-        notes=(*notes, *trained.notes),
+        notes=(*notes, *trained.notes, *remarks),
     )
 
 
@@ -147,7 +150,22 @@ def _fit(protocol: FederatedProtocol) -> Callable[..., Trained]:
     return fit
 
 
-def _guarantee_columns(promise: Guarantee, members: Sequence[Observer]) -> dict[str, Any]:
+def _empirical_epsilon(
+    cell: Cell, graph: FederatedGraph, session: DefenseSession, promise: Guarantee, device: torch.device
+) -> tuple[float | None, tuple[str, ...]]:
+    """Return what a canary shows of the accounted epsilon, or None, with notes on what it could not show."""
+    if promise.epsilon_accounted is None or not cell.empirical:
+        return None, ()
+    bound = audit_defense(cell.protocol, graph, session, promise, seed=cell.seed, device=device)
+    if isinstance(bound, str):
+        return None, (f"the accounted epsilon was not tested: {bound}",)
+    if bound.ceiling >= promise.epsilon_accounted:
+        return bound.epsilon, ()
+    limit = f"{bound.trials} replays show at most {bound.ceiling:.3g}"
+    return bound.epsilon, (f"the empirical epsilon cannot reach the accounted {promise.epsilon_accounted:.4g}: {limit}",)
+
+
+def _guarantee_columns(promise: Guarantee, shown: float | None, members: Sequence[Observer]) -> dict[str, Any]:
     """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
     words = (promise.mechanism, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
     columns: dict[str, Any] = {
@@ -160,6 +178,7 @@ def _guarantee_columns(promise: Guarantee, members: Sequence[Observer]) -> dict[
     return {
         "epsilon_claimed": promise.epsilon_claimed,
         "epsilon_accounted": promise.epsilon_accounted,
+        "epsilon_empirical": shown,
         "delta": promise.delta,
         **columns,
     }

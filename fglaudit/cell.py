@@ -48,6 +48,7 @@ class Cell:
     observers: tuple[ObserverSpec, ...]
     attacks: tuple[Attack, ...]
     record: str = "needed"  # needed | all
+    empirical: bool = True  # replay defended releases to bound epsilon from below
 
     def description(self) -> dict[str, Any]:
         """Return the cell as plain JSON."""
@@ -61,6 +62,7 @@ class Cell:
             "observers": [dataclasses.asdict(o) for o in self.observers],
             "attacks": [describe(a) for a in self.attacks],
             "record": self.record,
+            "empirical": self.empirical,
         }
 
     def hash(self) -> str:

@@ -82,6 +82,7 @@ class _SuiteFile(BaseModel):
     observers: list[_Observer] = Field(min_length=1)
     attacks: Literal["all"] | Annotated[list[str | dict[str, Any]], Field(min_length=1)] = "all"
     record: Literal["needed", "all"] = "needed"
+    empirical: bool = True
     seeds: list[int] = Field(default=[0], min_length=1)
 
 
@@ -98,13 +99,17 @@ class Suite:
     observers: tuple[ObserverSpec, ...]
     attacks: tuple[Attack, ...]
     record: str
+    empirical: bool
     seeds: tuple[int, ...]
     all_attacks: bool = False
 
     def cells(self) -> list[Cell]:
         """Return the grid in order: data set, partition, protocol, server, defense, seed (the last varies fastest)."""
         grid = itertools.product(self.datasets, self.partitions, self.protocols, self.server, self.defenses, self.seeds)
-        return [Cell(*point, observers=self.observers, attacks=self.attacks_on(point[2]), record=self.record) for point in grid]
+        return [
+            Cell(*point, self.observers, self.attacks_on(point[2]), record=self.record, empirical=self.empirical)
+            for point in grid
+        ]
 
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
         """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones that read what it sends
@@ -221,6 +226,7 @@ _EXAMPLES = {
     "observers": 'observers: [{parties: [server]}, {parties: ["client:each"]}]',
     "attacks": "attacks: all",
     "record": "record: needed",
+    "empirical": "empirical: true",
     "seeds": "seeds: [0, 1, 2]",
 }
 
@@ -282,6 +288,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
         observers=tuple(ObserverSpec(**{**o.model_dump(), "parties": tuple(o.parties)}) for o in raw.observers),
         attacks=entries("attacks", registry.names("attack") if raw.attacks == "all" else raw.attacks, plugin("attack")),
         record=raw.record,
+        empirical=raw.empirical,
         seeds=tuple(raw.seeds),
         all_attacks=raw.attacks == "all",
     )

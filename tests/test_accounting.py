@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import dp_accounting
 import pytest
 from scipy.stats import norm
 
-from fglaudit.accounting import epsilon_of, gaussian_event, gaussian_noise_multiplier
+from fglaudit.accounting import compose, epsilon_of, gaussian_event, gaussian_noise_multiplier
 from fglaudit.errors import FglauditError
 
 
@@ -34,3 +35,24 @@ def test_more_releases_cost_more() -> None:
 def test_budgets_out_of_range_are_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(FglauditError, match="must"):
         gaussian_noise_multiplier(epsilon, delta)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp_accounting.GaussianDpEvent(2.0),
+        dp_accounting.LaplaceDpEvent(5.0),
+        dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.0)),
+    ],
+    ids=["gaussian", "laplace", "subsampled"],
+)
+def test_composing_n_times_is_n_compositions(event: dp_accounting.DpEvent) -> None:
+    one_by_one = epsilon_of(dp_accounting.ComposedDpEvent([event] * 3), 1e-5)
+    assert epsilon_of(compose(event, 3), 1e-5) == pytest.approx(one_by_one, rel=1e-6)
+    assert epsilon_of(compose(event, 1), 1e-5) == pytest.approx(epsilon_of(event, 1e-5), rel=1e-9)
+    assert one_by_one > epsilon_of(compose(event, 2), 1e-5)
+
+
+def test_nothing_is_composed_no_times() -> None:
+    with pytest.raises(FglauditError, match="at least once"):
+        compose(dp_accounting.GaussianDpEvent(1.0), 0)

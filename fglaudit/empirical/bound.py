@@ -1,0 +1,45 @@
+"""A lower bound on epsilon that was measured, and the checks that all estimators share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fglaudit.errors import FglauditError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The mechanism is not (epsilon', delta)-private for any epsilon' below ``epsilon``, with ``confidence``.
+
+    Attributes:
+        epsilon: the lower bound; 0 where nothing was shown.
+        delta: of the guarantee that is tested.
+        confidence: probability, over the runs, that the statement is true; all tries together.
+        method: "clopper-pearson", "gdp" or "one-run".
+        trials: how many runs, or canaries of one run, the bound was computed on (those that chose the test not counted).
+        ceiling: the largest bound that this estimator gives on as many trials, whatever the mechanism. A bound near it says
+            that more runs would show more.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    method: str
+    trials: int
+    ceiling: float
+
+
+def error_probability(confidence: float, tried: int, delta: float) -> float:
+    """Return the probability of a false bound that one of ``tried`` estimates may use (Bonferroni).
+
+    Raises:
+        FglauditError: unless 0 < confidence < 1, tried >= 1 and 0 <= delta < 1.
+    """
+    if not 0 < confidence < 1:
+        raise FglauditError(f"confidence must lie strictly between 0 and 1; got {confidence}; use e.g. 0.95")
+    if tried < 1:
+        raise FglauditError(f"tried counts the estimates of which the best is taken, at least 1; got {tried}")
+    if not (0 <= delta < 1 and math.isfinite(delta)):
+        raise FglauditError(f"delta of an empirical bound must be in [0, 1); got {delta}; use e.g. delta: 1.0e-5")
+    return (1 - confidence) / tried

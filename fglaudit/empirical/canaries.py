@@ -1,0 +1,57 @@
+"""What a canary is: a feature row of one's own in the place of one node's row, either there or zeroed out.
+
+That is the adjacency of the guarantees here, "one node's feature row zeroed out; edges and labels public", in the unit "node".
+The row is a thousand times longer than any of the data: a defense that clips brings it to its clip norm, where the guarantee is
+tight, and one that forgets to clip is found out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.graph import FederatedGraph
+
+FEATURES = 64
+"""A canary has entries in as many features at most, so no others need be replayed."""
+LENGTH = 1000.0
+"""Norm of a canary in norms of the longest row (at least 1)."""
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A row [F] for one node."""
+
+    node: int
+    row: Tensor
+
+    def insert(self, graph: FederatedGraph, *, included: bool) -> FederatedGraph:
+        """Return ``graph`` with the canary as the node's features, or with zeros there."""
+        x = graph.x.clone()
+        x[self.node] = self.row.to(x) if included else 0
+        return dataclasses.replace(graph, x=x)
+
+
+def canary_nodes(graph: FederatedGraph) -> list[int]:
+    """Return nodes whose rows may move the messages most: with fewest links, with most, and with the largest column norm of the
+    symmetrically normalised adjacency."""
+    owned = torch.unique(torch.cat(graph.clients))
+    degrees = graph.degrees()
+    receiver, source = graph.edge_index
+    inverse = 1 / (degrees.double() + 1)
+    column = inverse * (inverse + torch.zeros_like(inverse).index_add_(0, source, inverse[receiver]))
+    best = (degrees[owned].argmin(), degrees[owned].argmax(), column[owned].argmax())
+    return sorted({int(owned[index].item()) for index in best})
+
+
+def canary_rows(graph: FederatedGraph) -> list[Tensor]:
+    """Return rows [F] of equal norm: all of it in one feature, the worst case of a bound on the L1 norm, and spread evenly over the
+    first ``FEATURES``, which finds out a clip of every entry where one of the norm is needed."""
+    norm = LENGTH * max(1.0, float(graph.x.norm(dim=-1).max().item()))
+    one, even = torch.zeros(2, graph.num_features)
+    one[0] = norm
+    even[:FEATURES] = norm / min(FEATURES, graph.num_features) ** 0.5
+    return [one, even]

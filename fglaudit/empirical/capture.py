@@ -1,0 +1,123 @@
+"""What a protocol would send about some nodes before noise: the part of training up to the first release, without a defense's noise.
+
+The defense prepares the clients' graphs as it does in training (clipping, dropped edges); the messages of the released kind are
+kept as they are before :meth:`DefenseSession.release`, and training stops as soon as something else is sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch import Tensor
+
+from fglaudit.empirical.canaries import FEATURES
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import DefenseSession, FederatedProtocol, Release
+from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.view import Noise
+
+
+class _ReleaseDoneError(Exception):
+    """The release is complete; what follows is not needed."""
+
+
+class _Capture:
+    """Implements :class:`fglaudit.interfaces.Channel`."""
+
+    def __init__(self, session: DefenseSession, release: Release, nodes: Tensor, features: int, largest: int) -> None:
+        self.session = session
+        self.released = release
+        self.nodes = nodes
+        self.features = features
+        self.largest = largest
+        self.batches: list[MessageBatch] = []
+        self.started = False
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        return self.session.prepare(client)
+
+    def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
+        return self.session.merge(center, neighbor)
+
+    def wants(self, payload: type[Payload], round: int = 0) -> bool:
+        return payload is self.released.payload
+
+    def noise(self, payload: type[Payload]) -> Noise | None:
+        return self.session.noise().get(payload.__name__)
+
+    def send(self, batch: MessageBatch) -> Payload:
+        by_server = bool((batch.senders == SERVER).all())
+        if type(batch.payload) is self.released.payload and by_server is self.released.by_server:
+            self.started = True
+            self.batches.append(self._kept(batch))
+        elif self.started:
+            raise _ReleaseDoneError
+        return batch.payload
+
+    def round_done(self, round: int, rounds: int) -> None:
+        if self.started:
+            raise _ReleaseDoneError
+
+    def _kept(self, batch: MessageBatch) -> MessageBatch:
+        ids = node_ids(batch.payload)
+        narrow = _narrowed(batch.payload, self.features)
+        entry = sum(v[:1].numel() for v in narrow.tensors().values() if v.is_floating_point())
+        if ids is None or entry > self.largest:
+            return batch.select(torch.zeros(len(batch.senders), dtype=torch.bool))
+        about = torch.isin(ids, self.nodes.to(ids.device))
+        narrow_batch = MessageBatch(batch.round, batch.senders, batch.receivers, narrow, batch.splits)
+        return select_entries(narrow_batch, about)
+
+
+def _narrowed(payload: Payload, features: int) -> Payload:
+    """Return ``payload`` with the first ``FEATURES`` of its ``features``; unchanged if an axis cannot be told from another."""
+    if features <= FEATURES:
+        return payload
+    narrow = {}
+    for name, value in payload.tensors().items():
+        axes = [axis for axis in range(1, value.dim()) if value.shape[axis] == features]
+        if len(axes) > 1:
+            return payload
+        narrow[name] = value.narrow(axes[0], 0, FEATURES) if axes else value
+    return type(payload).from_tensors(narrow)
+
+
+def node_ids(payload: Payload) -> Tensor | None:
+    """Return the node that each entry of the leading axis is about [rows], or None if the payload does not say."""
+    ids = getattr(payload, "nodes" if payload.ragged else "node", None)
+    return ids if isinstance(ids, Tensor) else None
+
+
+def select_entries(batch: MessageBatch, keep: Tensor) -> MessageBatch:
+    """Return ``batch`` with only the entries [rows] of the mask ``keep``; messages that lose all their entries stay."""
+    if batch.splits is None:
+        return batch.select(keep.cpu())
+    message = batch.entry_messages()[keep.cpu()]
+    splits = torch.zeros_like(batch.splits)
+    splits[1:] = torch.bincount(message, minlength=len(batch.senders)).cumsum(0)
+    payload = batch.payload.select(keep.nonzero().squeeze(1))
+    return MessageBatch(batch.round, batch.senders, batch.receivers, payload, splits)
+
+
+def capture(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    session: DefenseSession,
+    release: Release,
+    nodes: Tensor,
+    largest: int,
+    *,
+    rng: torch.Generator,
+    device: torch.device,
+) -> list[MessageBatch]:
+    """Return the first release of ``release.payload`` before noise: the entries about ``nodes`` [n] with at most ``largest`` numbers.
+
+    Equal generators give equal messages up to what the features change. Empty if the payload does not name its nodes. Where the
+    defense states noise for every coordinate alone, features in which no canary has an entry are left out.
+    """
+    alone = release.payload.__name__ in session.noise()
+    channel = _Capture(session, release, nodes, graph.num_features if alone else 0, largest)
+    with contextlib.suppress(_ReleaseDoneError):
+        protocol.train(graph, channel, rng=rng, device=device)
+    return [batch for batch in channel.batches if len(batch.senders)]

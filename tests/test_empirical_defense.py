@@ -1,0 +1,235 @@
+"""Canaries through defenses: honest ones are not contradicted, planted false ones are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from report_runs import store, texts
+
+from fglaudit.attacks.row_space import RowSpace
+from fglaudit.audit import run_cell
+from fglaudit.cell import Cell
+from fglaudit.csbm import CsbmOptions
+from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.empirical.bound import Bound
+from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
+from fglaudit.empirical.defense import audit_defense
+from fglaudit.finding import CellRecord
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Context, Defense, DefenseSession, FederatedProtocol, Guarantee
+from fglaudit.observers import ObserverSpec
+from fglaudit.partition import PartitionSpec
+from fglaudit.payloads import MessageBatch, NeighborSums, Payload
+from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.testing import CPU, example_graph
+from fglaudit.view import Noise
+
+GRAPH = example_graph()
+COUNTS = FedGCN(hops=1, aggregate="counts", rounds=1)
+
+
+class _Wrapped(DefenseSession):
+    """Gaussian noise with one thing wrong."""
+
+    def __init__(self, honest: DefenseSession, fault: str) -> None:
+        self.honest = honest
+        self.fault = fault
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        return client if self.fault == "no clip" else self.honest.prepare(client)
+
+    def changes(self, payload: type[Payload]) -> bool:
+        return self.honest.changes(payload)
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        return self.honest.release(batch, rng)
+
+    def noise(self) -> Mapping[str, Noise]:
+        return {} if self.fault == "unstated noise" else self.honest.noise()
+
+    def guarantee(self) -> Guarantee:
+        promise = self.honest.guarantee()
+        if self.fault != "a tenth" or promise.epsilon_accounted is None:
+            return promise
+        return dataclasses.replace(promise, epsilon_accounted=promise.epsilon_accounted / 10)
+
+
+@dataclass(frozen=True)
+class Faulty(Gaussian):
+    """Noise for ``epsilon``, with a ``fault``."""
+
+    name: ClassVar[str] = "faulty"
+    fault: str = "a tenth"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _Wrapped(super().bind(context), self.fault)
+
+
+class _Laplace(DefenseSession):
+    """L1-clipped rows with Laplace noise on counts: (epsilon, 0) for the node with most neighbours."""
+
+    def __init__(self, epsilon: float, degree: int) -> None:
+        self.scale = (degree + 1) / epsilon
+        self.epsilon = epsilon
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        return dataclasses.replace(client, x=client.x / client.x.abs().sum(1, keepdim=True).clamp(min=1))
+
+    def changes(self, payload: type[Payload]) -> bool:
+        return payload is NeighborSums
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        assert isinstance(batch.payload, NeighborSums)
+        u = torch.rand(batch.payload.sums.shape, generator=rng, dtype=torch.double) - 0.5
+        noise = -u.sign() * torch.log1p(-2 * u.abs()) * self.scale
+        return NeighborSums(batch.payload.nodes, batch.payload.sums + noise.float())
+
+    def noise(self) -> Mapping[str, Noise]:
+        return {"NeighborSums": Noise("laplace", self.scale)}
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee("laplace", self.epsilon, self.epsilon, 0.0, "node", "feature row zeroed out", 1)
+
+
+def bound_session(defense: Defense, protocol: FederatedProtocol, graph: FederatedGraph = GRAPH) -> DefenseSession:
+    releases = protocol.releases(graph)
+    return defense.bind(Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, releases))
+
+
+def audit(session: DefenseSession, protocol: FederatedProtocol = COUNTS, seed: int = 0, **settings: float) -> Bound:
+    bound = audit_defense(protocol, GRAPH, session, session.guarantee(), seed=seed, device=CPU, **settings)  # type: ignore[arg-type]
+    assert isinstance(bound, Bound), bound
+    return bound
+
+
+def test_calibrated_noise_is_not_contradicted_and_nearly_used_up() -> None:
+    session = bound_session(Gaussian(epsilon=4.0), COUNTS)
+    bounds = [audit(session, seed=seed, confidence=0.95, draws=2**22).epsilon for seed in range(12)]
+    assert sum(b > 4.0 for b in bounds) <= 3  # 0.6 are expected at most
+    assert audit(session).epsilon > 2.8
+
+
+@pytest.mark.parametrize(
+    ("protocol", "on"),
+    [
+        (FedGCN(hops=2, rounds=1), "NeighborSums"),
+        (FedGAT(rounds=1), "RawFeatures"),
+        (FedGAT(rounds=1), "MaskedMatrices"),
+        (FedGAT(rounds=1, variant="vector"), "MaskedVectors"),
+    ],
+)
+def test_every_payload_that_gets_noise_can_be_replayed(protocol: FederatedProtocol, on: str) -> None:
+    shown = audit(bound_session(Gaussian(epsilon=8.0, on=on), protocol), protocol, draws=2**24)
+    assert shown.method == "gdp" and 2.0 < shown.epsilon < 8.0 < shown.ceiling
+
+
+def test_wide_rows_are_replayed_where_a_canary_has_entries() -> None:
+    wide = example_graph(features=300)
+    session = bound_session(Gaussian(epsilon=8.0), COUNTS, wide)
+    bound = audit_defense(COUNTS, wide, session, session.guarantee(), seed=0, device=CPU, draws=2**22)
+    assert isinstance(bound, Bound) and 4.0 < bound.epsilon < 8.0
+    blind = bound_session(Faulty(epsilon=8.0, fault="unstated noise"), COUNTS, wide)
+    whole = audit_defense(COUNTS, wide, blind, blind.guarantee(), seed=0, device=CPU, draws=2**22)
+    assert isinstance(whole, Bound) and 3 * whole.trials < bound.trials  # rows are cut only where that cannot matter
+
+
+def test_laplace_noise_is_scored_by_its_own_likelihood() -> None:
+    degree = int(GRAPH.degrees().max().item())
+    session = _Laplace(2.0, degree)
+    bound = audit(session, confidence=0.95)
+    assert bound.method == "clopper-pearson" and bound.delta == 0
+    assert 1.0 < bound.epsilon < 2.0
+    session.scale /= 10
+    assert audit(session, confidence=0.95).epsilon > 2.0
+
+
+@pytest.mark.parametrize(("fault", "true"), [("a tenth", 8.0), ("no clip", 0.5)])
+def test_a_false_epsilon_is_contradicted(fault: str, true: float) -> None:
+    session = bound_session(Faulty(epsilon=true, fault=fault), COUNTS)
+    stated = session.guarantee().epsilon_accounted
+    assert stated is not None and audit(session).epsilon > 2 * stated
+
+
+def test_noise_that_is_not_stated_is_bounded_without_assuming_its_kind() -> None:
+    bound = audit(bound_session(Faulty(epsilon=8.0, fault="unstated noise"), COUNTS))
+    assert bound.method == "clopper-pearson" and 1.0 < bound.epsilon < 8.0
+
+
+def test_what_cannot_be_replayed_says_why() -> None:
+    session = bound_session(Gaussian(), COUNTS)
+    promise = session.guarantee()
+    for changed, graph, words in (
+        (dataclasses.replace(promise, unit="client"), GRAPH, "per client"),
+        (promise, dataclasses.replace(GRAPH, x=GRAPH.x.unsqueeze(1)), "several samples"),
+    ):
+        reason = audit_defense(COUNTS, graph, session, changed, seed=0, device=CPU)
+        assert isinstance(reason, str) and words in reason
+    nothing = audit_defense(COUNTS, GRAPH, DefenseSession(), promise, seed=0, device=CPU)
+    assert isinstance(nothing, str) and "changes no release" in nothing
+    costly = audit_defense(COUNTS, GRAPH, session, promise, seed=0, device=CPU, draws=1000)
+    assert isinstance(costly, str) and "small enough" in costly
+
+
+def test_canaries_are_rows_of_equal_norm_that_are_there_or_not() -> None:
+    before = GRAPH.x.clone()
+    one, even = canary_rows(GRAPH)
+    assert one.norm() == pytest.approx(even.norm()) and one.norm() > 100 * GRAPH.x.norm(dim=1).max()
+    for included in (True, False):
+        x = Canary(5, one).insert(GRAPH, included=included).x
+        others = torch.arange(len(x)) != 5
+        assert torch.equal(x[5], one if included else torch.zeros_like(one)) and torch.equal(x[others], before[others])
+    assert torch.equal(GRAPH.x, before)
+    assert int(GRAPH.degrees().argmax()) in canary_nodes(GRAPH)
+
+
+OPTIONS = CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)
+CELL = Cell(
+    dataset=DatasetSpec(name="csbm", split="random", csbm=OPTIONS),
+    partition=PartitionSpec(scheme="dirichlet", clients=4, beta=10.0),
+    protocol=FedGCN(hops=1, rounds=1),
+    server="honest",
+    defense=Gaussian(epsilon=8.0),
+    seed=0,
+    observers=(ObserverSpec(("client:each",)), ObserverSpec(("server",))),
+    attacks=(RowSpace(),),
+)
+
+
+def run(**changes: object) -> CellRecord:
+    return run_cell(dataclasses.replace(CELL, **changes), suite="test", device=CPU)  # type: ignore[arg-type]
+
+
+def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one() -> None:
+    record = run()
+    for f in record.findings:
+        assert f.epsilon_empirical is not None and f.epsilon_accounted is not None
+        assert 2.0 < f.epsilon_empirical < f.epsilon_accounted
+    assert [f.epsilon_empirical for f in run().findings] == [f.epsilon_empirical for f in record.findings]
+    assert all(f.epsilon_empirical is None for f in run(empirical=False).findings)
+
+
+def test_a_planted_tenth_is_flagged_in_the_report(tmp_path: Path) -> None:
+    record = run(defense=Faulty(epsilon=8.0, fault="a tenth"))
+    assert all(f.epsilon_accounted == pytest.approx(0.8, rel=1e-3) for f in record.findings)
+    alarm = "is below what an attack demonstrated"
+    assert alarm in texts(store(tmp_path / "planted", [record]))["report.html"]
+    assert alarm not in texts(store(tmp_path / "honest", [run()]))["report.html"]
+
+
+def test_an_epsilon_that_holds_against_clients_alone_is_tested_for_them_alone() -> None:
+    record = run(protocol=FedGAT(rounds=1), defense=Gaussian(epsilon=8.0, on="MaskedMatrices"))
+    by_observer = {f.observer: f.epsilon_empirical for f in record.findings}
+    assert by_observer["client:each"] is not None and by_observer["server"] is None
+
+
+def test_a_note_says_what_replays_cannot_show() -> None:
+    (note,) = run(defense=Gaussian(epsilon=5000.0)).notes
+    assert "cannot reach the accounted 500" in note
