@@ -16,7 +16,6 @@ from fglaudit.rng import derive, split
 from fglaudit.selftest import NOISE_AT_MOST, PLAIN_LEAK_AT_LEAST, NoiseMessages
 from fglaudit.view import View
 
-
 NOISE_DRAWS = 5
 """How often an inference may try again on fresh noise before it counts as broken."""
 

@@ -37,6 +37,9 @@ class _Capture:
     def prepare(self, client: ClientGraph) -> ClientGraph:
         return self.session.prepare(client)
 
+    def prepares(self) -> bool:
+        return self.session.prepares()
+
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
         return self.session.merge(center, neighbor)
 
