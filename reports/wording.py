@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from fglaudit import registry
 from fglaudit.interfaces import SERVER_TRUSTED
 from fglaudit.reports.numbers import count, decimal, epsilon, percent
 from fglaudit.reports.summary import Leak, Setting
@@ -37,7 +38,7 @@ METRICS = {
 }
 QUANTITY_NAMES = {
     "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
-    "membership": "membership", "l1-norms": "row sums", "squared-norms": "row norms",
+    "membership": "membership", "linkage": "linkage", "global-nodes": "global nodes", "l1-norms": "row sums", "squared-norms": "row norms",
 }  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
@@ -155,6 +156,8 @@ def deed(leak: Leak) -> str:
         "label-distributions": f"infers how other clients' labels are distributed with an overlap of {value}",
         "edges": f"tells neighbours from other pairs of nodes with AUC {value}",
         "membership": f"tells which client holds a known node with AUC {value}",
+        "linkage": f"recognises a client's messages under changing pseudonyms with AUC {value}",
+        "global-nodes": f"takes the noise off the clients' global nodes up to a cosine of {value}",
         "l1-norms": f"reads off the sums of {value} of the feature rows",
         "squared-norms": f"reads off the norms of {value} of the feature rows",
     }
@@ -190,7 +193,12 @@ def interval_words(leak: Leak) -> str:
 
 
 def defense_words(name: str) -> str:
-    return _DEFENSES.get(name, "See the defense's own description: fglaudit show " + name + ".")
+    """What a defense does, in a sentence or two."""
+    if name in _DEFENSES:
+        return _DEFENSES[name]
+    if name in registry.names("defense"):
+        return registry.summary("defense", name)
+    return f"See the defense's own description: fglaudit show {name}."
 
 
 def assurance(setting: Setting) -> str:
