@@ -17,6 +17,7 @@ from bench import (
     fedgat_theory,
     fedgcn_table2,
     gfl_appnp,
+    gfl_appnp_attacks,
     scale,
 )
 
@@ -28,6 +29,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat-defenses": lambda o: fedgat_defenses.run(o.results, o.root),
     "theory": lambda o: fedgat_theory.run(o.results, o.root),
     "gfl-appnp": lambda o: gfl_appnp.run(o.results, o.root, o.draws),
+    "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 
