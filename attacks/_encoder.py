@@ -146,7 +146,8 @@ def clip_of(view: View, payload: type[Payload]) -> float | None:
     facts = view.public.defense_parameters
     if "clip_norm" not in facts or view.public.noise:
         return None
-    return dict(zip(facts["on"], facts["clip"], strict=True)).get(payload.__name__, math.inf)
+    clips: dict[str, float] = dict(zip(facts["on"], facts["clip"], strict=True))
+    return clips.get(payload.__name__, math.inf)
 
 
 def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:
