@@ -140,6 +140,16 @@ def jacobian_noise(view: View) -> float:
     return math.hypot(own, 0.0 if defense is None else defense.std)
 
 
+def clip_of(view: View, payload: type[Payload]) -> float | None:
+    """Return the norm to which a public defense without noise scales messages of ``payload`` down, or None if there is no such
+    defense; infinity where it leaves this payload as it is."""
+    facts = view.public.defense_parameters
+    if "clip_norm" not in facts or view.public.noise:
+        return None
+    clips: dict[str, float] = dict(zip(facts["on"], facts["clip"], strict=True))
+    return clips.get(payload.__name__, math.inf)
+
+
 def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:
     """Return G [P, H, F] from ``jacobians`` [P, C, D], and its precision [H]: the noise on an entry of G has variance
     ``variance on the Jacobian / precision``. Computed in the Jacobians' precision."""

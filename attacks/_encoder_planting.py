@@ -1,19 +1,27 @@
 """Self-test problems for attacks on GFL-APPNP's messages: a run over random models in which everything can be read.
 
 The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are drawn
-afresh, one sample each; the models of the rounds are independent random draws, so that hidden units switch often. Messages
-follow the protocol's formulas without noise; public facts stay otherwise.
+afresh. Messages follow the protocol's formulas without noise; public facts stay otherwise.
+
+* With Jacobians every hidden unit turns by half a circle, evenly, over the rounds, so that every row crosses every unit once and mostly
+  alone. Nodes have as many samples as the observer's own node, of which at most six are not zero; an observer without a node
+  cannot know their number, and gets every other node with one sample and the rest with three.
+* Without Jacobians the models are independent random draws and every node has one sample: a representation averaged over
+  several fits no single row.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.attacks._encoder import encoder_shape
+from fglaudit.attacks._encoder import Shape, encoder_shape
 from fglaudit.attacks._planting import MemoryMessages, planted_client, planted_rows
 from fglaudit.attacks._propagation import propagation_row
 from fglaudit.graph import FeatureKind
@@ -31,13 +39,16 @@ from fglaudit.payloads import (
 from fglaudit.rng import split
 from fglaudit.view import Auxiliary, View
 
-_ROUNDS = 24
+_ROUNDS = 48
 _EQUATIONS = 4  # per feature, where the rows are to follow from hidden representations alone
 _NODES = 64
+_NODES_WITH_JACOBIANS = 32
+_MOST_SAMPLES = 6
+_SAMPLES_SEEN_BY_SERVER = 3
 
 
 def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = True) -> Planted:
-    """Return the problem described in the module docstring; at most 64 nodes of others have rows that are sent.
+    """Return the problem described in the module docstring; at most 64 nodes of others (32 with Jacobians) have rows that are sent.
 
     Args:
         jacobians: whether Jacobians are sent at all.
@@ -46,12 +57,13 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     public, n = view.public, view.public.num_nodes
     own = torch.tensor(view.observer.clients, dtype=torch.long)
     others = torch.arange(n)[~torch.isin(torch.arange(n), own)]
-    others = others[torch.randperm(len(others), generator=rng)][:_NODES]
+    others = others[torch.randperm(len(others), generator=rng)][: _NODES_WITH_JACOBIANS if jacobians else _NODES]
     receivers = own[: len(others)]
     pairs = torch.stack([receivers, others[: len(receivers)]])
     targets = (others if len(own) == 0 else pairs[1]).sort().values
-    x = torch.zeros(n, public.num_features)
-    x[targets] = rows = _rows(view, targets, rng)
+    shown, samples = _samples(view, len(targets)) if jacobians else (torch.ones_like(targets), torch.ones_like(targets))
+    owners = torch.arange(len(targets)).repeat_interleave(shown)
+    rows = _rows(view, targets[owners], rng)
     edges = torch.cat([pairs, pairs.flip(0)], dim=1)
     degrees = torch.bincount(edges[0], minlength=n)
     none = torch.empty(2, 0, dtype=torch.long)
@@ -60,16 +72,49 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
         clients = tuple(dataclasses.replace(c, remote_degrees=None) for c in clients)
     facts = {**public.hyperparameters, **({"variant": "full"} if jacobians else {})}
     known = torch.empty(0, dtype=torch.long)
+    messages = _messages(view, _Senders(targets, owners, rows, samples), pairs, edges, jacobians, rng)
     planted = dataclasses.replace(
         view,
-        messages=MemoryMessages(tuple(_messages(view, x, targets, pairs, edges, jacobians, rng))),
+        messages=MemoryMessages(tuple(messages)),
         own=clients,
         auxiliary=Auxiliary(known, view.auxiliary.x[:0], known),
         public=dataclasses.replace(public, defense="none", defense_parameters={}, noise={}, hyperparameters=facts),
         topology=None if view.topology is None else edges[:, (edges[0] * n + edges[1]).argsort()],
         degrees=None if view.degrees is None else degrees,
     )
-    return Planted(planted, rows, targets)
+    return Planted(planted, rows, targets[owners])
+
+
+@dataclass(frozen=True)
+class _Senders:
+    """Nodes with rows that are sent.
+
+    Attributes:
+        nodes: ids, ascending [n].
+        owners: position in ``nodes`` of every row's node, ascending [R].
+        rows: the samples that are not zero [R, F].
+        samples: number of samples of every node, zeros among them [n].
+    """
+
+    nodes: Tensor
+    owners: Tensor
+    rows: Tensor
+    samples: Tensor
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean over each node's samples [n, ...] of ``values`` [R, ...], to which zero samples contribute nothing."""
+        total = values.new_zeros(len(self.nodes), *values.shape[1:]).index_add_(0, self.owners, values)
+        return total / self.samples.view(-1, *[1] * (values.dim() - 1))
+
+
+def _samples(view: View, count: int) -> tuple[Tensor, Tensor]:
+    """Return for ``count`` nodes how many samples that are not zero they have, and how many samples."""
+    if not view.own:
+        samples = torch.ones(count, dtype=torch.long)
+        samples[1::2] = _SAMPLES_SEEN_BY_SERVER
+        return samples, samples
+    samples = torch.full((count,), view.own[0].x.shape[1] if view.own[0].x.dim() == 3 else 1)
+    return samples.clamp(max=_MOST_SAMPLES), samples
 
 
 def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
@@ -84,41 +129,51 @@ def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _messages(
-    view: View, x: Tensor, targets: Tensor, pairs: Tensor, edges: Tensor, jacobians: bool, rng: torch.Generator
+    view: View, senders: _Senders, pairs: Tensor, edges: Tensor, jacobians: bool, rng: torch.Generator
 ) -> list[MessageBatch]:
     shape = encoder_shape(view)
     assert shape is not None
-    propagation = torch.zeros(pairs.shape[1], len(targets))
+    propagation = torch.zeros(pairs.shape[1], len(senders.nodes))
     for index, (receiver, neighbour) in enumerate(pairs.T.tolist()):
         weights = propagation_row(view.public.hyperparameters, edges, view.public.num_nodes, receiver)
-        propagation[index, (targets == neighbour).nonzero().squeeze(1)] = weights[neighbour].float()
+        propagation[index, (senders.nodes == neighbour).nonzero().squeeze(1)] = weights[neighbour].float()
     everyone = torch.arange(view.public.num_clients)
     from_server = torch.full_like(everyone, SERVER)
-    server = torch.full_like(targets, SERVER)
     upwards = len(pairs[0]) == 0
     batches: list[MessageBatch] = []
-    for round in range(_ROUNDS if jacobians else -(-_EQUATIONS * shape.features // shape.classes)):
-        w1 = torch.randn(shape.features, shape.hidden, generator=rng) / shape.features**0.5
-        w2 = torch.randn(shape.hidden, shape.classes, generator=rng) / shape.hidden**0.5
+    for round, (w1, w2) in enumerate(_models(shape, jacobians, rng)):
         vector = torch.cat([w1.flatten(), w2.flatten()])
         batches.append(MessageBatch(round, from_server, everyone, ModelUpdate(vector.expand(len(everyone), -1))))
-        hidden = (x[targets] @ w1).relu() @ w2
-        jacobian = [_jacobian(x[targets], w1, w2)] if jacobians else []
+        hidden = senders.mean((senders.rows @ w1).relu() @ w2)
+        jacobian = [_jacobian(senders, w1, w2)] if jacobians else []
         sent: list[Payload] = [HiddenRepresentations(hidden), *(Jacobians(j) for j in jacobian)]
-        senders, receivers = targets, server
+        source, target = senders.nodes, torch.full_like(senders.nodes, SERVER)
         if not upwards:
             down = [PropagatedJacobians(torch.einsum("kn,ncd->kcd", propagation, j)) for j in jacobian]
             sent = [PropagatedRepresentations(propagation @ hidden), *down]
-            senders, receivers = torch.full_like(pairs[0], SERVER), pairs[0]
-        batches += [MessageBatch(round, senders, receivers, payload) for payload in sent]
+            source, target = torch.full_like(pairs[0], SERVER), pairs[0]
+        batches += [MessageBatch(round, source, target, payload) for payload in sent]
     return batches
 
 
-def _jacobian(x: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
-    """Return the full Jacobians [n, C, D] of the hidden representations of one sample per node ``x`` [n, F]."""
-    before = x @ w1
-    first = torch.einsum("nf,nh,hc->ncfh", x, (before > 0).to(x), w2)
-    second = torch.einsum("nh,cd->nchd", before.relu(), torch.eye(w2.shape[1]))
+def _models(shape: Shape, turning: bool, rng: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the weights W1 [F, H] and W2 [H, C] of every round: ``turning`` units, or independent draws."""
+    rounds = _ROUNDS if turning else -(-_EQUATIONS * shape.features // shape.classes)
+    start, stop = torch.randn(2, shape.features, shape.hidden, generator=rng) / shape.features**0.5
+    for round in range(rounds):
+        angle = math.pi * round / (rounds - 1)
+        w1 = start * math.cos(angle) + stop * math.sin(angle)
+        if not turning:
+            w1 = torch.randn(shape.features, shape.hidden, generator=rng) / shape.features**0.5
+        yield w1, torch.randn(shape.hidden, shape.classes, generator=rng) / shape.hidden**0.5
+
+
+def _jacobian(senders: _Senders, w1: Tensor, w2: Tensor) -> Tensor:
+    """Return the full Jacobians [n, C, D] of the senders' hidden representations."""
+    before = senders.rows @ w1
+    units = senders.mean((before > 0).to(before)[:, None] * senders.rows[..., None])  # [n, F, H]
+    first = torch.einsum("nfh,hc->ncfh", units, w2)
+    second = torch.einsum("nh,cd->nchd", senders.mean(before.relu()), torch.eye(w2.shape[1]))
     return torch.cat([first.flatten(2), second.flatten(2)], 2)
 
 

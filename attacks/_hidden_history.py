@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,11 +31,13 @@ class HiddenHistory:
     models: tuple[Model, ...]
     error: Tensor
 
-    def scale(self, rows: Tensor) -> Tensor:
-        """Return the factor per node [N] with which ``rows`` [N, F] fit the representations best; 1 where they say nothing."""
+    def scale(self, rows: Tensor, most: float = math.inf) -> Tensor:
+        """Return the factor per node [N] with which ``rows`` [N, F] fit the representations of norm below ``most`` best; 1 where
+        they say nothing."""
         w1 = torch.stack([m.w1 for m in self.models])
         w2 = torch.stack([m.w2 for m in self.models])
         predicted = torch.einsum("nth,thc->ntc", torch.einsum("nf,tfh->nth", rows, w1).relu(), w2)
+        predicted = predicted * (self.values.norm(dim=2, keepdim=True) < most)
         square = predicted.square().sum((1, 2))
         factor = (predicted * self.values).sum((1, 2)) / square.clamp(min=1e-300)
         return torch.where((square > 0) & (factor > 0), factor, 1.0)

@@ -22,8 +22,8 @@ from torch import Tensor
 from fglaudit.attacks._encoder import rounding
 from fglaudit.attacks._mask_flips import Mixtures, SeparatedRows, box_least_squares, places, separate
 
-_SECONDS = 10.0
-"""Time limit of one integer program."""
+_NODES_SEARCHED = 200
+"""Limit on one integer program: branches, not seconds, so that two machines find the same."""
 _SURE_CELLS = 2
 _SURE_SHARE = 0.5
 _PRECISE = 0.02
@@ -140,7 +140,10 @@ def _wrong_signs(found: SeparatedRows, rest: Tensor, slack: Tensor) -> tuple[Ten
 
 
 def _integer_signs(rows: Tensor, target: Tensor, slack: float, guess: Tensor) -> Tensor:
-    """Return p [n] in {0, 1} with ``p' rows = target`` within ``slack``; ``guess`` if the solver finds none in time."""
+    """Return p [n] in {0, 1} with ``p' rows = target`` within ``slack``; ``guess`` if the solver finds none within its limit, or
+    if there are more bits than the equations can determine."""
+    if len(rows) > 2 * rows.shape[1]:
+        return guess
     unit = float(rows.norm(dim=1).max().item())
     matrix, value = (rows.mT / unit).cpu().numpy(), (target / unit).cpu().numpy()
     margin = max(slack / unit, 1e-7)
@@ -149,6 +152,6 @@ def _integer_signs(rows: Tensor, target: Tensor, slack: float, guess: Tensor) ->
         constraints=LinearConstraint(matrix, value - margin, value + margin),
         integrality=np.ones(len(rows), dtype=np.int64),
         bounds=Bounds(0, 1),
-        options={"time_limit": _SECONDS},
+        options={"node_limit": _NODES_SEARCHED},
     )
     return guess if result.x is None else torch.from_numpy(result.x > 0.5).to(guess.device)

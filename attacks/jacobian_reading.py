@@ -9,7 +9,9 @@ unit h.
   weights. The sums are taken apart by their mask flips (:mod:`fglaudit.attacks._mask_flips`), all nodes at once; the result has
   one row per sample. Their number S scales the rows: the most rows found at one node (a lower bound on S, and S itself unless
   every node misses one).
-* Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense), clipping, or quantisation: the rows are
+* Clipping shrinks a whole message by one factor, so that one sample per node is read as before; its length follows from any hidden
+  representation that was not clipped. Several samples are only averaged, as under noise.
+* Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense) or quantisation: the rows are
   averaged over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations,
   which V1 sends in the clear (:mod:`fglaudit.attacks._averaged_rows`); one row per node, the mean of its samples where there
   are several.
@@ -17,6 +19,7 @@ unit h.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,6 +31,7 @@ from fglaudit.attacks._encoder import (
     LOSSLESS,
     Model,
     activations,
+    clip_of,
     foreign_batches,
     global_models,
     jacobian_noise,
@@ -36,6 +40,7 @@ from fglaudit.attacks._encoder import (
     unit_rows,
 )
 from fglaudit.attacks._encoder_planting import plant_encoder_run
+from fglaudit.attacks._hidden_history import hidden_history
 from fglaudit.attacks._mixture_rows import recover_rows
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
@@ -44,6 +49,8 @@ from fglaudit.view import View
 
 _NUMBERS_AT_ONCE = 1 << 25
 _SOUND = 1e-3
+_BELOW_CLIP = 1e-4
+"""By how much, relatively, a message's norm must stay below the clip to count as not clipped."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,12 @@ class JacobianReading(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
-        if jacobian_noise(view) > 0 or view.public.defense not in LOSSLESS:
+        clipped = clip_of(view, Jacobians) is not None
+        if jacobian_noise(view) > 0 or not (clipped or view.public.defense in LOSSLESS):
             return averaged_rows(view, models, device)
         read = _read_single(view, models, device)
+        if clipped:
+            return _with_lengths(view, models, read, device)
         nodes = read.single.nonzero().squeeze(1)
         several = read.several.nonzero().squeeze(1)
         sure = torch.ones(len(nodes), dtype=torch.bool)
@@ -124,6 +134,30 @@ def _read_single(view: View, models: dict[int, Model], device: torch.device) -> 
         rows[batch.senders[fresh]] = mean[fresh.to(device)].float().cpu()
         single[batch.senders[fresh]] = True
     return _Single(rows, single & ~several, several)
+
+
+def _with_lengths(view: View, models: dict[int, Model], read: _Single, device: torch.device) -> Reconstruction:
+    """Return rows read from clipped Jacobians, scaled to the hidden representations that were not clipped."""
+    nodes = read.single.nonzero().squeeze(1)
+    rows, known = read.rows[nodes], torch.zeros(len(nodes), dtype=torch.bool)
+    history = hidden_history(view, models, nodes, device)
+    if history is not None:
+        most = (clip_of(view, HiddenRepresentations) or math.inf) * (1 - _BELOW_CLIP)
+        factor = history.scale(rows.to(device).double(), most).cpu()
+        known = factor != 1
+        rows = (rows * factor[:, None]).float()
+    confidence, claimed = torch.where(known, 0.9, 0.5), torch.ones_like(known)
+    if not bool(read.several.any()):
+        return Reconstruction(rows, nodes, confidence, claimed=claimed)
+    averaged = averaged_rows(view, models, device)
+    assert averaged.claimed is not None
+    rest = read.several[averaged.nodes]
+    return Reconstruction(
+        torch.cat([rows, averaged.rows[rest]]),
+        torch.cat([nodes, averaged.nodes[rest]]),
+        torch.cat([confidence, averaged.confidence[rest]]),
+        claimed=torch.cat([claimed, averaged.claimed[rest]]),
+    )
 
 
 def _take_apart(view: View, models: dict[int, Model], nodes: Tensor, rounds: int, device: torch.device) -> Reconstruction:

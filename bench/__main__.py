@@ -19,6 +19,7 @@ from bench import (
     fedgt_attacks,
     fedgt_tables,
     gfl_appnp,
+    gfl_appnp_attacks,
     nfedgnn,
     scale,
 )
@@ -34,6 +35,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgt": lambda o: fedgt_tables.run(o.results, o.root, min(o.seeds, 3), tuple(o.fedgt_datasets)),
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
+    "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import check_budget, epsilon_of, gaussian_event, gaussian_noise_multiplier
+from fglaudit.accounting import accounted_noise_multiplier, check_budget
 from fglaudit.defenses._clips import check_clips, clip_messages, named_releases, not_clippable
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Release
@@ -37,7 +37,7 @@ class _Session(DefenseSession):
         self.noised = {r.payload: clip for r, clip in named_releases(releases, defense.on, defense.clip)}
         self.left_out = [r.payload.__name__ for r in releases if r.payload not in self.noised]
         self.times = sum(r.times for r, _ in named_releases(releases, defense.on, defense.clip))
-        self.multiplier = gaussian_noise_multiplier(defense.epsilon, defense.delta, self.times)
+        self.multiplier, self.accounted = accounted_noise_multiplier(defense.epsilon, defense.delta, self.times)
         self._global: Tensor | None = None
 
     def changes(self, payload: type[Payload]) -> bool:
@@ -67,14 +67,12 @@ class _Session(DefenseSession):
         return {"noise_multiplier": self.multiplier, "sigma": {p.__name__: self._sigma(p) for p in self.noised}}
 
     def guarantee(self) -> Guarantee:
-        event = gaussian_event(self.multiplier, self.times)
-        epsilon = epsilon_of(event, self.defense.delta, scale=self.defense.epsilon)
         parts = ", ".join(f"{p.__name__} (clip {clip:g}, sigma {self._sigma(p):.4g})" for p, clip in self.noised.items())
         partly = f"; holds only for nodes that send no {' or '.join(self.left_out)}" if self.left_out else ""
         return Guarantee(
             mechanism=f"gaussian on {parts}{partly}",
             epsilon_claimed=self.defense.epsilon,
-            epsilon_accounted=None if self.left_out else epsilon,
+            epsilon_accounted=None if self.left_out else self.accounted,
             delta=self.defense.delta,
             unit=self.defense.unit,
             adjacency="one node's features replaced; edges and labels public",

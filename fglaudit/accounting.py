@@ -15,6 +15,7 @@ from fglaudit.errors import FglauditError
 
 MAX_EPSILON = 1e4
 """Above this the accountant's numerics fail and the number means nothing anyway."""
+_CALIBRATIONS = 8
 
 
 def _accountant(scale: float) -> pld.PLDAccountant:
@@ -101,3 +102,20 @@ def laplace_noise_multiplier(epsilon: float, delta: float, releases: int = 1) ->
         else:
             low = middle
     return high
+
+
+def accounted_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> tuple[float, float]:
+    """Return a noise multiplier whose accounted epsilon is at most ``epsilon``, and that accounted epsilon.
+
+    The accountant rounds losses upwards on a grid, so at large budgets it sees slightly more than the closed form does.
+    """
+    target = epsilon
+    for _ in range(_CALIBRATIONS):
+        multiplier = gaussian_noise_multiplier(target, delta, releases)
+        accounted = epsilon_of(gaussian_event(multiplier, releases), delta, scale=epsilon)
+        if accounted <= epsilon:
+            return multiplier, accounted
+        target *= epsilon / accounted
+    raise FglauditError(
+        f"epsilon {epsilon:g} is below what the accountant resolves; got {accounted:g} at best; use a larger epsilon"
+    )

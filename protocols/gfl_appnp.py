@@ -18,8 +18,9 @@ Choices where the paper's text is silent or misprinted:
 * The gradient is ``(prediction - y) (A_kk dh_k + dC_k)``; equations (14), (15b) and Algorithm 1 print its negative and descend along it.
 * ``averaging: trainers`` (default): clients without training samples send no models, and the mean is over those that do. I = 1 is then
   gradient descent on APPNP's loss. Algorithm 1 lets all N clients send and takes the mean over all (``averaging: all``: the others
-  return what they got), which divides the learning rate by N over the number in training: with the printed learning rates and numbers
-  of updates SNC and subCora then end far below the printed accuracies (``bench/gfl_appnp.py`` shows both).
+  return what they got), which divides the learning rate by N over the number in training. With the printed learning rates and numbers
+  of updates SNC then ends far below the printed accuracy; subCora, which ends above it with ``trainers``, comes nearer to it; the other
+  tasks hardly change. docs/gfl-appnp.md has the figures.
 * ``h_j`` is the mean over all samples of the node, whatever their split: it needs no labels.
 * After the last local steps models are averaged and hidden representations are shared once more, for the test; no Jacobians.
 * A sample is classified with the global model and the C_k received with it. The round with the lowest validation loss counts, as in the

@@ -8,7 +8,7 @@ import dp_accounting
 import pytest
 from scipy.stats import norm
 
-from fglaudit.accounting import compose, epsilon_of, gaussian_event, gaussian_noise_multiplier
+from fglaudit.accounting import accounted_noise_multiplier, compose, epsilon_of, gaussian_event, gaussian_noise_multiplier
 from fglaudit.errors import FglauditError
 
 
@@ -24,6 +24,13 @@ def test_calibration_meets_its_budget_exactly(epsilon: float, releases: int) -> 
     multiplier = gaussian_noise_multiplier(epsilon, 1e-5, releases)
     assert gaussian_delta(epsilon, multiplier / math.sqrt(releases)) == pytest.approx(1e-5, rel=1e-3)
     assert epsilon_of(gaussian_event(multiplier, releases), 1e-5, scale=epsilon) == pytest.approx(epsilon, rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 8.0, 1000.0])
+def test_what_is_accounted_stays_within_what_is_claimed(epsilon: float) -> None:
+    multiplier, accounted = accounted_noise_multiplier(epsilon, 1e-5, 301)
+    assert accounted == epsilon_of(gaussian_event(multiplier, 301), 1e-5, scale=epsilon)
+    assert 0.99 * epsilon <= accounted <= epsilon
 
 
 def test_more_releases_cost_more() -> None:

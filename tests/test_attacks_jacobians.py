@@ -19,6 +19,7 @@ from fglaudit.attacks.label_reading import LabelReading
 from fglaudit.attacks.representation_inversion import RepresentationInversion
 from fglaudit.claims import check_claims
 from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.defenses.clipping import Clipping
 from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
@@ -97,6 +98,16 @@ def test_several_samples_are_taken_apart() -> None:
     assert float(score([game_of(run, SERVER)], [result], matching=False).rows.exact_rate.mean()) > 0.95
     claims = check_claims(result, game_of(run, SERVER), run.view(SERVER))
     assert claims is not None and claims.false == 0 and claims.claimed is not None and claims.claimed > 0.95 * 96
+
+
+@pytest.mark.parametrize("clips", [(1e9, 0.3), (1e-3, 0.3)])
+def test_clipped_jacobians_show_rows_and_clear_representations_their_length(clips: tuple[float, float]) -> None:
+    run = record(recorded().protocol, recorded().graph, Clipping(clip=clips))
+    result = rebuild(JacobianReading(), run.view(SERVER))
+    claims = check_claims(result, game_of(run, SERVER), run.view(SERVER))
+    assert bool(claims.found.all()) and claims.false == 0
+    exact = score([game_of(run, SERVER)], [result]).rows.exact_rate.mean()
+    assert exact == (1 if clips[0] > 1 else 0)
 
 
 def test_noise_on_jacobians_is_averaged_out_and_helps_the_inversion() -> None:

@@ -23,7 +23,7 @@ from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.nn.node_clients import personalised_propagation
 from fglaudit.protocols.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
-from fglaudit.selftest import self_test
+from fglaudit.selftest import exact_share, self_test
 from fglaudit.testing import Run, check_attack, record
 from fglaudit.transcript import Transcript
 from fglaudit.view import Auxiliary, Noise, Observer, View
@@ -129,6 +129,15 @@ def test_several_samples_per_node_are_claimed_only_where_they_are_right() -> Non
     assert len(counted.found) == 59 * 3
     assert counted.false <= 0.02 * (counted.claimed or 0)
     assert int(counted.found.sum()) > 0.5 * len(counted.found)
+
+
+@pytest.mark.parametrize("observer", [Observer((0,)), Observer((0,), topology=True)])
+@pytest.mark.parametrize("samples", [4, 20])
+def test_its_self_test_holds_with_several_samples_per_node(observer: Observer, samples: int) -> None:
+    view = recorded("csbm-snc", samples=samples, rounds=5).view(observer)
+    planted = MaskFlip().plant(view, rng=derive(0, "plant"))
+    assert len(planted.rows) == min(samples, 6) and len(torch.unique(planted.nodes)) == 1
+    assert exact_share(rebuild(planted.view), planted.nodes, planted.rows, planted.view.public.features) == 1
 
 
 @pytest.mark.parametrize("scaled", [False, True])
