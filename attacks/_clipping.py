@@ -9,8 +9,9 @@ from torch import Tensor
 
 from fglaudit.view import View
 
-_MARGIN = 3.0
-"""A message counts as whole when it is so many standard deviations shorter than one that was cut down."""
+_MARGIN = 5.0
+"""A message counts as whole when it is so many standard deviations shorter than one that was cut down: wide, as one wrong round
+among all users and rounds spoils that user's estimate."""
 
 
 @dataclass(frozen=True)
