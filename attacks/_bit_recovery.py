@@ -3,7 +3,8 @@
 Message passing (:mod:`fglaudit.attacks._message_passing`) either finds a row or stops at a blurred estimate. A binary row that repeats
 all M measurements to float32 rounding is the right one, whatever the prior: with b bits per measurement (spread of a measurement over
 its rounding error) the expected number of other binary rows of F entries that fit as well is at most ``2^(F - M b)``. Rows that do not
-fit are tried again from disturbed priors.
+fit are tried again from disturbed priors. A row with a single one is a column of the matrix and is looked up: message passing is an
+approximation for many measurements, and with a handful it misses even these.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._message_passing import Measurements, bernoulli, message_passing
+from fglaudit.attacks._message_passing import LinearMaps, Measurements, bernoulli, message_passing
 from fglaudit.shapes import NodeMask
 
 _DISTURBANCE = 0.3
@@ -50,6 +51,16 @@ def determined(measurements: Measurements) -> bool:
     return count * bits_each > features + _SURELY
 
 
+def nearest_column(measurements: LinearMaps, squares: Tensor, values: Tensor) -> Tensor:
+    """Return the rows [U, F] with a single one whose measurements are nearest to ``values`` [U, M].
+
+    Args:
+        squares: squared norms of the columns, [F] or one set per row [U, F].
+    """
+    nearest = (measurements.backward(values) - squares / 2).argmax(1, keepdim=True)
+    return values.new_zeros(len(values), squares.shape[-1]).scatter_(1, nearest, 1.0)
+
+
 def recover_bits(
     measurements: Measurements,
     values: Tensor,
@@ -83,4 +94,11 @@ def recover_bits(
             good = fitting(own, values[rest], bits)
             chance[rest[good]] = bits[good]
             fits[rest[good]] = True
+    rest = (~fits).nonzero().squeeze(1)
+    if exact and len(rest):
+        own = measurements if measurements.matrix.dim() == 2 else Measurements(measurements.matrix[rest])
+        bits = nearest_column(own, own.matrix.square().sum(-2), values[rest])
+        good = fitting(own, values[rest], bits)
+        chance[rest[good]] = bits[good]
+        fits[rest[good]] = True
     return Bits(chance, fits)

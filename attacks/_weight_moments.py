@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._clipping import Clipping
 from fglaudit.attacks._latent_messages import LatentRounds
 from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
 
@@ -63,6 +64,15 @@ def legendre(u: Tensor, degree: int) -> Tensor:
     return torch.stack(terms[: degree + 1], -1) * scale
 
 
+def count_spread(counts: Tensor) -> float | None:
+    """Return the standard deviation that known rows' ``counts`` [A] give an unknown row's; None for fewer than two."""
+    if len(counts) < 2:
+        return None
+    # Few rows may agree by chance: never below the half of a Poisson law's.
+    least = 0.5 * float(counts.mean().clamp(min=1e-6).sqrt().item())
+    return max(float(counts.std().item()), least)
+
+
 def weight_moments(
     rounds: LatentRounds,
     optimizer: UserOptimizer,
@@ -70,8 +80,9 @@ def weight_moments(
     degree: int,
     usual: float,
     std: float,
-    clip: float | None,
+    clip: Clipping | None,
     *,
+    spread: float | None = None,
     whole: bool = True,
 ) -> WeightMoments:
     """Return the moments of up to ``degree``.
@@ -81,7 +92,8 @@ def weight_moments(
         bound: a, first weights are uniform on [-a, a].
         usual: about how many ones a row has.
         std: of the noise on every latent.
-        clip: latents of this norm were cut off and are left out; None: no clipping.
+        clip: latents that it may have cut down are left out; None: no clipping.
+        spread: standard deviation of the number of ones before anything is measured; None: ``usual``.
         whole: whether the moment of order 0 is an integer, a number of ones.
     """
     device, (_, users, dimensions) = rounds.latents.device, rounds.latents.shape
@@ -100,7 +112,7 @@ def weight_moments(
         largest = torch.maximum(largest, usual * replay.weights.abs().mean(-1))
         # A word whose weight lies where phi jumps is off by up to the jump; sixth differences see jumps and no smooth parts.
         rough = replay.weights.diff(n=_DIFFERENCES, dim=-1).square().mean(-1) * (usual * _JUMP)
-        use = present if clip is None else present & (latent.norm(dim=1) < 0.999 * clip)
+        use = present if clip is None else present & clip.whole(latent, std)
         scale = use[:, None] * ((_ROUNDING * largest).square() + std**2 + rough).rsqrt()
         lines.append(replay.weights @ project * scale[..., None])
         targets.append(latent * scale)
@@ -110,27 +122,34 @@ def weight_moments(
             gram += block.mT @ block
             seen += (block.mT @ torch.stack(targets, 2)[..., None])[..., 0]
             lines, targets = [], []
-    return _solve(gram, seen, degree, usual, whole)
+    return _solve(gram, seen, degree, usual, usual if spread is None else spread, whole)
 
 
-def _solve(gram: Tensor, seen: Tensor, degree: int, usual: float, whole: bool) -> WeightMoments:
-    """Turn the normal equations of all moments into independent measurements of 1 ... ``degree``."""
+def _solve(gram: Tensor, seen: Tensor, degree: int, usual: float, prior: float, whole: bool) -> WeightMoments:
+    """Turn the normal equations of all moments into independent measurements of 1 ... ``degree``; the number of ones is ``usual``
+    up to ``prior`` beforehand."""
     information, evidence = gram.clone(), seen.clone()
     # The other moments vary by about sqrt(n): the prior that keeps them from absorbing everything.
     information[..., 1:, 1:].diagonal(dim1=-2, dim2=-1).add_(1 / usual)
     joint, pull = _marginal(information, evidence, 1)
     # Where no gradient came, nothing was measured and the usual number stands.
-    size = joint.sum(1)[:, 0, 0] + usual**-2
-    estimate = (pull.sum(1)[:, 0] + 1 / usual) / size
+    size = joint.sum(1)[:, 0, 0] + prior**-2
+    evidence_0 = pull.sum(1)[:, 0] + usual * prior**-2
+    estimate = evidence_0 / size
     spread = size.rsqrt()
     sure = (spread < _SURE_COUNT) & whole
     count = torch.where(sure, estimate.round(), estimate).clamp(min=0.0)
-    rest = seen[..., 1:] - gram[..., 1:, 0] * count[:, None, None]
-    block = gram[..., 1:, 1:].clone()
+    # What one latent knows of the count from the others and the prior; how far that may be off is no evidence on its moments.
+    others = size[:, None] - joint[..., 0, 0]
+    told = torch.where(sure[:, None], count[:, None], (evidence_0[:, None] - pull[..., 0]) / others)
+    doubt = 1 / (gram[..., 0, 0] + torch.where(sure[:, None], torch.inf, others))
+    cross = gram[..., 1:, 0]
+    rest = seen[..., 1:] - cross * (told + doubt * (seen[..., 0] - gram[..., 0, 0] * told))[..., None]
+    block = gram[..., 1:, 1:] - doubt[..., None, None] * cross[..., None] * cross[..., None, :]
     block[..., degree:, degree:].diagonal(dim1=-2, dim2=-1).add_(1 / usual)
-    inner, told = _marginal(block, rest, degree)
+    inner, pulled = _marginal(block, rest, degree)
     strength, axes = torch.linalg.eigh(inner)
-    values = (axes.mT @ told[..., None])[..., 0] / strength.clamp(min=1e-9)
+    values = (axes.mT @ pulled[..., None])[..., 0] / strength.clamp(min=1e-9)
     variance = 1 / strength.clamp(min=1e-9)
     return WeightMoments(count, torch.where(sure, 0.0, spread), values, variance, axes)
 

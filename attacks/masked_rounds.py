@@ -20,6 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._bit_recovery import nearest_column
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._latent_messages import LatentRounds, first_latents, initial_weights, latent_rounds, unknown_users
@@ -64,6 +65,11 @@ class ProjectedMaps:
     def rest(self, latents: Tensor) -> Tensor:
         """Return the part of ``latents`` [U, D] that known features cannot explain."""
         return latents - (self.known @ latents[..., None])[..., 0]
+
+    def squares(self) -> Tensor:
+        """Return the squared norms [U, F] of the columns after the projection."""
+        spanned = ((self.known @ self.common) * self.common).sum(1)
+        return self.common.square().sum(0) - spanned
 
     @property
     def energy(self) -> float:
@@ -199,6 +205,14 @@ class MaskedRounds(Attack):
             right = self._fits(bits, kept, shared, known[rest], values[rest], std)
             if not attempt:
                 mean[rest], slots[rest] = found, kept
+            mean[rest[right]], slots[rest[right]] = bits[right], kept[right]
+            good[rest[right]] = True
+        rest = (~good).nonzero().squeeze(1)
+        if std == 0 and len(rest):
+            maps = ProjectedMaps(common, (known[rest].mT @ solve[rest]).float())
+            bits = nearest_column(maps, maps.squares(), maps.rest(values[rest].float()))
+            kept = (solve[rest] @ (values[rest] - bits.double() @ shared.mT)[..., None])[..., 0] > 0.5
+            right = self._fits(bits, kept, shared, known[rest], values[rest], std)
             mean[rest[right]], slots[rest[right]] = bits[right], kept[right]
             good[rest[right]] = True
         return mean, slots, good

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._bit_recovery import Bits, determined, fitting, recover_bits
+from fglaudit.attacks._clipping import Clipping
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._latent_messages import first_latents, initial_weights, unknown_users
@@ -91,8 +92,7 @@ class SparseRecovery(Attack):
         if view.public.features is FeatureKind.SCALED_BINARY:
             found, level = self._find_scaled(view, measured, values, std, kept, drop, prior.level, rng)
         else:
-            clip = view.public.defense_parameters.get("clip")
-            found = self._find(measured, values, std, kept, None if clip is None else float(clip), rng)
+            found = self._find(measured, values, std, kept, Clipping.of(view), rng)
             level = torch.ones_like(values[:, 0])
         # A feature not among the kept ones may have been dropped.
         full = found.chance + (1 - found.chance) * (chance - kept) / (1 - kept)
@@ -110,13 +110,13 @@ class SparseRecovery(Attack):
         return min(0.5, max(1.0, ones) / view.public.num_features)
 
     def _find(
-        self, measured: Measurements, values: Tensor, std: float, chance: Tensor, clip: float | None, rng: torch.Generator
+        self, measured: Measurements, values: Tensor, std: float, chance: Tensor, clip: Clipping | None, rng: torch.Generator
     ) -> Bits:
-        """Return the binary rows behind ``values``; latents longer than ``clip`` were shortened to it."""
+        """Return the binary rows behind ``values``; latents longer than ``clip`` allows were shortened."""
         scale = torch.ones_like(values[:, :1])
         if clip is not None:
-            expected = (measured.energy * values.shape[1] * chance.sum(1, keepdim=True)).sqrt()
-            scale = (clip / expected).clamp(max=1.0)
+            squares = measured.energy * values.shape[1] * chance.sum(1, keepdim=True)
+            scale = (clip.bound / clip.length(squares, values.shape[1])).clamp(max=1.0)
         odds = chance.logit()
         for _ in range(1 if clip is None else _CLIP_STEPS):
             variance: Tensor | float = 0.0 if std == 0 else (std / scale).square().expand_as(values)
@@ -124,8 +124,8 @@ class SparseRecovery(Attack):
             if clip is None:
                 break
             spread = (found.chance * (1 - found.chance)).sum(1, keepdim=True) * measured.energy * values.shape[1]
-            length = (measured.forward(found.chance).square().sum(1, keepdim=True) + spread).sqrt()
-            scale = (clip / length).clamp(max=1.0)
+            squares = measured.forward(found.chance).square().sum(1, keepdim=True) + spread
+            scale = (clip.bound / clip.length(squares, values.shape[1])).clamp(max=1.0)
         return found
 
     def _find_scaled(

@@ -4,7 +4,8 @@ After a step of SGD on ``W_i`` nFedGNN's latent ``W_i x_i`` has moved by ``-rate
 steps have one size, by about ``-rate sign(g) ||x_i||_1``. So the server, which sent g, reads off the squared or the L1 norm (of a
 binary row both count its ones), also where the first weights are private. What the weights themselves add, through decay, is a random
 effect of known spread: the estimate is that of :func:`fglaudit.attacks._weight_moments.weight_moments` for the moment of order 0, over
-the first rounds. Noise on the latents is averaged over them.
+the first rounds. Noise on the latents is averaged over them, and rounds that were clipped are left out; what then is no sharper than
+the norms of the rows the server knows is answered by their median.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
+from fglaudit.attacks._clipping import Clipping
 from fglaudit.attacks._latent_messages import latent_rounds, unknown_users
 from fglaudit.attacks._latent_planting import plant_updates
 from fglaudit.attacks._optimizer_replay import UserOptimizer
-from fglaudit.attacks._weight_moments import weight_moments
+from fglaudit.attacks._weight_moments import count_spread, weight_moments
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import LatentGradients, Latents, Payload
@@ -25,6 +28,8 @@ from fglaudit.view import View
 
 _USERS_AT_ONCE = 256
 _USUAL = 20.0
+_BLURRED = 0.9
+"""Where the estimate is off by so much of the spread of norms beforehand, the typical norm is the better answer."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +53,39 @@ class _UpdateNorms(Attack):
             return "users step with gradients that a defense changed on the way"
         return None
 
+    def norms(self, x: Tensor) -> Tensor:
+        """Return the norm that is asked for, of rows [A, F]: [A]."""
+        raise NotImplementedError
+
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         nodes = unknown_users(view)
         recorded = latent_rounds(view, nodes, type(self).first_rounds)
         settings, public = view.public.hyperparameters, view.public
-        known = view.known_rows().x
-        usual = float((known != 0).sum(1).float().mean().item()) if len(known) else _USUAL
+        known = self.norms(view.known_rows().x.double())
+        usual = float(known.mean().item()) if len(known) else _USUAL
+        prior = count_spread(known)
+        typical = float(known.median().item()) if len(known) else public.num_features / 2
         noise = public.noise.get(Latents.__name__)
-        clip = public.defense_parameters.get("clip")
         bound = (6 / (public.num_features + int(settings["hidden"]))) ** 0.5
-        counts = [
-            weight_moments(
+        whole = public.features is FeatureKind.BINARY
+        estimates = []
+        for low in range(0, len(nodes), _USERS_AT_ONCE):
+            moments = weight_moments(
                 recorded.of(slice(low, low + _USERS_AT_ONCE), device),
                 UserOptimizer.of(settings),
                 bound,
                 1,
                 usual,
                 0.0 if noise is None else noise.std,
-                None if clip is None else float(clip),
-                whole=public.features is FeatureKind.BINARY,
-            ).count
-            for low in range(0, len(nodes), _USERS_AT_ONCE)
-        ]
-        return Inference(type(self).quantity, nodes, torch.cat(counts).cpu())
+                Clipping.of(view),
+                spread=prior,
+                whole=whole,
+            )
+            blurred = moments.count_std > _BLURRED * (usual if prior is None else prior)
+            norm = moments.count.round() if whole and prior is not None else moments.count
+            estimates.append(torch.where(blurred, typical, norm))
+        estimate = torch.cat(estimates).cpu()
+        return Inference(type(self).quantity, nodes, estimate)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_updates(view, rng, type(self).optimizer)
@@ -84,6 +99,9 @@ class UpdateSquaredNorms(_UpdateNorms):
     quantity: ClassVar[str] = "squared-norms"
     optimizer: ClassVar[str] = "sgd"
 
+    def norms(self, x: Tensor) -> Tensor:
+        return x.square().sum(-1)
+
 
 @dataclass(frozen=True)
 class UpdateL1Norms(_UpdateNorms):
@@ -92,3 +110,6 @@ class UpdateL1Norms(_UpdateNorms):
     name: ClassVar[str] = "update-l1-norms"
     quantity: ClassVar[str] = "l1-norms"
     optimizer: ClassVar[str] = "adam"
+
+    def norms(self, x: Tensor) -> Tensor:
+        return x.abs().sum(-1)

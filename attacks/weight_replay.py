@@ -22,13 +22,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._bit_recovery import nearest_column
+from fglaudit.attacks._clipping import Clipping
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._latent_messages import LatentRounds, first_latents, initial_weights, latent_rounds, unknown_users
 from fglaudit.attacks._latent_planting import plant_first_round
-from fglaudit.attacks._message_passing import bernoulli, message_passing
+from fglaudit.attacks._message_passing import Measurements, bernoulli, message_passing
 from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
-from fglaudit.attacks._weight_moments import WeightMoments, legendre, weight_moments
+from fglaudit.attacks._weight_moments import WeightMoments, count_spread, legendre, weight_moments
 from fglaudit.attacks.sparse_recovery import no_known_weights
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
@@ -127,10 +129,18 @@ class WeightReplay(Attack):
         """Return rows [U, F], confidences [U] and proofs [U]."""
         noise = view.public.noise.get(Latents.__name__)
         std = 0.0 if noise is None else noise.std
-        clip = view.public.defense_parameters.get("clip")
         optimizer = UserOptimizer.of(view.public.hyperparameters)
         bound = float(weights.abs().max().item())
-        moments = weight_moments(rounds, optimizer, bound, self.degree, usual, std, None if clip is None else float(clip))
+        moments = weight_moments(
+            rounds,
+            optimizer,
+            bound,
+            self.degree,
+            usual,
+            std,
+            Clipping.of(view),
+            spread=count_spread((view.known_rows().x != 0).sum(1).double()),
+        )
         polynomials = legendre(weights.T / bound, self.degree)[..., 1:]  # [D, F, K]
         matrix = polynomials.mT.flatten(0, 1).contiguous()
         fits = torch.zeros(len(odds), dtype=torch.bool, device=odds.device)
@@ -147,6 +157,14 @@ class WeightReplay(Attack):
                 chance[rest] = found
             bits = found > 0.5
             good = _replays(bits, weights, rounds.at(rest), optimizer, std)
+            chance[rest[good]] = bits[good].to(chance)
+            fits[rest[good]] = True
+        rest = (~fits).nonzero().squeeze(1)
+        first = rounds.latents[0]
+        if std == 0 and len(rest):
+            columns = Measurements(weights.T.double())
+            bits = nearest_column(columns, columns.matrix.square().sum(0), first[rest])
+            good = _replays(bits > 0, weights, rounds.at(rest), optimizer, std)
             chance[rest[good]] = bits[good].to(chance)
             fits[rest[good]] = True
         rows = torch.where(fits[:, None], chance, best_f1_bits(chance))
