@@ -72,6 +72,10 @@ class RotatedProjections:
         return 1.0
 
 
+LAST_MODEL = 1
+"""First weights come in round 0; models of round 1 tell that they are replaced."""
+
+
 @dataclass(frozen=True)
 class WeightReplay(Attack):
     """Recover rows from the latents and gradients of all rounds.
@@ -89,6 +93,10 @@ class WeightReplay(Attack):
     degree: int = 8
     sweeps: int = 50
     restarts: int = 4
+
+    @classmethod
+    def last_round(cls, payload: type[Payload]) -> int | None:
+        return LAST_MODEL if payload is ModelUpdate else cls.first_rounds
 
     def unsupported(self, view: View) -> str | None:
         return no_replay(view) or self._no_common_way(view)
@@ -200,6 +208,8 @@ def no_replay(view: View) -> str | None:
         return missing
     if next(iter(view.messages.of(LatentGradients)), None) is None:
         return "the observer saw no LatentGradients, and so cannot follow the users' weights"
+    if any(batch.round > 0 for batch in view.messages.of(ModelUpdate)):
+        return "users start every round from weights that the server sends, so that no weights of their own evolve"
     if LatentGradients.__name__ in view.public.noise:
         return "users step with gradients that a defense changed on the way"
     return None

@@ -34,8 +34,8 @@ class Keep:
         parties = None if any(o.wire for o in observers) else frozenset(p for o in observers for p in o.parties)
         last: dict[type[Payload], int | None] = {}
         for attack in attacks:
-            rounds = type(attack).first_rounds
             for payload in (*type(attack).consumes, *type(attack).also_reads):
+                rounds = type(attack).last_round(payload)
                 known = last.get(payload, 0)
                 last[payload] = None if rounds is None or known is None else max(known, rounds)
         return Keep(last, parties)

@@ -311,6 +311,11 @@ class Attack(ABC):
     first_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None: all."""
 
+    @classmethod
+    def last_round(cls, payload: type[Payload]) -> int | None:
+        """Return the last round whose ``payload`` it reads, None for all; for attacks that read some payloads longer."""
+        return cls.first_rounds
+
     def unsupported(self, view: View) -> str | None:
         """Return why this attack cannot work on ``view``, or None."""
         return None
