@@ -33,13 +33,13 @@ class Clipping:
         """Return which messages ``received`` [U, D], with noise of ``std``, were surely not cut down [U]."""
         dimensions = received.shape[1]
         if std == 0:
-            return received.norm(p=self.order, dim=1) < 0.999 * self.bound
-        if self.order == 1:  # noise lengthens a message in this norm on average
-            return received.norm(p=1, dim=1) < self.bound - _MARGIN * std * dimensions**0.5
-        square, cut = received.square().sum(1) - dimensions * std**2, self.bound**2
-        return (
-            square < cut - _MARGIN * std * (4 * cut + 5 * dimensions * std**2) ** 0.5
-        )  # 5: kurtosis of Laplace noise, less one
+            whole: Tensor = received.norm(p=self.order, dim=1) < 0.999 * self.bound
+        elif self.order == 1:  # noise lengthens a message in this norm on average
+            whole = received.norm(p=1, dim=1) < self.bound - _MARGIN * std * dimensions**0.5
+        else:  # 5: kurtosis of Laplace noise, less one
+            square, cut = received.square().sum(1) - dimensions * std**2, self.bound**2
+            whole = square < cut - _MARGIN * std * (4 * cut + 5 * dimensions * std**2) ** 0.5
+        return whole
 
     def length(self, squares: Tensor, dimensions: int) -> Tensor:
         """Return the usual norm of Gaussian messages of ``dimensions`` entries whose squared L2 norms are ``squares``."""

@@ -114,6 +114,19 @@ def test_clipped_noise_leaves_at_least_the_prior(mechanism: str, epsilon: float,
     assert float(error.mean()) <= 1.02 * float(usual.mean())
 
 
+@pytest.mark.parametrize("epsilon", [8.0, 500.0, 5000.0])
+@pytest.mark.parametrize("clip", [1.0, 4.0])
+def test_masked_rounds_under_noise_leave_at_least_the_prior(epsilon: float, clip: float) -> None:
+    protocol = NFedGNN(hidden=16, rounds=12, smoothness=1.0, feature_dropout=0.5)
+    run = record(protocol, per_user(), ClippedNoise(epsilon=epsilon, clip=clip))
+    view = run.view(OBSERVER)
+    result = attack("masked-rounds").run(view, rng=derive(0, "attack"), device=CPU)
+    assert isinstance(result, Reconstruction)
+    truth = run.graph.x[result.nodes]
+    control = prior_only(view, result.nodes, derive(0, "control"))
+    assert mean_f1(result.rows, truth) >= mean_f1(control.rows, truth) - 0.02
+
+
 def test_weak_noise_still_shows_more_than_the_prior() -> None:
     run = noisy("laplace", 5000.0, 4.0)
     view = run.view(OBSERVER)
