@@ -27,7 +27,7 @@ from fglaudit.attacks._latent_messages import LatentRounds, first_latents, initi
 from fglaudit.attacks._latent_planting import plant_first_round
 from fglaudit.attacks._message_passing import bernoulli, message_passing
 from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
-from fglaudit.attacks.weight_replay import no_replay, usual_ones
+from fglaudit.attacks.weight_replay import LAST_MODEL, no_replay, usual_ones
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
@@ -94,6 +94,10 @@ class MaskedRounds(Attack):
 
     sweeps: int = 30
     restarts: int = 3
+
+    @classmethod
+    def last_round(cls, payload: type[Payload]) -> int | None:
+        return LAST_MODEL if payload is ModelUpdate else cls.first_rounds
 
     def unsupported(self, view: View) -> str | None:
         settings = view.public.hyperparameters
