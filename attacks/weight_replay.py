@@ -200,6 +200,8 @@ def no_replay(view: View) -> str | None:
         return missing
     if next(iter(view.messages.of(LatentGradients)), None) is None:
         return "the observer saw no LatentGradients, and so cannot follow the users' weights"
+    if "initial_weights" not in view.public.hyperparameters:
+        return "users take up new weights every round, so that none goes its own way"
     if LatentGradients.__name__ in view.public.noise:
         return "users step with gradients that a defense changed on the way"
     return None
