@@ -21,6 +21,7 @@ from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.graph import FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER
+from fglaudit.protocols.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn import NFedGNN
 from fglaudit.quantities import quantity
 from fglaudit.rng import derive
@@ -165,3 +166,8 @@ def test_nothing_measured_leaves_the_prior_count_and_no_moments() -> None:
     assert torch.allclose(moments.count, torch.full((7,), 10.0, dtype=torch.double))
     assert torch.allclose(moments.count_std, torch.full((7,), 2.5, dtype=torch.double))
     assert bool((moments.variance > 1e6).all())
+
+
+def test_weights_that_are_averaged_every_round_are_not_replayed() -> None:
+    view = record(CNFGNN(rounds=1), per_user()).view(OBSERVER)
+    assert "new weights every round" in (attack("weight-replay").unsupported(view) or "")
