@@ -76,4 +76,6 @@ def accounted_noise_multiplier(epsilon: float, delta: float, releases: int = 1) 
         if accounted <= epsilon:
             return multiplier, accounted
         target *= epsilon / accounted
-    raise FglauditError(f"epsilon {epsilon:g} is below what the accountant resolves; got {accounted:g} at best; use a larger epsilon")
+    raise FglauditError(
+        f"epsilon {epsilon:g} is below what the accountant resolves; got {accounted:g} at best; use a larger epsilon"
+    )
