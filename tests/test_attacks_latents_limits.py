@@ -169,5 +169,5 @@ def test_nothing_measured_leaves_the_prior_count_and_no_moments() -> None:
 
 
 def test_weights_that_are_averaged_every_round_are_not_replayed() -> None:
-    view = record(CNFGNN(rounds=1), per_user()).view(OBSERVER)
-    assert "new weights every round" in (attack("weight-replay").unsupported(view) or "")
+    view = record(CNFGNN(rounds=2), per_user()).view(OBSERVER)
+    assert "weights that the server sends" in (attack("weight-replay").unsupported(view) or "")
