@@ -133,11 +133,7 @@ def measure(graph: FederatedGraph, attack: Attack, variant: str, embeddings: boo
         hyperparameters=dataclasses.asdict(protocol),
         defense="none",
         defense_parameters={},
-        features=graph.features,
-        num_nodes=graph.num_nodes,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
-        num_clients=graph.num_clients,
+        **graph.schema(),
         layout=layout,
     )
     games, rebuilt, sent, nearest = [], [], 0, []

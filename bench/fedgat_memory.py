@@ -58,11 +58,7 @@ def measure(dataset: str, root: str | None, clients: int) -> dict[str, str]:
             hyperparameters={"variant": protocol.variant, "remote": protocol.remote, "layers": protocol.layers},
             defense="none",
             defense_parameters={},
-            features=graph.features,
-            num_nodes=graph.num_nodes,
-            num_features=graph.num_features,
-            num_classes=graph.num_classes,
-            num_clients=graph.num_clients,
+            **graph.schema(),
         )
         nothing = draw_auxiliary(graph, 0.0, 0)
         view = make_view(observer, graph, transcript, public, nothing)

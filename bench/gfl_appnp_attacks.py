@@ -147,11 +147,7 @@ def public(graph: FederatedGraph, protocol: gfl_appnp.GFLAPPNP, trained: Trained
         hyperparameters=vars(protocol),
         defense="none",
         defense_parameters={},
-        features=graph.features,
-        num_nodes=graph.num_nodes,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
-        num_clients=graph.num_clients,
+        **graph.schema(),
         layout=trained.layout,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -135,6 +136,16 @@ class FederatedGraph:
     @property
     def num_clients(self) -> int:
         return len(self.clients)
+
+    def schema(self) -> dict[str, Any]:
+        """Return what is public about the data, by the names of ``fglaudit.view.PublicFacts``."""
+        return {
+            "features": self.features,
+            "num_nodes": self.num_nodes,
+            "num_features": self.num_features,
+            "num_classes": self.num_classes,
+            "num_clients": self.num_clients,
+        }
 
     def degrees(self) -> Degrees:
         """Number of neighbours in the whole graph [N], self-loops not counted."""

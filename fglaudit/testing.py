@@ -80,11 +80,7 @@ class Run:
             hyperparameters=_fields(self.protocol),
             defense=type(self.defense).name,
             defense_parameters={**_fields(self.defense), **self.session.parameters()},
-            features=self.graph.features,
-            num_nodes=self.graph.num_nodes,
-            num_features=self.graph.num_features,
-            num_classes=self.graph.num_classes,
-            num_clients=self.graph.num_clients,
+            **self.graph.schema(),
             layout=self.trained.layout,
             noise=self.session.noise(),
         )

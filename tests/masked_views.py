@@ -115,11 +115,7 @@ def masked_view(
         hyperparameters={"variant": "vector" if vector else "matrix"},
         defense="none",
         defense_parameters={},
-        features=graph.features,
-        num_nodes=graph.num_nodes,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
-        num_clients=graph.num_clients,
+        **graph.schema(),
         noise={name: Noise("gaussian", std)} if std else {},
     )
     return View(

@@ -100,11 +100,7 @@ def make_view(
         hyperparameters={"hops": hops, "aggregate": aggregate},
         defense="none",
         defense_parameters={},
-        features=graph.features,
-        num_nodes=graph.num_nodes,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
-        num_clients=graph.num_clients,
+        **graph.schema(),
         noise={"NeighborSums": Noise("gaussian", std)} if std else {},
     )
     return View(

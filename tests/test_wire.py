@@ -163,11 +163,7 @@ def public_facts() -> PublicFacts:
         hyperparameters={"hops": 1},
         defense="none",
         defense_parameters={},
-        features=graph.features,
-        num_nodes=graph.num_nodes,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
-        num_clients=graph.num_clients,
+        **graph.schema(),
     )
 
 
