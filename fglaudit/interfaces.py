@@ -302,6 +302,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     consumes: ClassVar[tuple[type[Payload], ...]]
+    """Payloads it reads; ``attacks: all`` runs it on protocols that send all of them."""
     metric: ClassVar[str]
     """Primary metric; the advantage is computed on it."""
     also_reads: ClassVar[tuple[type[Payload], ...]] = ()

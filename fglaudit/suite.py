@@ -112,10 +112,10 @@ class Suite:
         ]
 
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
-        """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones that read what it sends
-        (where none does, all of them, so that every observer still has rows that say so)."""
+        """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones whose payloads it all sends
+        (where none fits, all of them, so that every observer still has rows that say so)."""
         sent = set(type(protocol).emits)
-        fitting = tuple(attack for attack in self.attacks if sent.intersection(type(attack).consumes))
+        fitting = tuple(attack for attack in self.attacks if sent.issuperset(type(attack).consumes))
         return fitting if self.all_attacks and fitting else self.attacks
 
     def resolved(self) -> dict[str, Any]:
