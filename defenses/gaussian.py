@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fglaudit.accounting import check_budget, epsilon_of, gaussian_event, gaussian_noise_multiplier
+from fglaudit.accounting import accounted_noise_multiplier, check_budget
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Release
@@ -32,7 +32,7 @@ class _Session(DefenseSession):
         self.defense = defense
         self.released = release
         self.sensitivity = gain * defense.clip
-        self.multiplier = gaussian_noise_multiplier(defense.epsilon, defense.delta, release.times)
+        self.multiplier, self.accounted = accounted_noise_multiplier(defense.epsilon, defense.delta, release.times)
         self.sigma = self.multiplier * self.sensitivity
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
@@ -63,12 +63,11 @@ class _Session(DefenseSession):
         return {"sigma": self.sigma, "sensitivity": self.sensitivity}
 
     def guarantee(self) -> Guarantee:
-        event = gaussian_event(self.multiplier, self.released.times)
         covered = self.released.covers_training
         return Guarantee(
             mechanism=f"gaussian sigma={self.sigma:.4g} on {self.defense.on}, sensitivity {self.sensitivity:.4g}",
             epsilon_claimed=self.defense.epsilon,
-            epsilon_accounted=epsilon_of(event, self.defense.delta, scale=self.defense.epsilon) if covered else None,
+            epsilon_accounted=self.accounted if covered else None,
             delta=self.defense.delta,
             unit=self.defense.unit,
             adjacency="one node's feature row zeroed out; edges and labels public",
