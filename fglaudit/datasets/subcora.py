@@ -29,20 +29,23 @@ def subcora(cora: Graph, draw: int = 0) -> Graph:
     """Return draw number ``draw`` of a subgraph of ``cora``, nodes renumbered in Cora's order.
 
     Raises:
-        FglauditError: if no draw has a fitting component, or the one found cannot be extended.
+        FglauditError: if no draw has a fitting component with enough nodes around it.
     """
     rng = derive(draw, "subcora")
     for _ in range(MAX_REDRAWS):
         train = _training_component(cora, rng)
-        if train is not None:
+        if train is None:
+            continue
+        near = train
+        for _ in range(HOPS):
+            near = near | _neighbours(cora.edge_index, near)
+        if int(near.sum().item()) >= SIZE:  # every node of it is linked to the component within it
             break
     else:
         raise FglauditError(
-            f"subcora needs a component of {COMPONENT_SIZES} nodes with all classes; {MAX_REDRAWS} draws gave none"
+            f"subcora needs a component of {COMPONENT_SIZES} nodes with all classes and {SIZE} nodes within {HOPS} hops; "
+            f"{MAX_REDRAWS} draws gave none"
         )
-    near = train
-    for _ in range(HOPS):
-        near = near | _neighbours(cora.edge_index, near)
     size = int(train.sum().item())
     val = _grown(cora.edge_index, train, near, size, rng)
     test = _grown(cora.edge_index, train | val, near, SIZE - 2 * size, rng)
@@ -84,9 +87,5 @@ def _grown(edge_index: Tensor, start: Tensor, allowed: Tensor, count: int, rng: 
     taken = start.clone()
     for _ in range(count):
         candidates = (_neighbours(edge_index, taken) & allowed & ~taken).nonzero().squeeze(1)
-        if len(candidates) == 0:
-            raise FglauditError(
-                f"subcora needs {count} more nodes around its training set; the component is too small; take another draw"
-            )
         taken[candidates[torch.randint(len(candidates), (1,), generator=rng)]] = True
     return taken & ~start
