@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._neighborhood_rows import missing_messages
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 from fglaudit.view import View
 
@@ -114,6 +115,13 @@ class _Vectors(Evaluator):
 
     def at(self, index: Tensor) -> Evaluator:
         return _Vectors(self.size, self.own[index], self.columns[index], self.k1[index], self.k3[index])
+
+
+def no_exact_moments(view: View) -> str | None:
+    """Return why ``view`` allows no exact moments to be evaluated, or None."""
+    if any(payload.__name__ in view.public.noise for payload in (MaskedMatrices, MaskedVectors)):
+        return "moments of noisy matrices are not exact; use joint-diagonalisation or vector-columns"
+    return missing_messages(view, MaskedMatrices, MaskedVectors)
 
 
 def evaluators(view: View, device: torch.device) -> Iterator[tuple[Tensor, Evaluator]]:

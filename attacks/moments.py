@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._embedding_assignment import FIRST_ROUNDS
-from fglaudit.attacks._moment_evaluation import Evaluator, evaluators
+from fglaudit.attacks._moment_evaluation import Evaluator, evaluators, no_exact_moments
 from fglaudit.attacks._neighborhood_planting import plant_masked_pairs
-from fglaudit.attacks._neighborhood_rows import NeighborhoodRows, missing_messages, repeat_rows
+from fglaudit.attacks._neighborhood_rows import NeighborhoodRows, repeat_rows
 from fglaudit.attacks._row_assignment import assign_rows
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
@@ -57,9 +57,7 @@ class SecondMoments(Attack):
     directions: int = 4
 
     def unsupported(self, view: View) -> str | None:
-        if any(payload.__name__ in view.public.noise for payload in (MaskedMatrices, MaskedVectors)):
-            return "moments of noisy matrices are not exact; use joint-diagonalisation or vector-columns"
-        return missing_messages(view, MaskedMatrices, MaskedVectors)
+        return no_exact_moments(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         parts = []

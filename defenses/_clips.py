@@ -14,9 +14,9 @@ from fglaudit.interfaces import Release
 from fglaudit.payloads import payload_type
 
 
-def clip_messages(value: Tensor, clip: float) -> Tensor:
-    """Return messages [P, ...] scaled down to L2 norm at most ``clip``."""
-    norm = torch.linalg.vector_norm(value.flatten(1), dim=1).clamp(min=clip)
+def clip_messages(value: Tensor, clip: float, order: int = 2) -> Tensor:
+    """Return messages [P, ...] scaled down to a norm of this order (L1 or L2) of at most ``clip``."""
+    norm = torch.linalg.vector_norm(value.flatten(1), ord=order, dim=1).clamp(min=clip)
     factor: Tensor = clip / norm
     return value * factor.view(-1, *[1] * (value.dim() - 1))
 

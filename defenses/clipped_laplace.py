@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.defenses._clips import clip_messages
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee
 from fglaudit.laplace_accounting import claimed_epsilon, laplace_epsilon
@@ -39,8 +40,7 @@ def clip(values: Tensor, bound: float, norm: str) -> Tensor:
     """Return ``values`` [P, ...] with coordinates in [-bound, bound], or with an L1 norm of at most ``bound`` per message."""
     if norm == "elementwise":
         return values.clamp(-bound, bound)
-    size = values.flatten(1).abs().sum(1).clamp(min=bound)
-    return values * (bound / size).view(-1, *[1] * (values.dim() - 1))
+    return clip_messages(values, bound, order=1)
 
 
 class _Session(DefenseSession):

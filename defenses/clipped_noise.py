@@ -28,6 +28,7 @@ from fglaudit.accounting import (
     laplace_epsilon,
     laplace_noise_multiplier,
 )
+from fglaudit.defenses._clips import clip_messages
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Release
 from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
@@ -54,11 +55,9 @@ class _Session(DefenseSession):
         if not self.changes(type(batch.payload)) or bool((batch.senders == SERVER).all()):
             return batch.payload
         ((name, value),) = batch.payload.tensors().items()
-        flat = value.flatten(1)
-        norm = flat.norm(p=NORMS[self.defense.mechanism], dim=1, keepdim=True)
-        clipped = flat * (self.defense.clip / norm.clamp(min=self.defense.clip))
-        noise = self.scale * _standard(self.defense.mechanism, flat.shape, rng)
-        return type(batch.payload).from_tensors({name: (clipped + noise.to(clipped)).view_as(value)})
+        clipped = clip_messages(value, self.defense.clip, NORMS[self.defense.mechanism])
+        noise = self.scale * _standard(self.defense.mechanism, value.shape, rng)
+        return type(batch.payload).from_tensors({name: clipped + noise.to(clipped)})
 
     def noise(self) -> Mapping[str, Noise]:
         return {self.released.payload.__name__: Noise(self.defense.mechanism, self.scale)}

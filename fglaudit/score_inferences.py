@@ -80,6 +80,7 @@ def _self_test(
     found = float(kind.score(problem, result, kind.guess(planted.view, problem.subjects)).values.mean().item())
     if found < PLAIN_LEAK_AT_LEAST:
         return f"self-test: on a planted plain leak its {kind.metric} was {found:.3f}, not {PLAIN_LEAK_AT_LEAST:g}"
+    control = kind.score(question, guess, guess).values
     least = float("inf")
     for _ in range(NOISE_DRAWS):
         seed = int(torch.randint(2**31, (1,), generator=rng).item())
@@ -88,7 +89,7 @@ def _self_test(
         if not isinstance(result, Inference):
             return f"self-test: it returned no inference of {kind.name}"
         scored = kind.score(question, result, guess)
-        excess = scored.values - kind.score(question, guess, guess).values
+        excess = scored.values - control
         least = min(least, float(excess.mean().item()))
         if least <= NOISE_AT_MOST + 3 * _standard_error(excess, scored.clusters):
             return None

@@ -53,9 +53,10 @@ from fglaudit.nn.split_training import (
     send_gradients,
     send_latents,
     send_model,
+    server_labels,
 )
 from fglaudit.nn.user_weights import Entries, Stepping, UserWeights
-from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate, Payload
+from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer
 
@@ -141,9 +142,7 @@ class NFedGNN(FederatedProtocol):
 
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """The training nodes, whose labels the server has."""
-        if SERVER not in observer.parties:
-            return torch.empty(0, dtype=torch.long)
-        return torch.cat(graph.train).nonzero().squeeze(1)
+        return server_labels(graph, observer)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

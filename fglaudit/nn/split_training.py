@@ -20,6 +20,7 @@ from fglaudit.nn.training import accuracies
 from fglaudit.nn.user_weights import Stepping
 from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch
+from fglaudit.view import Observer
 
 SPLITS = ("gcn", "gat")
 LOSSES = ("mean", "sum")
@@ -223,6 +224,13 @@ def prepared_features(graph: FederatedGraph, channel: Channel) -> Tensor:
     if not channel.prepares():
         return graph.x
     return torch.cat([channel.prepare(graph.client(k)).x for k in range(graph.num_clients)])
+
+
+def server_labels(graph: FederatedGraph, observer: Observer) -> Tensor:
+    """Return ids of the training nodes, whose labels the server has; none for an observer without the server."""
+    if SERVER not in observer.parties:
+        return torch.empty(0, dtype=torch.long)
+    return torch.cat(graph.train).nonzero().squeeze(1)
 
 
 def empty_rows_note(protocol: str, x: Tensor) -> tuple[str, ...]:
