@@ -11,5 +11,7 @@ DEFENSES: dict[str, str] = {
     "joint-noise": "fglaudit.defenses.joint_noise:JointNoise",
     "quantisation": "fglaudit.defenses.quantisation:Quantisation",
     "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
+    "dp-fedavg": "fglaudit.defenses.dp_fedavg:DpFedAvg",
+    "dp-sgd": "fglaudit.defenses.dp_sgd:DpSgd",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

@@ -18,7 +18,7 @@ from fglaudit.empirical.defense import audit_defense
 from fglaudit.finding import CellRecord, Status
 from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import SERVER_TRUSTED, Context, DefenseSession, FederatedProtocol, Guarantee, Trained
+from fglaudit.interfaces import SERVER_TRUSTED, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.measure import Measurement, measure
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
@@ -63,7 +63,7 @@ def _run_cell(
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     protocol = cell.protocol
     protocol.check(graph)
-    context = Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
+    context = protocol.context(graph)
     refused = cell.defense.unsupported(context)
     if refused is not None:
         return blank_record(cell, suite, Status.NOT_APPLICABLE, refused)

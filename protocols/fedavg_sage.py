@@ -18,8 +18,9 @@ import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.fedavg import average, broadcast, upload
+from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained, Uploads
+from fglaudit.nn.degree_bound import node_examples
+from fglaudit.nn.fedavg import average, broadcast, largest_share, upload
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.neighbor_sampling import find_candidates
 from fglaudit.nn.sage import Sage
@@ -85,6 +86,13 @@ class FedAvgSage(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph)
 
+    def examples(self, graph: FederatedGraph) -> Examples:
+        """In an epoch every training node is in one batch; draws reach no further than all neighbours would."""
+        return node_examples(graph, passes=self.rounds * self.local_epochs, hops=self.layers, widest=self.candidates)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return largest_share(graph, 1.0, "train-nodes")
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         start, pool, training = split(rng, "weights"), split(rng, "candidates"), split(rng, "training")
@@ -93,7 +101,8 @@ class FedAvgSage(FederatedProtocol):
         candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, pool).to(device)
         layout = self.network().layout(graph.num_features, graph.num_classes)
         draws = torch.Generator(device).manual_seed(training.initial_seed())
-        models = SubgraphModels(self.network(), self.settings(), inputs, candidates, layout, draws)
+        update = channel.local_update()
+        models = SubgraphModels(self.network(), self.settings(), inputs, candidates, layout, draws, update)
         trained = inputs.train.sum(1)
         senders = trained.cpu().nonzero().squeeze(1)
         progress = Progress(models)

@@ -39,7 +39,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained, Uploads
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
 from fglaudit.nn.graph_transformer import GraphTransformer, initial_model
 from fglaudit.nn.neighbor_sampling import STRATEGIES, find_candidates
@@ -142,6 +142,17 @@ class FedGT(FederatedProtocol):
         why = "no bound is known on what a node's features do to trained weights and centroids"
         kinds = (GlobalNodes, ModelUpdate)
         return tuple(Release(kind, self.rounds, None, "client", covers_training=False, why=why) for kind in kinds)
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            f"{self.name}'s losses all see the global nodes, which are made of every node's features, and PageRank scores and encodings, "
+            "which every edge moves: one node changes them all"
+        )
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        """Changes of weights; every client gets an average of its own, of models that the server keeps."""
+        clients = graph.num_clients
+        return Uploads(clients, clients, 1.0, changes=True, mean=False)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)

@@ -57,6 +57,9 @@ class LocalGT(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         self.federated().check(graph)
 
+    def examples(self, graph: FederatedGraph) -> str:
+        return self.federated().examples(graph).replace("fedgt", self.name)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.federated().prepare(graph, channel, rng, device)
         models.load(model.expand(graph.num_clients, -1), global_nodes.expand(graph.num_clients, -1, -1))

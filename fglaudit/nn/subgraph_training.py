@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
+from fglaudit.interfaces import LocalUpdate
 from fglaudit.nn.batched_adam import BatchedAdam
+from fglaudit.nn.example_gradients import private_mean
 from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights
 from fglaudit.nn.neighbor_sampling import Candidates
 from fglaudit.nn.online_clustering import nearest, update_centroids
@@ -81,6 +83,7 @@ class SubgraphModels:
 
     Args:
         rng: draws batches, neighbours and dropout; on the device of ``inputs``.
+        update: what a defense makes of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
 
     Attributes:
         vectors: current models [K, D].
@@ -95,7 +98,9 @@ class SubgraphModels:
         candidates: Candidates,
         layout: Layout,
         rng: torch.Generator,
+        update: LocalUpdate | None = None,
     ) -> None:
+        self._update = update
         self.network, self.settings, self.inputs, self.candidates = network, settings, inputs, candidates
         self.layout, self._rng = layout, rng
         device = inputs.labels.device
@@ -142,16 +147,26 @@ class SubgraphModels:
 
     def _step(self, batch: Tensor, valid: Tensor, field: ReceptiveField, *, all_active: bool) -> None:
         settings, network = self.settings, self.network
-        leaf = self.vectors.detach().requires_grad_()
-        weights = unflatten(leaf, self.layout)
         dropout = Dropout(settings.dropout, self._rng)
-        inputs = self.inputs.project(weights["input.weight"], weights["input.bias"])
-        outputs = network.logits(weights, inputs, field.layers, self.global_nodes, dropout)
-        labels = self.inputs.labels.gather(1, batch).clamp(min=0)  # padding may be a node without a label
-        losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
+
+        def project(vectors: Tensor) -> Tensor:
+            weights = unflatten(vectors, self.layout)
+            return self.inputs.project(weights["input.weight"], weights["input.bias"])
+
+        def losses(vectors: Tensor, inputs: Tensor) -> Tensor:
+            outputs = network.logits(unflatten(vectors, self.layout), inputs, field.layers, self.global_nodes, dropout)
+            labels = self.inputs.labels.gather(1, batch).clamp(min=0)  # padding may be a node without a label
+            return functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
+
         count = valid.sum(1)
-        loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
-        (gradient,) = torch.autograd.grad(loss, leaf)
+        if self._update is None:
+            leaf = self.vectors.detach().requires_grad_()
+            inputs = project(leaf)
+            loss = (losses(leaf, inputs) * valid / count.clamp(min=1).unsqueeze(1)).sum()
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        else:
+            gradient = private_mean(lambda models: losses(models, project(models)), self.vectors, valid, self._update)
+            inputs = project(self.vectors)
         self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
         if self._counts is not None and settings.momentum is not None:
             moved, counts = update_centroids(inputs.detach(), field.reached, self.global_nodes, self._counts, settings.momentum)
