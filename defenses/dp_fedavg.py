@@ -60,7 +60,9 @@ class _Session(DefenseSession):
             return accounted_noise_multiplier(defense.epsilon, defense.delta, self.rounds)
         others = uploads.among - 1
         return smallest_multiplier(
-            lambda z: fixed_sample_epsilon(z, uploads.senders, others, self.rounds, defense.delta), defense.epsilon, defense.delta
+            lambda z: fixed_sample_epsilon(z, uploads.senders, others, self.rounds, defense.delta),
+            defense.epsilon,
+            defense.delta,
         )
 
     def _sigma(self) -> float:

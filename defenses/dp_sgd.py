@@ -80,7 +80,12 @@ class _Session(DefenseSession):
         return (total + self.sigma * noise) / self.defense.sampling_rate
 
     def parameters(self) -> Mapping[str, Any]:
-        return {"sigma": self.sigma, "noise_multiplier": self.multiplier, "sensitivity": self.sensitivity, "losses": self.losses}
+        return {
+            "sigma": self.sigma,
+            "noise_multiplier": self.multiplier,
+            "sensitivity": self.sensitivity,
+            "losses": self.losses,
+        }
 
     def guarantee(self) -> Guarantee:
         defense = self.defense

@@ -4,10 +4,10 @@
   dp-accounting has it, for a record *replaced* by another. Sensitivity is then twice the clip. For records added or removed there is
   no accountant for samples of fixed size.
 * Poisson samples of losses of which one record changes up to M: each loss is in the sample with probability q, so a record changes
-  ``i ~ Binomial(M, q)`` of those drawn. Renyi divergence to the power (alpha - 1) is jointly convex, so a step has
-  ``exp((alpha - 1) eps) <= E_i exp((alpha - 1) alpha (i / M)^2 / (2 z^2))``, z the noise per unit of the sensitivity of all M losses (Daigavane et
-  al. 2021 have this for samples of fixed size). It is what an adversary who knows the sample would be held to, and so weaker than the
-  amplification known for M = 1 with records added or removed.
+  ``i ~ Binomial(M, q)`` of those drawn. The Renyi divergence's exponential is jointly convex, so a step has
+  ``exp((a - 1) eps) <= E_i exp((a - 1) a (i / M)^2 / (2 z^2))`` at order a, z being the noise per unit of the sensitivity of all M
+  losses (Daigavane et al. 2021 have this for samples of fixed size). It is what an adversary who knows the sample would be held
+  to, and so weaker than the amplification known for M = 1 with records added or removed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def smallest_multiplier(epsilon_of: Callable[[float], float], epsilon: float, de
     while epsilon_of(high) > epsilon:
         low, high = high, 2 * high
         if high > 2.0**_HALVINGS:
-            raise FglauditError(f"epsilon {epsilon:g} at delta {delta:g} is below what this accountant resolves; use a larger epsilon")
+            raise FglauditError(
+                f"epsilon {epsilon:g} at delta {delta:g} is below what this accountant resolves; use a larger epsilon"
+            )
     while high - low > 1e-4 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if epsilon_of(middle) <= epsilon else (middle, high)

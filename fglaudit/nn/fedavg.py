@@ -74,7 +74,6 @@ class FedAvg:
         final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
         return Trained(accuracy, accuracy_global, final, layout)
 
-
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Return who sends models, and how much one of them can weigh."""
         return largest_share(graph, self.participation, self.weighting)
