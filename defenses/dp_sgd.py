@@ -75,7 +75,8 @@ class _Session(DefenseSession):
             scale = scale * chosen.to(scale)
         # A gradient that is not finite counts as none: left in, it would show through any noise.
         finite = norm.isfinite()
-        total = torch.einsum("ek,ekd->kd", scale * finite, torch.where(finite.unsqueeze(2), gradients, 0.0))
+        kept = torch.where(finite, scale, 0.0), torch.where(finite.unsqueeze(2), gradients, 0.0)
+        total = torch.einsum("ek,ekd->kd", *kept)
         noise = torch.randn(total.shape, generator=rng).to(total)
         return (total + self.sigma * noise) / self.defense.sampling_rate
 
