@@ -182,7 +182,7 @@ def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(trust: st
 
     shown = gdp(scores(canary, 1), scores(0 * canary, 2), delta=1e-5, confidence=0.99, rng=derive(0, "split")).epsilon
     assert (shown > 2) is (divided > 1), shown
-    assert shown > 1
+    assert shown > 0.6
 
 
 def test_training_without_noise_is_training() -> None:
