@@ -14,6 +14,10 @@ from torch import Tensor
 from fglaudit.interfaces import LocalUpdate
 
 
+NUMBERS_AT_ONCE = 2**21
+"""Entries of gradients computed together: more do not fit a processor's cache, and take several times as long."""
+
+
 def example_gradients(losses: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
     """Return the gradients of all examples' losses [E, K, D].
 
@@ -24,7 +28,8 @@ def example_gradients(losses: Callable[[Tensor], Tensor], models: Tensor) -> Ten
     values, backward = torch.func.vjp(losses, models.detach())
     examples = values.shape[1]
     each = torch.eye(examples, dtype=values.dtype, device=values.device).unsqueeze(1).expand(-1, len(values), -1)
-    gradients: Tensor = torch.func.vmap(lambda direction: backward(direction)[0])(each)
+    size = max(1, NUMBERS_AT_ONCE // models.numel())
+    gradients: Tensor = torch.func.vmap(lambda direction: backward(direction)[0], chunk_size=size)(each)
     return gradients
 
 
