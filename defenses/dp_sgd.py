@@ -86,6 +86,7 @@ class _Session(DefenseSession):
             "noise_multiplier": self.multiplier,
             "sensitivity": self.sensitivity,
             "losses": self.losses,
+            "sampling_rate": self.defense.sampling_rate,
         }
 
     def guarantee(self) -> Guarantee:

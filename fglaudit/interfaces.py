@@ -104,6 +104,7 @@ class Examples:
         per_node: losses of one training node.
         most: losses that can change together, at most: of one client, or of all where losses see ``across`` clients.
         widest: neighbours up to which a node's draws do not depend on how many others there are; None: any number.
+        pooled: whether there is one model for all nodes, so that clients make no difference.
     """
 
     passes: int
@@ -113,6 +114,7 @@ class Examples:
     per_node: int
     most: int
     widest: int | None = None
+    pooled: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ def per_node(graph: FederatedGraph) -> FederatedGraph:
     order = torch.argsort(torch.cat(graph.clients))
 
     def single(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(torch.cat(parts)[order].split(1))
+        return tuple(torch.split(torch.cat(parts)[order], 1))
 
     return dataclasses.replace(
         graph,
-        clients=tuple(torch.arange(graph.num_nodes).split(1)),
+        clients=tuple(torch.split(torch.arange(graph.num_nodes), 1)),
         train=single(graph.train),
         val=single(graph.val),
         test=single(graph.test),

@@ -119,7 +119,8 @@ def test_what_is_accounted_is_what_the_observer_is_held_to() -> None:
     shares = session_of(DpFedAvg(epsilon=3, trust="distributed"), Uploads(10, 10, 0.1), 7)
     promised = shares.guarantee()
     assert promised.epsilon_accounted == pytest.approx(epsilon_of_mu(math.sqrt(7 * 10) / shares.multiplier, 1e-5))
-    assert promised.epsilon_accounted > 3 == promised.epsilon_claimed and "seen alone" in promised.mechanism
+    assert promised.epsilon_accounted is not None and promised.epsilon_accounted > 3 == promised.epsilon_claimed
+    assert "seen alone" in promised.mechanism
 
 
 def test_other_payloads_in_the_clear_leave_no_epsilon() -> None:

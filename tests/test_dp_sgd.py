@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +15,12 @@ from torch.nn import functional
 
 from fglaudit.defenses.dp_sgd import DpSgd, _Session
 from fglaudit.defenses.none import NoDefense
+from fglaudit.empirical.bound import Bound
+from fglaudit.empirical.defense import audit_defense
 from fglaudit.empirical.gdp import gdp
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
+from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.protocols.appnp import APPNP
 from fglaudit.protocols.fedavg_sage import FedAvgSage
 from fglaudit.protocols.fedgat import FedGAT
@@ -30,7 +34,7 @@ from fglaudit.protocols.local import LocalGCN
 from fglaudit.protocols.local_gt import LocalGT
 from fglaudit.protocols.nfedgnn import NFedGNN
 from fglaudit.rng import derive
-from fglaudit.testing import check_defense, record
+from fglaudit.testing import CPU, check_defense, example_graph, record
 
 LOCAL = FedGCN(hops=0, rounds=2)
 
@@ -160,7 +164,7 @@ def stars(row: Tensor, copies: int, leaves: int = 4) -> FederatedGraph:
     edges = torch.stack([centers, centers + torch.arange(1, size).repeat(copies)])
     every = torch.ones(count, dtype=torch.bool)
     graph = Graph(x.flatten(0, 1), torch.zeros(count, dtype=torch.long), canonical_edges(edges, count), "stars")
-    clients = torch.arange(count).split(size)
+    clients = torch.split(torch.arange(count), size)
     return dataclasses.replace(federate(graph, clients, every, ~every, every), num_classes=2)
 
 
@@ -193,6 +197,54 @@ def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(divided: 
     shown = gdp(scores[0], scores[1], delta=1e-5, confidence=0.99, rng=derive(0, "split")).epsilon
     assert (shown > 2) is (divided > 1), shown
     assert shown > 1
+
+
+class _Wrong(DefenseSession):
+    """dp-sgd with a fault."""
+
+    def __init__(self, honest: _Session, fault: str) -> None:
+        self.honest, self.fault = honest, fault
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        return client if self.fault == "all edges" else self.honest.prepare(client)
+
+    def local_update(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        sigma = self.honest.sigma
+        self.honest.sigma = sigma / {"a tenth": 10, "one loss": self.honest.losses}.get(self.fault, 1)
+        updated = self.honest.local_update(gradients, rng)
+        self.honest.sigma = sigma
+        return updated
+
+    def parameters(self) -> Mapping[str, Any]:
+        return self.honest.parameters()
+
+    def guarantee(self) -> Guarantee:
+        return self.honest.guarantee()
+
+
+@pytest.mark.parametrize("fault", ["none", "a tenth", "one loss", "all edges"])
+def test_the_audit_of_a_cell_finds_what_is_wrong_and_nothing_else(fault: str) -> None:
+    graph = example_graph(nodes=150, clients=1)
+    protocol = FedGCN(hops=0, rounds=4)
+    session = _Wrong(bound(DpSgd(epsilon=4, degree_bound=2, edges="public"), protocol, graph), fault)
+    shown = audit_defense(protocol, graph, session, session.guarantee(), seed=0, device=CPU)
+    assert isinstance(shown, Bound)
+    assert (shown.epsilon > 4) is (fault != "none"), shown
+    assert shown.epsilon > 2
+
+
+@pytest.mark.parametrize("fault", ["none", "a tenth"])
+def test_samples_are_audited_without_taking_them_for_gaussian(fault: str) -> None:
+    protocol = FedGCN(hops=0, rounds=2)
+    session = _Wrong(bound(DpSgd(epsilon=3, degree_bound=2, edges="public", sampling_rate=0.5), protocol), fault)
+    shown = audit_defense(protocol, GRAPH, session, session.guarantee(), seed=0, device=CPU)
+    assert isinstance(shown, Bound) and shown.method == "clopper-pearson" and (shown.epsilon > 3) is (fault != "none")
+
+
+def test_what_the_audit_cannot_show_it_says() -> None:
+    protocol = FedGCN(hops=1)
+    session = bound(DpSgd(edges="public"), protocol)
+    assert "other clients" in str(audit_defense(protocol, GRAPH, session, session.guarantee(), seed=0, device=CPU))
 
 
 BAD = [

@@ -12,6 +12,8 @@ Only entries that the canary reaches are replayed, those that it moves most; of 
 defense states noise for every coordinate alone. That is the mechanism on fewer rows, for which its guarantee must hold as
 well; a defense whose noise depends on how many rows a message has would be misjudged.
 
+A defense of local gradients is tested by ``fglaudit.empirical.local_update``.
+
 The confidence of a cell is 99.99 %, so that of a hundred cells together it is 99 % that no bound is false.
 """
 
@@ -28,6 +30,7 @@ from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
 from fglaudit.empirical.capture import capture, node_ids, select_entries
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
+from fglaudit.empirical.local_update import audit_updates
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee, Release
 from fglaudit.nn.neighborhood import with_neighbors
@@ -78,6 +81,9 @@ def audit_defense(
         promise: what it guarantees; says the unit and delta.
         draws: how many random numbers may be spent.
     """
+    examples = protocol.examples(graph)
+    if session.updates() and promise.unit == "node" and not isinstance(examples, str):
+        return audit_updates(examples, graph, session, promise, seed=seed, confidence=confidence)
     if promise.unit != "node" or promise.delta is None:
         return f"canaries are feature rows of nodes and test a guarantee per node; this one is per {promise.unit or 'nothing'}"
     if graph.x.dim() != 2:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fglaudit.interfaces import LocalUpdate
 
-
 NUMBERS_AT_ONCE = 2**21
 """Entries of gradients computed together: more do not fit a processor's cache, and take several times as long."""
 
@@ -25,7 +24,7 @@ def example_gradients(losses: Callable[[Tensor], Tensor], models: Tensor) -> Ten
         losses: maps models [K, D] to losses [K, E], row k of model k alone.
         models: [K, D].
     """
-    values, backward = torch.func.vjp(losses, models.detach())
+    values, backward = torch.func.vjp(losses, models.detach())  # type: ignore[misc]
     examples = values.shape[1]
     each = torch.eye(examples, dtype=values.dtype, device=values.device).unsqueeze(1).expand(-1, len(values), -1)
     size = max(1, NUMBERS_AT_ONCE // models.numel())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -36,7 +35,7 @@ def opacus_gradients(module: nn.Module, inputs: tuple[Tensor, ...], labels: Tens
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             functional.cross_entropy(wrapped(*inputs), labels, reduction="sum").backward()  # type: ignore[no-untyped-call]
-        return {name: torch.as_tensor(weight.grad_sample).detach() for name, weight in module.named_parameters()}
+        return {name: weight.grad_sample.detach() for name, weight in module.named_parameters()}  # type: ignore[attr-defined]
     finally:
         wrapped.remove_hooks()
         for weight in module.parameters():
