@@ -17,6 +17,7 @@ from fglaudit.nn.graph_transformer import Dropout
 from fglaudit.nn.neighbor_sampling import Candidates
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.nn.receptive_field import draw_field
+from fglaudit.nn.sampled_neighbors import SampledNeighbors
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, ModelUpdate, Payload
 from fglaudit.protocols.fedavg_sage import FedAvgSage
@@ -59,14 +60,15 @@ def test_local_training_equals_a_plain_loop_over_clients() -> None:
     protocol = FedGT(rounds=2, dropout=0.0, local_epochs=2, **SMALL)
     channel = record(protocol, graph).channel
     models, first, centers = protocol.prepare(graph, channel, derive(0, "train"), CPU)
-    models.candidates = Candidates(torch.randint(25, (3, 25, 1), generator=derive(1)), torch.ones(3, 25, 1))
+    pool = Candidates(torch.randint(25, (3, 25, 1), generator=derive(1)), torch.ones(3, 25, 1))
+    models.surroundings = SampledNeighbors(protocol.network(), pool, models.inputs.present, 4, 8)
     models.load(first.expand(3, -1), centers.expand(3, -1, -1))
     models.train_round()
     for k in range(3):
         inputs, vector = models.inputs, first.clone().unsqueeze(0).requires_grad_()
         optimizer = torch.optim.Adam([vector], lr=1e-3, weight_decay=5e-4)
         mine, counts = centers.unsqueeze(0), torch.ones(1, 3)
-        candidates = Candidates(models.candidates.nodes[k : k + 1], torch.ones(1, 25, 1))
+        candidates = Candidates(pool.nodes[k : k + 1], torch.ones(1, 25, 1))
         chosen = inputs.train[k].nonzero().T
         for _ in range(2):
             weights = unflatten(vector, models.layout)
