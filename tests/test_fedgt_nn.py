@@ -225,7 +225,7 @@ def test_all_pairs_give_the_same_attention_as_gathered_neighbors() -> None:
         pairs = graph_transformer._attend(query, key_value, where, far, far)
         wide = torch.cat([key_value, torch.randn(2, 40, 16, generator=rng)], 1)  # further rows that nobody attends to
         assert torch.allclose(graph_transformer._attend(query, wide, where, far, far), pairs, atol=1e-5)
-    assert graph_transformer._blocks(10, 3 * graph_transformer.NUMBERS_AT_ONCE // 10) == [
+    assert graph_transformer.row_blocks(10, 3 * graph_transformer.NUMBERS_AT_ONCE // 10) == [
         slice(0, 3),
         slice(3, 6),
         slice(6, 9),

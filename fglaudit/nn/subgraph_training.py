@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError
 from fglaudit.nn.batched_adam import BatchedAdam
+from fglaudit.nn.consistency import disagreement
 from fglaudit.nn.graph_transformer import Dropout, Weights
 from fglaudit.nn.online_clustering import nearest, update_centroids
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
@@ -33,7 +34,7 @@ class Batch(Protocol):
 class Surroundings(Protocol):
     """What the clients' networks see around a node."""
 
-    def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Sequence[Batch]:
+    def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Iterable[Batch]:
         """Draw what the nodes of every batch [K, m] see; entries where ``valid`` [K, m] is false do not count."""
 
     def everyone(self, rng: torch.Generator) -> Batch:
@@ -49,6 +50,8 @@ class SubgraphSettings:
         batch_size: training nodes per step.
         momentum: gamma of the online clustering; None: no global nodes.
         keep_optimizer: whether Adam goes on with its memory in the next round or starts afresh.
+        samples: how often a training node's surroundings are drawn for one step.
+        consistency: weight of the samples' disagreement in the loss, see ``fglaudit.nn.consistency``.
     """
 
     epochs: int
@@ -58,12 +61,14 @@ class SubgraphSettings:
     dropout: float
     momentum: float | None = None
     keep_optimizer: bool = True
+    samples: int = 1
+    consistency: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("epochs", "batch_size"):
+        for field in ("epochs", "batch_size", "samples"):
             if getattr(self, field) < 1:
                 raise FglauditError(f"local training needs {field} >= 1; got {getattr(self, field)}; raise it")
-        for field in ("learning_rate", "weight_decay"):
+        for field in ("learning_rate", "weight_decay", "consistency"):
             if getattr(self, field) < 0:
                 raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
         for field in ("dropout", "momentum"):
@@ -116,7 +121,9 @@ class SubgraphModels:
         settings, size = self.settings, self.settings.batch_size
         for _ in range(settings.epochs):
             order, real = self._shuffled()
-            batches, valid = torch.split(order, size, 1), torch.split(real, size, 1)
+            batches, valid = (
+                [part.repeat(1, settings.samples) for part in torch.split(whole, size, 1)] for whole in (order, real)
+            )
             drawn = self.surroundings.draw(batches, valid, self._rng)
             for index, (nodes, mask, batch) in enumerate(zip(batches, valid, drawn, strict=True)):
                 self._step(nodes, mask, batch, all_active=index * size < self._fewest)
@@ -137,6 +144,9 @@ class SubgraphModels:
         outputs = batch.logits(weights, inputs, self.global_nodes, dropout)
         labels = self.inputs.labels.gather(1, nodes).clamp(min=0)  # padding may be a node without a label
         losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
+        if settings.consistency > 0:
+            drawn = outputs.unflatten(1, (settings.samples, -1))
+            losses = losses + settings.consistency * disagreement(drawn).repeat(1, settings.samples)
         count = valid.sum(1)
         loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
         (gradient,) = torch.autograd.grad(loss, leaf)
