@@ -39,7 +39,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Release, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
 from fglaudit.nn.hybrid_protocol import HybridProtocol
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
@@ -83,12 +83,6 @@ class FedGT(HybridProtocol):
 
     def settings(self) -> SubgraphSettings:
         return replace(super().settings(), keep_optimizer=self.keep_optimizer)
-
-    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
-        """Both uploads of every round; neither has a bound on what one node's features do to it."""
-        why = "no bound is known on what a node's features do to trained weights and centroids"
-        kinds = (GlobalNodes, ModelUpdate)
-        return tuple(Release(kind, self.rounds, None, "client", covers_training=False, why=why) for kind in kinds)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)

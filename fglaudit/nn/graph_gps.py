@@ -26,16 +26,16 @@ from fglaudit.nn.sparse import SparseMatrix
 
 @dataclass(frozen=True)
 class GraphGPS:
-    """The architecture; ``feed_forward`` is the width inside the last MLP of a layer, ``features`` the Performer's r per head."""
+    """The architecture; ``feed_forward`` is the width inside the last MLP of a layer, ``random_features`` the Performer's r per head."""
 
     layers: int
     hidden: int
     heads: int
     feed_forward: int
-    features: int
+    random_features: int
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "heads", "feed_forward", "features"):
+        for field in ("layers", "hidden", "heads", "feed_forward", "random_features"):
             if getattr(self, field) < 1:
                 raise FglauditError(f"a GraphGPS needs {field} >= 1; got {getattr(self, field)}; raise it")
         if self.hidden % self.heads:
@@ -85,7 +85,7 @@ class GraphGPS:
 
         query = by_head(linear(weights, f"{name}.query", rows))
         key, value = (by_head(part) for part in linear(weights, f"{name}.key_value", rows).chunk(2, 2))
-        return linear_attention(query, key, value, present, self.features).transpose(1, 2).flatten(2)
+        return linear_attention(query, key, value, present, self.random_features).transpose(1, 2).flatten(2)
 
 
 @dataclass(frozen=True)

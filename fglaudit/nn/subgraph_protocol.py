@@ -10,13 +10,14 @@ import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import average, broadcast, upload_models
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.nn.subgraph_progress import Progress
 from fglaudit.nn.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
 from fglaudit.nn.weights import Layout
+from fglaudit.payloads import GlobalNodes, ModelUpdate
 from fglaudit.rng import split
 
 
@@ -57,6 +58,12 @@ class SubgraphProtocol(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph)
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """Every upload of every round; none has a bound on what one node's features do to it."""
+        why = "no bound is known on what a node's features do to trained weights and centroids"
+        kinds = (kind for kind in (GlobalNodes, ModelUpdate) if kind in type(self).emits)
+        return tuple(Release(kind, self.rounds, None, "client", covers_training=False, why=why) for kind in kinds)
 
     @property
     def positions(self) -> int:
