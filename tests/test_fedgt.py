@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.nn.graph_transformer import Dropout
@@ -207,6 +208,8 @@ def test_dense_features_train_as_sparse_ones() -> None:
         ({"tau": -1.0}, "not negative"),
         ({"restart": 0.0}, r"lies in \(0, 1\]"),
         ({"momentum": 1.0}, "momentum is a share"),
+        ({"global_scale": 0.0}, "global_scale must be positive"),
+        ({"global_scale": float("nan")}, "global_scale must be positive and finite"),
         ({"dropout": 1.0}, "dropout is a share"),
         ({"local_epochs": 0}, "epochs >= 1"),
         ({"learning_rate": -1.0}, "learning_rate must not be negative"),
@@ -237,6 +240,20 @@ def test_weights_that_collapse_are_reported() -> None:
         trained = record(FedGT(rounds=1, tau=1e5, **SMALL), small_graph()).trained
     assert len(trained.notes) == 1
     assert record(FedGT(rounds=1, **SMALL), small_graph()).trained.notes == ()
+
+
+def test_a_codebook_that_starts_too_far_out_collapses_unless_it_is_noisy() -> None:
+    graph = small_graph(nodes=120, features=60)
+    settings: dict[str, Any] = SMALL | {"hidden": 64, "global_nodes": 8, "rounds": 3}
+    far, near = (record(FedGT(global_scale=scale, **settings), graph).trained for scale in (1.0, 0.01))
+    noisy = record(FedGT(**settings), graph, ClippedLaplace(clip=0.002, scale=0.001)).trained
+    assert all(len(set(row.tolist())) == 1 for row in far.truth["clusters"])
+    assert far.notes == (
+        "fedgt: at every client one global node stands for all nodes, the other 7 for none; without noise on global nodes use "
+        "global_scale: 0.01",
+    )
+    for trained in (near, noisy):
+        assert min(len(set(row.tolist())) for row in trained.truth["clusters"]) >= 3 and trained.notes == ()
 
 
 def test_graphs_that_cannot_train() -> None:

@@ -79,7 +79,7 @@ class Gophormer:
         clients, count, _ = egos.nodes.shape
         rows = torch.cat([dropout(inputs), weights["global.weight"]], 1)
         everywhere = torch.arange(inputs.shape[1], rows.shape[1], device=rows.device).expand(clients, count, -1)
-        where = torch.cat([egos.nodes, everywhere], 2)
+        where: Tensor | None = torch.cat([egos.nodes, everywhere], 2)
 
         def sequences(table: Tensor) -> Tensor:
             """Return [K, m, s + g, ...]: the first layer works on a table of distinct rows, later ones on sequences."""
@@ -102,7 +102,8 @@ class Gophormer:
         """Return what queries [K, m, w, d] gather from keys and values [K, m, s, d]: [K, m, w, d]."""
 
         def by_head(rows: Tensor) -> Tensor:
-            return rows.unflatten(3, (self.heads, -1)).transpose(2, 3)
+            return rows.reshape(*rows.shape[:3], self.heads, -1).transpose(2, 3)
 
         share = (by_head(query) @ by_head(key).transpose(3, 4) * (self.hidden // self.heads) ** -0.5 + bias).softmax(4)
-        return (share @ by_head(value)).transpose(2, 3).flatten(3)
+        gathered: Tensor = (share @ by_head(value)).transpose(2, 3).flatten(3)
+        return gathered

@@ -81,7 +81,7 @@ class GraphGPS:
         """Return what the nodes [K, n, d] gather from all nodes of their client [K, n, d]."""
 
         def by_head(flat: Tensor) -> Tensor:
-            return flat.unflatten(2, (self.heads, -1)).transpose(1, 2)
+            return flat.reshape(*flat.shape[:2], self.heads, -1).transpose(1, 2)
 
         query = by_head(linear(weights, f"{name}.query", rows))
         key, value = (by_head(part) for part in linear(weights, f"{name}.key_value", rows).chunk(2, 2))

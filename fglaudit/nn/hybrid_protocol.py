@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -33,6 +34,9 @@ class HybridProtocol(SubgraphProtocol):
         restart: nu of the personalised PageRank.
         candidates: nodes per node among which neighbours are drawn.
         momentum: gamma of the online clustering.
+        global_scale: standard deviation of the entries of the first global nodes, before any client trains. Nodes at 1 lie far outside
+            the clients' representations: without noise that clips them, one takes all nodes and the others never move. At 0.01 all
+            are used.
     """
 
     heads: int = 4
@@ -44,12 +48,17 @@ class HybridProtocol(SubgraphProtocol):
     restart: float = 0.15
     candidates: int = 64
     momentum: float = 0.9
+    global_scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sampling not in STRATEGIES:
             raise unknown("sampling", self.sampling, STRATEGIES)
         self.require(neighbors=1, global_nodes=1, encoding=0, candidates=self.neighbors)
+        if not (self.global_scale > 0 and math.isfinite(self.global_scale)):
+            raise FglauditError(
+                f"global_scale must be positive and finite, equal global nodes stay equal; got {self.global_scale:g}; use 1 or 0.01"
+            )
         if not 0 < self.restart <= 1:
             raise FglauditError(f"the restart probability lies in (0, 1]; got {self.restart:g}; the paper uses 0.15")
 
@@ -79,5 +88,5 @@ class HybridProtocol(SubgraphProtocol):
         """Do everything before the first round; return the clients, the first model [D] and global nodes [n_g, d]."""
         start, centers, near, training = (split(rng, purpose) for purpose in ("weights", "global", "candidates", "training"))
         models = self.clients(graph, channel, near, training, device)
-        first = torch.randn(self.global_nodes, self.hidden, generator=centers)
+        first = self.global_scale * torch.randn(self.global_nodes, self.hidden, generator=centers)
         return models, initial_model(models.layout, start).to(device), first.to(device)

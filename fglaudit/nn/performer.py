@@ -45,5 +45,5 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, present: Tensor,
     of_key = (of_key - of_key.amax((2, 3), keepdim=True).detach()).exp() + _FLOOR * mask
     of_query = query @ w.T
     of_query = (of_query - of_query.amax(3, keepdim=True).detach()).exp() + _FLOOR
-    gathered = of_query @ (of_key.transpose(2, 3) @ value)
-    return gathered / (of_query @ of_key.sum(2).unsqueeze(3))
+    attended: Tensor = of_query @ (of_key.transpose(2, 3) @ value) / (of_query @ of_key.sum(2).unsqueeze(3))
+    return attended

@@ -145,7 +145,7 @@ class SubgraphModels:
         labels = self.inputs.labels.gather(1, nodes).clamp(min=0)  # padding may be a node without a label
         losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
         if settings.consistency > 0:
-            drawn = outputs.unflatten(1, (settings.samples, -1))
+            drawn = outputs.view(len(outputs), settings.samples, -1, outputs.shape[2])
             losses = losses + settings.consistency * disagreement(drawn).repeat(1, settings.samples)
         count = valid.sum(1)
         loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
