@@ -18,7 +18,7 @@ from fglaudit.empirical.defense import audit_defense
 from fglaudit.finding import CellRecord, Status
 from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import SERVER_TRUSTED, Context, DefenseSession, FederatedProtocol, Guarantee, Trained
+from fglaudit.interfaces import SERVER_TRUSTED, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.measure import Measurement, measure
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
@@ -63,7 +63,7 @@ def _run_cell(
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     protocol = cell.protocol
     protocol.check(graph)
-    context = Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
+    context = protocol.context(graph)
     refused = cell.defense.unsupported(context)
     if refused is not None:
         return blank_record(cell, suite, Status.NOT_APPLICABLE, refused)
@@ -87,6 +87,7 @@ def _run_cell(
         "accuracy_global": trained.whole_test_set,
         "bytes_up": int(channel.bytes_up.sum().item()),
         "bytes_down": int(channel.bytes_down.sum().item()),
+        "ciphertext_bytes": channel.bytes_sealed or None,
         "seconds_train": seconds,
         "device": str(device),
     }
@@ -132,6 +133,7 @@ def _public_facts(cell: Cell, graph: FederatedGraph, session: DefenseSession, tr
         **graph.schema(),
         layout=trained.layout,
         noise=session.noise(),
+        sealed=tuple(payload.__name__ for payload in type(cell.protocol).emits if session.seals(payload)),
         fit=_fit(cell.protocol),
     )
 
@@ -163,7 +165,7 @@ def _empirical_epsilon(
 
 def _guarantee_columns(promise: Guarantee, shown: float | None, members: Sequence[Observer]) -> dict[str, Any]:
     """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
-    words = (promise.mechanism, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
+    words = (promise.mechanism, promise.key_custody, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
     columns: dict[str, Any] = {
         "mechanism": "; ".join(filter(None, words)),
         "privacy_unit": promise.unit,
