@@ -16,6 +16,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from fglaudit.accounting import Relation, check_budget
@@ -46,7 +47,7 @@ class _Session(NoiseSession):
         super().__init__({release: mechanism}, promise, {"sigma": mechanism.scale, "sensitivity": mechanism.sensitivity})
         self.clip = defense.clip
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         """Scale every feature row to norm at most ``clip``."""
         return dataclasses.replace(client, x=clip_rows(client.x, self.clip))
 

@@ -175,7 +175,7 @@ def _parts(event: DpEvent, count: int) -> Iterator[tuple[DpEvent, int]]:
 def _pure_epsilon(event: DpEvent, relation: Relation) -> float:
     """Return the epsilon of ``event`` at delta = 0."""
     if isinstance(event, dp_accounting.LaplaceDpEvent):
-        return relation.moves / event.noise_multiplier
+        return float(relation.moves / event.noise_multiplier)
     if isinstance(event, dp_accounting.RandomizedResponseDpEvent) and relation is Relation.REPLACE:
         other = event.noise_parameter / event.num_buckets
         return float(math.log((1 - event.noise_parameter + other) / other)) if other > 0 else math.inf

@@ -43,8 +43,8 @@ class _Wrapped(DefenseSession):
         self.honest = honest
         self.fault = fault
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        return client if self.fault == "no clip" else self.honest.prepare(client)
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        return client if self.fault == "no clip" else self.honest.prepare(client, rng)
 
     def changes(self, payload: type[Payload]) -> bool:
         return self.honest.changes(payload)
@@ -80,7 +80,7 @@ class _Laplace(DefenseSession):
         self.scale = (degree + 1) / epsilon
         self.epsilon = epsilon
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         return dataclasses.replace(client, x=client.x / client.x.abs().sum(1, keepdim=True).clamp(min=1))
 
     def changes(self, payload: type[Payload]) -> bool:
