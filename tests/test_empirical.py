@@ -98,6 +98,22 @@ def test_scores_that_say_nothing_show_nothing() -> None:
         assert one_run(a, b > 0, delta=0.0, confidence=0.999, rng=rng).epsilon == 0
 
 
+@pytest.mark.parametrize("method", ["clopper-pearson", "gdp", "one-run"])
+def test_a_p_value_is_the_confidence_at_which_the_bound_meets_what_is_stated(method: str) -> None:
+    bound = estimate(method, gaussian, 2.0, 1000, 0, DELTA if method == "gdp" else 0.0)
+    assert bound.at(0.05) == pytest.approx(bound.epsilon)
+    for error in (0.3, 1e-3, 1e-8):
+        assert bound.p_value(bound.at(error)) == pytest.approx(error, rel=1e-3)
+    assert bound.p_value(0.0) < 1e-8 < bound.p_value(0.9 * bound.epsilon) < 0.05 < bound.p_value(1.1 * bound.epsilon)
+    assert bound.p_value(1e6) == 1
+
+
+def test_p_values_of_an_honest_mechanism_are_not_too_small() -> None:
+    true = epsilon_of_mu(1.0, DELTA)
+    p_values = np.sort([estimate("gdp", gaussian, 1.0, 1000, seed, DELTA).p_value(true) for seed in range(100)])
+    assert (p_values < 0.05).sum() <= 10 and (p_values < 0.3).sum() <= 40
+
+
 def test_more_tries_cost_confidence() -> None:
     rng = derive(0, "tries")
     a, b = torch.randn(2, 1000, generator=rng)

@@ -48,11 +48,16 @@ def gdp(present: Tensor, absent: Tensor, *, delta: float, confidence: float, rng
     error = error_probability(confidence, tried, delta)
     counts = count_test(present, absent, lambda c: mu_bound(c, error), rng)
     perfect = Counts(counts.hit_runs, counts.hit_runs, np.zeros(1), counts.alarm_runs)
+
+    def at(total: float) -> float:
+        return epsilon_of_mu(mu_bound(counts, total / tried).item(), delta)
+
     return Bound(
-        epsilon=epsilon_of_mu(mu_bound(counts, error).item(), delta),
+        epsilon=at(error * tried),
         delta=delta,
         confidence=confidence,
         method="gdp",
         trials=int(counts.hit_runs + counts.alarm_runs),
         ceiling=epsilon_of_mu(mu_bound(perfect, error).item(), delta),
+        at=at,
     )
