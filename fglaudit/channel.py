@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession
-from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload
 from fglaudit.transcript import Transcript
 from fglaudit.view import Noise, Observer
 
@@ -53,13 +53,14 @@ class RecordingChannel:
     Args:
         session: the defense, bound to this run.
         num_clients: K.
-        rng: draws the defense's noise.
+        rng: draws the defense's noise, on messages and on what clients start from.
         transcript: where messages are recorded; None records nothing.
         keep: what is recorded.
         progress: called with (round, rounds) after every round.
 
     Attributes:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
+        bytes_sealed: those of them that are ciphertexts, in all.
     """
 
     def __init__(
@@ -76,12 +77,13 @@ class RecordingChannel:
         self.keep = keep or Keep()
         self.bytes_up = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_down = torch.zeros(num_clients, dtype=torch.long)
+        self.bytes_sealed = 0
         self._rng = rng
         self._progress = progress
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph after the defense had its say."""
-        return self.session.prepare(client)
+        return self.session.prepare(client, self._rng)
 
     def prepares(self) -> bool:
         """Whether the defense changes what clients start from."""
@@ -90,7 +92,7 @@ class RecordingChannel:
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         """Whether this payload must really be produced in ``round`` (rule 2)."""
         recorded = self.transcript is not None and self.keep.wants(payload, round)
-        return recorded or self.session.changes(payload)
+        return recorded or self.session.changes(payload) or self.session.seals(payload)
 
     def noise(self, payload: type[Payload]) -> Noise | None:
         """Return what the defense adds to this payload."""
@@ -101,14 +103,24 @@ class RecordingChannel:
         return self.session.merge(center, neighbor)
 
     def send(self, batch: MessageBatch) -> Payload:
-        """Defend, count, record; return what the receivers get."""
-        if self.session.changes(type(batch.payload)):
-            payload = self.session.release(batch, self._rng)
-            batch = MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+        """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
+        if batch.payload.sealed_fields():
+            batch = self.session.forward(batch)
+        else:
+            if self.session.changes(type(batch.payload)):
+                payload = self.session.release(batch, self._rng)
+                batch = MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+            if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
+                batch = self.session.seal(batch, self._rng)
         self._count(batch)
-        if self.transcript is not None and self.keep.wants(type(batch.payload), batch.round):
-            self._record(self.transcript, batch)
-        return batch.payload
+        if not batch.payload.sealed_fields():
+            self._record(batch)
+            return batch.payload
+        opened = self.session.unseal(batch)
+        self._record(batch.ciphertexts())
+        if not opened.payload.sealed_fields():
+            self._record(opened, needs_key=True)
+        return opened.payload if bool((batch.receivers != SERVER).all()) else batch.payload
 
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""
@@ -117,18 +129,22 @@ class RecordingChannel:
 
     def _count(self, batch: MessageBatch) -> None:
         size = batch.bytes_per_message()
+        self.bytes_sealed += int(batch.sealed_bytes().sum().item())
         up = batch.senders != SERVER
         down = batch.receivers != SERVER
         self.bytes_up.index_add_(0, batch.senders[up], size[up])
         self.bytes_down.index_add_(0, batch.receivers[down], size[down])
 
-    def _record(self, transcript: Transcript, batch: MessageBatch) -> None:
+    def _record(self, batch: MessageBatch, needs_key: bool = False) -> None:
+        payload, transcript = type(batch.payload), self.transcript
+        if transcript is None or not (payload is Ciphertexts or self.keep.wants(payload, batch.round)):
+            return
         if self.keep.parties is None:
-            transcript.add(batch)
+            transcript.add(batch, needs_key=needs_key)
             return
         parties = torch.tensor(sorted(self.keep.parties))
         kept = torch.isin(batch.senders, parties) | torch.isin(batch.receivers, parties)
         if bool(kept.all()):
-            transcript.add(batch)
+            transcript.add(batch, needs_key=needs_key)
         elif bool(kept.any()):
-            transcript.add(batch.select(kept))
+            transcript.add(batch.select(kept), needs_key=needs_key)

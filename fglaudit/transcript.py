@@ -6,6 +6,9 @@ an attack can never reach a tensor that was not sent (rule 1). A saved transcrip
 A payload that is the same for every receiver of a batch (a broadcast) is stored once and read back as that: reading the global
 model of N users takes the memory of one.
 
+Sealed messages are stored twice: as what they show to everybody (:class:`fglaudit.payloads.Ciphertexts`), and as a client reads them with
+its key, in entries that are read for observers with a client among them alone.
+
 Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ... The parties of
 an entry tell which batches an observer need not read; entries without them (older transcripts) are read by everyone.
 """
@@ -42,12 +45,14 @@ class Entry:
     Attributes:
         parties: inclusive ranges (low, high) of party numbers, ascending, that cover all senders and receivers, at most
             ``MOST_RANGES`` of them, so that some may cover others too; None where they are not known.
+        needs_key: whether the messages travelled sealed and are stored here as a client's key opens them.
     """
 
     round: int
     payload: str
     file: str
     parties: tuple[tuple[int, int], ...] | None = None
+    needs_key: bool = False
 
     @staticmethod
     def load(stored: dict[str, Any]) -> Entry:
@@ -110,12 +115,12 @@ class Transcript:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def add(self, batch: MessageBatch) -> None:
-        """Store ``batch``."""
+    def add(self, batch: MessageBatch, *, needs_key: bool = False) -> None:
+        """Store ``batch``; with ``needs_key`` for observers that include a client alone."""
         blob = serialise(batch)
         file = f"messages-{len(self.entries):05d}.safetensors"
         parties = party_ranges(batch) if len(batch.senders) else ()
-        entry = Entry(batch.round, type(batch.payload).__name__, file, parties)
+        entry = Entry(batch.round, type(batch.payload).__name__, file, parties, needs_key)
         if self.folder is None:
             self._blobs.append(blob)
         else:
@@ -173,8 +178,9 @@ class Transcript:
         return transcript
 
     def seen_by(self, observer: Observer) -> ObservedMessages:
-        """Return the messages that ``observer`` sent or received (all of them for the wire)."""
-        return ObservedMessages(self, None if observer.wire else torch.tensor(observer.parties))
+        """Return the messages that ``observer`` sent or received (all of them for the wire), as far as it can read them."""
+        parties = None if observer.wire else torch.tensor(observer.parties)
+        return ObservedMessages(self, parties, bool(observer.clients))
 
 
 @dataclass(frozen=True)
@@ -183,11 +189,14 @@ class ObservedMessages:
 
     transcript: Transcript
     parties: Tensor | None
+    has_key: bool = False
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         """Yield the batches with this payload in the order sent, cut down to the observer's messages."""
         for index, entry in enumerate(self.transcript.entries):
-            if entry.payload != payload.__name__ or (self.parties is not None and not entry.concerns(self.parties)):
+            if entry.payload != payload.__name__ or (entry.needs_key and not self.has_key):
+                continue
+            if self.parties is not None and not entry.concerns(self.parties):
                 continue
             batch = self.transcript.read(index)
             if self.parties is None:

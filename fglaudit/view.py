@@ -90,6 +90,7 @@ class PublicFacts:
     Attributes:
         layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
         noise: by payload name, what the defense adds.
+        sealed: names of the payloads that clients send sealed.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
     """
 
@@ -104,6 +105,7 @@ class PublicFacts:
     num_clients: int
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Noise] = field(default_factory=dict)
+    sealed: tuple[str, ...] = ()
     fit: Callable[..., Any] | None = None
 
 

@@ -156,15 +156,16 @@ class FedGCN(FederatedProtocol):
             x: features [N, F], each row from the prepared graph of its owner.
 
         Returns:
-            The server's total [N, F] in float64.
+            The server's total [N, F]: in float64, or sealed.
         """
-        total = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+        total: Tensor | None = None
         for part in sender_sums(edges, x, num_clients, counts=self.aggregate == "counts"):
             server = torch.full_like(part.senders, SERVER)
             payload = NeighborSums(part.nodes, part.sums)
             arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
             assert isinstance(arrived, NeighborSums)
-            add_messages(total, arrived.nodes, arrived.sums, part.splits)
+            total = add_messages(total, arrived.nodes, arrived.sums, len(x))
+        assert total is not None
         return total
 
     def deliver(self, total: Tensor, rows: HeldRows, keep: Tensor, channel: Channel) -> Tensor:

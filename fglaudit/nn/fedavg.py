@@ -69,7 +69,7 @@ class FedAvg:
             correct.append(hits(test, received, layout).sum(1))
             channel.round_done(round, self.rounds)
         accuracy, accuracy_global = accuracies(correct, test.counts)
-        final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(model.unsqueeze(0), layout).items()}
+        final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
         return Trained(accuracy, accuracy_global, final, layout)
 
 

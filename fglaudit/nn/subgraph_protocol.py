@@ -63,7 +63,9 @@ class SubgraphProtocol(FederatedProtocol):
         """Every upload of every round; none has a bound on what one node's features do to it."""
         why = "no bound is known on what a node's features do to trained weights and centroids"
         kinds = (kind for kind in (GlobalNodes, ModelUpdate) if kind in type(self).emits)
-        return tuple(Release(kind, self.rounds, None, "client", covers_training=False, why=why) for kind in kinds)
+        return tuple(
+            Release(kind, self.rounds, None, "client", covers_training=False, why=why, one_message=True) for kind in kinds
+        )
 
     @property
     def positions(self) -> int:
