@@ -1,12 +1,13 @@
 """Secure aggregation: the server gets the sum of what clients send, and nothing else of it.
 
 Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017, sections 3-5 and figure 4, for an
-honest-but-curious server: pairwise masks from X25519, HKDF and ChaCha20, a mask of its own per client, and shares of keys and seeds so that
-clients may drop out after the keys are exchanged (:mod:`fglaudit.secagg`). The result is then the sum, or the mean, over those who are left.
+honest-but-curious server: pairwise masks from X25519, HKDF and ChaCha20, a mask of its own per client, and shares of keys and seeds so
+that clients may drop out after the keys are exchanged (:mod:`fglaudit.secagg`). The result is then the sum, or the mean, over those who
+are left.
 
-What the server sees: the sums, in the clear, because masks cancel in them. **Sums are not private by themselves**: whoever knows the graph can
-take FedGCN's sums apart as a client can. Together with c clients the server sees the sum over the others; a single other one is exposed.
-With t clients it opens every message: they hold enough shares. A server that deviates from the protocol is not covered.
+What the server sees: the sums, in the clear, because masks cancel in them. **Sums are not private by themselves**: whoever knows the
+graph can take FedGCN's sums apart as a client can. Together with c clients the server sees the sum over the others; a single other one is
+exposed. With t clients it opens every message: they hold enough shares. A server that deviates from the protocol is not covered.
 
 Choices where the paper is silent:
 
@@ -159,12 +160,12 @@ class _Session(DefenseSession):
             return current
         from fglaudit.secagg.aggregation import Aggregation
 
-        clients = torch.arange(self.context.num_clients) if payload.ragged else batch.senders.unique()
+        clients = torch.arange(self.context.num_clients) if payload.ragged else torch.unique(batch.senders)
         size = len(clients)
         gone = math.floor(self.defense.dropouts * size + 0.5)
         order = torch.randperm(size, generator=rng) if gone else torch.arange(size)
         aggregation = Aggregation(size, order[gone:].tolist(), self.defense.least(size))
-        slots = self.served[payload].rows.unique() if payload.ragged else torch.zeros(1, dtype=torch.long)
+        slots = torch.unique(self.served[payload].rows) if payload.ragged else torch.zeros(1, dtype=torch.long)
         device = next(iter(batch.payload.tensors().values())).device
         self.started += 1
         current = _Round(self.started, batch.round, clients, aggregation, self._code(payload, size), slots, device)
@@ -229,7 +230,7 @@ def _dense(current: _Round, batch: MessageBatch, value: Tensor) -> Tensor:
     nodes = batch.payload.tensors()["nodes"].cpu()
     slot = torch.searchsorted(current.slots, nodes).clamp(max=len(current.slots) - 1)
     place = batch.entry_messages() * len(current.slots) + slot
-    if not torch.equal(current.slots[slot], nodes) or len(place.unique()) < len(place):
+    if not torch.equal(current.slots[slot], nodes) or len(torch.unique(place)) < len(place):
         raise FglauditError(
             f"{type(batch.payload).__name__} must have at most one row for each node of aggregates(); it has others; correct the protocol"
         )

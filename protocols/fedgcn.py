@@ -125,7 +125,7 @@ class FedGCN(FederatedProtocol):
 
         An entry of row i is at most the row sum of the weights, ``d_i + 1`` for counts, if features lie in [0, 1].
         """
-        models = {ModelUpdate: self.averaging().aggregate(graph.num_clients)}
+        models: dict[type[Payload], Aggregate] = {ModelUpdate: self.averaging().aggregate(graph.num_clients)}
         if self.hops == 0:
             return models
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())

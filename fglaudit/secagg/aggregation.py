@@ -1,9 +1,9 @@
 """One secure aggregation among n clients, some of whom drop out (Bonawitz et al., CCS 2017, figure 4; honest-but-curious server).
 
-Round 0: everybody publishes two keys. 1: everybody sends everybody else, through the server and encrypted, shares of its mask key and of
-its seed. 2: clients that are still there send ``words + own stream + sum over others of +- the pair's stream``. 4: of those, t reveal the
-shares of the seeds of clients that are there and of the mask keys of clients that are not; the server puts them together and takes off what is
-left of the masks once everything is added up. Signatures and round 3, which bind a server that lies, are left out.
+Round 0: everybody publishes two keys. 1: everybody sends everybody else, through the server and encrypted, shares of its mask key
+and of its seed. 2: clients that are still there send ``words + own stream + sum over others of +- the pair's stream``. 4: they reveal
+the shares of the seeds of clients that are there and of the mask keys of clients that are not; the server puts t of each together and
+takes off what is left of the masks once everything is added up. Signatures and round 3, which bind a server that lies, are left out.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.secagg.masks import SEED_BYTES, X25519PrivateKey, add_mask, add_pair_masks, add_stream
+from fglaudit.secagg.masks import SEED_BYTES, add_mask, add_pair_masks, add_stream
 from fglaudit.secagg.member import PUBLIC_BYTES, SEALED_SHARE_BYTES, Member, PublicKeys
 from fglaudit.secagg.shares import BYTES, join
 

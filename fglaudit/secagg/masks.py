@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -16,7 +15,7 @@ from torch import Tensor
 SEED_BYTES = 32
 _CHUNK = 2**18
 """Bytes of mask made at a time: they stay in the cache until they are added."""
-_ZEROS = np.zeros(_CHUNK, np.uint8)
+_ZEROS = memoryview(bytes(_CHUNK))
 
 
 def agreed(private: X25519PrivateKey, public: bytes, purpose: bytes) -> bytes:
@@ -32,9 +31,9 @@ def add_stream(words: Tensor, seed: bytes, field: int, sign: int) -> None:
         field: every masked tensor of a message has a stream of its own.
     """
     stream = Cipher(ChaCha20(seed, field.to_bytes(16, "big")), mode=None).encryptor()
-    buffer = np.empty(_CHUNK, np.uint8)
-    mask = torch.from_numpy(buffer).view(words.dtype)
-    for part in words.view(-1).split(_CHUNK // words.element_size()):
+    buffer = bytearray(_CHUNK)
+    mask = torch.frombuffer(buffer, dtype=words.dtype)
+    for part in torch.split(words.view(-1), len(mask)):
         stream.update_into(_ZEROS[: len(part) * words.element_size()], buffer)
         part.add_(mask[: len(part)], alpha=sign)
 

@@ -11,11 +11,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.secagg.masks import SEED_BYTES, X25519PrivateKey, add_mask, agreed
+from fglaudit.secagg.masks import SEED_BYTES, add_mask, agreed
 from fglaudit.secagg.shares import BYTES, split
 
 PUBLIC_BYTES = 2 * 32
