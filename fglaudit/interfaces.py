@@ -95,7 +95,7 @@ class Aggregate:
         largest: bound on the absolute values of each result row's entries, by row id; None where no bound is known.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
-        weighted: whether the server multiplies by other public numbers than 0 and 1.
+        weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
         releases: how often training sends the payload.
     """
 
@@ -195,8 +195,16 @@ class DefenseSession:
         return batch
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
-        """Return sealed messages as a client with the key reads them; with fields still sealed where it cannot either."""
+        """Return sealed messages as :meth:`readers` clients that pool their keys read them."""
         return batch
+
+    def readers(self, batch: MessageBatch) -> int:
+        """How many clients must pool their keys to read these sealed messages; whoever sent a message reads it anyway."""
+        return 1
+
+    def overhead(self) -> tuple[Tensor, Tensor] | None:
+        """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last call, if any."""
+        return None
 
     def noise(self) -> Mapping[str, Noise]:
         """By payload name, what :meth:`release` adds; public (rule 4)."""

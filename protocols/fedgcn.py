@@ -28,6 +28,7 @@ Choices where the paper's text is silent or lost:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,8 +36,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
@@ -118,6 +119,32 @@ class FedGCN(FederatedProtocol):
             largest = int(graph.degrees().max().item())
             gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The server adds the parts of every node's sum and passes sums on; of models it takes the mean.
+
+        An entry of row i is at most the row sum of the weights, ``d_i + 1`` for counts, if features lie in [0, 1].
+        """
+        models: dict[type[Payload], Aggregate] = {ModelUpdate: self.averaging().aggregate(graph.num_clients)}
+        if self.hops == 0:
+            return models
+        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        held = HeldRows.within(edges, graph.num_clients, self.hops - 1)
+        closed = edges.degrees + 1
+        counts = self.aggregate == "counts"
+        largest = closed.double()
+        if not counts:
+            scale = edges.scale()
+            largest = scale * torch.zeros_like(scale).index_add_(0, edges.receivers().long(), scale[edges.source.long()])
+        whole = counts and graph.features is FeatureKind.BINARY
+        sums = Aggregate(
+            rows=held.node,
+            receivers=held.client,
+            largest=None if graph.features is FeatureKind.REAL else largest,
+            summands=closed.clamp(max=graph.num_clients),
+            integers=whole,
+        )
+        return {NeighborSums: sums, **models}
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
