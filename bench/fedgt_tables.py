@@ -31,7 +31,13 @@ from fglaudit.protocols.fedgt import FedGT
 from fglaudit.protocols.local_gt import LocalGT
 from fglaudit.rng import derive
 
-SCHEMES = {"non-overlapping": "metis", "overlapping": "overlapping", "louvain": "louvain", "unbalanced": "unbalanced"}
+SCHEMES = {
+    "non-overlapping": "metis",
+    "overlapping": "overlapping",
+    "overlapping, own splits": "overlapping",
+    "louvain": "louvain",
+    "unbalanced": "unbalanced",
+}
 CLIENTS = {"non-overlapping": (5, 10, 20), "overlapping": (10, 30, 50)}
 LONG = {"rounds": 200, "local_epochs": 2}
 SETTINGS: dict[str, dict[str, Any]] = {"cora": {}, "citeseer": {}, "pubmed": {}, "photo": LONG, "computers": LONG}
@@ -142,7 +148,9 @@ def protocol(case: Case) -> FederatedProtocol:
 def federated(case: Case, root: str | None) -> FederatedGraph:
     """Return the case's graph, split over clients."""
     fractions = (0.6, 0.2, 0.2) if case.setting == "louvain" else (0.2, 0.4, 0.4)
-    spec = DatasetSpec(case.dataset, root, "raw", None, "random", *fractions, component="largest")
+    # "20 % of each subgraph": overlapping clients that draw apart train on labels that others are tested on, so they share a split.
+    shared = "random-shared" if case.setting == "overlapping" else "random"
+    spec = DatasetSpec(case.dataset, root, "raw", None, shared, *fractions, component="largest")
     partition = PartitionSpec(SCHEMES[case.setting], clients=case.clients)
     return partition.apply(spec.load(), spec, derive(case.seed, "partition"))
 

@@ -53,7 +53,7 @@ class RecordingChannel:
     Args:
         session: the defense, bound to this run.
         num_clients: K.
-        rng: draws the defense's noise.
+        rng: draws the defense's noise, on messages and on what clients start from.
         transcript: where messages are recorded; None records nothing.
         keep: what is recorded.
         progress: called with (round, rounds) after every round.
@@ -83,7 +83,7 @@ class RecordingChannel:
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph after the defense had its say."""
-        return self.session.prepare(client)
+        return self.session.prepare(client, self._rng)
 
     def prepares(self) -> bool:
         """Whether the defense changes what clients start from."""

@@ -24,7 +24,8 @@ class Channel(Protocol):
     """What a protocol sends through; ``fglaudit.channel.RecordingChannel`` is the real one."""
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Return the client's graph after the defense had its say (dropped edges, clipped rows). Call once per client."""
+        """Return the client's graph after the defense had its say (dropped edges, clipped or disturbed rows). Call once per client: what
+        is drawn for it is drawn again otherwise."""
         ...
 
     def prepares(self) -> bool:
@@ -153,8 +154,8 @@ class Guarantee:
 class DefenseSession:
     """A defense bound to one training run. Every hook does nothing by default."""
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Change what a client starts from. Must not mutate ``client``."""
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        """Change what a client starts from; ``rng`` draws what is random about it. Must not mutate ``client``."""
         return client
 
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:

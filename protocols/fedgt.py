@@ -141,7 +141,9 @@ class FedGT(FederatedProtocol):
         """Both uploads of every round; neither has a bound on what one node's features do to it."""
         why = "no bound is known on what a node's features do to trained weights and centroids"
         kinds = (GlobalNodes, ModelUpdate)
-        return tuple(Release(kind, self.rounds, None, "client", covers_training=False, why=why) for kind in kinds)
+        return tuple(
+            Release(kind, self.rounds, None, "client", covers_training=False, why=why, one_message=True) for kind in kinds
+        )
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)

@@ -204,10 +204,12 @@ def defense_words(name: str) -> str:
 def assurance(setting: Setting) -> str:
     """What may be said on the ground of a stated epsilon; empty where none is stated."""
     claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
-    if contradicted(setting):
+    if setting.contradicted:
+        p = min(setting.per_seed("epsilon_p_value"), default=None)
+        odds = f" (p = {p:.1g}; all tests of this run together allow {setting.alarm_level:.1g})" if p is not None else ""
         return (
-            f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated "
-            f"({epsilon(setting.largest('epsilon_empirical'))}): a bug in the defense or its accounting. No assurance."
+            f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated{odds}: it shows at least "
+            f"{epsilon(setting.largest('epsilon_empirical'))}. A bug in the defense or its accounting. No assurance."
         )
     if accounted is None and claimed is None:
         return ""
@@ -227,9 +229,3 @@ def assurance(setting: Setting) -> str:
         f"Differentially private with {facts} All that {reach} may change anybody's odds about one such record by a factor "
         f"of at most {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )
-
-
-def contradicted(setting: Setting) -> bool:
-    """Whether an attack demonstrated a larger epsilon than was accounted."""
-    accounted, shown = setting.per_seed("epsilon_accounted"), setting.largest("epsilon_empirical")
-    return bool(accounted) and shown is not None and shown > min(accounted)
