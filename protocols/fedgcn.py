@@ -28,6 +28,7 @@ Choices where the paper's text is silent or lost:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,7 +37,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
@@ -118,6 +119,26 @@ class FedGCN(FederatedProtocol):
             largest = int(graph.degrees().max().item())
             gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The sums before training: the server adds a row's messages up and passes it to the clients that need it.
+
+        An entry of row i is at most ``sum_j A_ij`` times the largest feature, over all clients together. Degrees count as public, as
+        the topology does, and so do the largest feature and whether features are whole or negative numbers.
+        """
+        if self.hops == 0:
+            return {}
+        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        held = HeldRows.within(edges, graph.num_clients, self.hops - 1)
+        row, source = edges.receivers().long(), edges.source.long()
+        counts, scale = self.aggregate == "counts", edges.scale()
+        weight = torch.ones(len(row), dtype=torch.float64) if counts else scale[row] * scale[source]
+        largest = torch.zeros(graph.num_nodes, dtype=torch.float64).index_add_(0, row, weight) * graph.x.abs().max()
+        senders = torch.unique(row * graph.num_clients + edges.owner[source])
+        summands = torch.bincount(torch.div(senders, graph.num_clients, rounding_mode="floor"), minlength=graph.num_nodes)
+        whole, signed = bool((graph.x == graph.x.round()).all()), bool((graph.x < 0).any())
+        aggregate = Aggregate(held.node, held.client, graph.num_features, largest, summands, counts and whole, signed)
+        return {NeighborSums: aggregate}
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
