@@ -12,5 +12,6 @@ DEFENSES: dict[str, str] = {
     "quantisation": "fglaudit.defenses.quantisation:Quantisation",
     "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
     "secure-aggregation": "fglaudit.defenses.secure_aggregation:SecureAggregation",
+    "homomorphic-encryption": "fglaudit.defenses.homomorphic_encryption:HomomorphicEncryption",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

@@ -90,20 +90,26 @@ class Aggregate:
     results on: what a defense must know to hide the payload from the server.
 
     Attributes:
-        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up.
+        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up. A
+            row with several receivers is listed once for each.
         receivers: the client [n] that gets the row.
-        largest: bound on the absolute values of each result row's entries, by row id; None where no bound is known.
+        columns: entries of a row.
+        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
+            message nor any sum of them exceeds it; None where no bound is known. It counts as public.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
+        signed: whether entries may be negative.
         weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
         releases: how often training sends the payload.
     """
 
     rows: Tensor
     receivers: Tensor
+    columns: int
     largest: Tensor | None
     summands: Tensor
     integers: bool = False
+    signed: bool = True
     weighted: bool = False
     releases: int = 1
 
