@@ -114,6 +114,8 @@ class Context:
 
     Attributes:
         aggregates: see :meth:`FederatedProtocol.aggregates`.
+        sends: whether the protocol sends anything at all.
+        rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
     """
 
     protocol: str
@@ -122,6 +124,8 @@ class Context:
     num_features: int
     releases: tuple[Release, ...]
     aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
+    sends: bool = True
+    rows_per_node: int = 1
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -288,8 +292,17 @@ class FederatedProtocol(ABC):
 
     def context(self, graph: FederatedGraph) -> Context:
         """Return the facts that a defense is bound to."""
-        name, releases, aggregates = type(self).name, self.releases(graph), self.aggregates(graph)
-        return Context(name, self.num_rounds, graph.num_clients, graph.num_features, releases, aggregates)
+        holders = int(torch.bincount(torch.cat(graph.clients)).max().item())
+        return Context(
+            protocol=type(self).name,
+            rounds=self.num_rounds,
+            num_clients=graph.num_clients,
+            num_features=graph.num_features,
+            releases=self.releases(graph),
+            aggregates=self.aggregates(graph),
+            sends=bool(type(self).emits),
+            rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
+        )
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all

@@ -18,6 +18,7 @@ p-values (:meth:`fglaudit.empirical.bound.Bound.p_value`): see ``fglaudit.report
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.empirical.bound import Bound
-from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
+from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes, canary_rows
 from fglaudit.empirical.capture import capture, node_ids, select_entries
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
@@ -34,7 +35,7 @@ from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee, Re
 from fglaudit.nn.neighborhood import with_neighbors
 from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
-from fglaudit.view import Noise
+from fglaudit.view import FEATURE_ROWS, Noise
 
 CONFIDENCE = 0.9999
 MAX_RUNS = 4000
@@ -83,6 +84,8 @@ def audit_defense(
         return f"canaries are feature rows of nodes and test a guarantee per node; this one is per {promise.unit or 'nothing'}"
     if graph.x.dim() != 2:
         return "canaries are single feature rows; this data set has several samples per node"
+    if FEATURE_ROWS in session.noise():
+        return _bound_of_rows(graph, session, promise, seed, confidence, draws)
     release = next((r for r in protocol.releases(graph) if session.changes(r.payload)), None)
     if release is None:
         return "the defense changes no release of features that could be replayed"
@@ -96,6 +99,27 @@ def audit_defense(
     gaussian = noise is not None and noise.distribution == "gaussian" and promise.delta > 0
     estimate = gdp if gaussian else clopper_pearson
     return estimate(present, absent, delta=promise.delta, confidence=confidence, rng=derive(seed, "empirical", "split"))
+
+
+def _bound_of_rows(
+    graph: FederatedGraph, session: DefenseSession, promise: Guarantee, seed: int, confidence: float, draws: int
+) -> Bound:
+    """Return the bound for a defense that randomises rows before they are used: one row of a node, or its opposite.
+
+    The score grows with the likelihood ratio: the sum of a report's entries where every entry of the row was changed, as
+    randomised response on some of them has it, else the one entry that was.
+    """
+    noise, delta = session.noise()[FEATURE_ROWS], promise.delta or 0.0
+    changed = graph.num_features if noise.distribution == "multi-bit" else 1
+    runs = max(MIN_RUNS, min(MAX_RUNS, draws // (2 * graph.num_features)))
+    rng = derive(seed, "empirical", "rows")
+    scores = []
+    for sign in (1, -1):
+        rows = torch.zeros(runs, graph.num_features)
+        rows[:, :changed] = sign * LENGTH
+        scores.append(session.prepare(dataclasses.replace(graph.client(0), x=rows), rng).x[:, :changed].double().sum(1))
+    estimate = gdp if noise.distribution == "gaussian" else clopper_pearson
+    return estimate(scores[0], scores[1], delta=delta, confidence=confidence, rng=derive(seed, "empirical", "split"))
 
 
 def _worst(
