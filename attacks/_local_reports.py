@@ -73,12 +73,15 @@ def log_likelihood_ratios(reports: Tensor, view: View, noise: Noise, prior: Feat
     """Return how much each entry of ``reports`` [R, F] speaks for a non-zero entry of the row."""
     facts = view.public.defense_parameters
     if noise.distribution == "multi-bit":
-        return float(facts["bit_epsilon"]) * ((reports - facts["center"]) / facts["step"]).clamp(-1, 1)
+        said: Tensor = ((reports - facts["center"]) / facts["step"]).clamp(-1, 1)
+        return said * float(facts["bit_epsilon"])
     order = 1 if noise.distribution == "laplace" else 2
     level = min(prior.level, norm_bound(view) / max(prior.size, 1.0) ** (1 / order))  # of the ones of a row of usual size
     if noise.distribution == "laplace":
-        return (reports.abs() - (reports - level).abs()) / noise.scale
-    return (reports * level - level**2 / 2) / noise.std**2
+        nearer: Tensor = reports.abs() - (reports - level).abs()
+        return nearer / noise.scale
+    projected: Tensor = reports * level - level**2 / 2
+    return projected / noise.std**2
 
 
 def _rescaled(rows: Tensor, noise: Noise) -> Tensor:
