@@ -70,6 +70,7 @@ class LocalFeatures(Defense):
             delta=self.delta,
             unit="node",
             adjacency=Relation.REPLACE.of("one node's features"),
+            relation=Relation.REPLACE,
             releases=rows,
         )
         return _Session(context, mechanism, promise)

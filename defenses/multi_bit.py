@@ -57,6 +57,7 @@ class _Session(LocalSession):
             delta=0.0,
             unit="node",
             adjacency=Relation.REPLACE.of("one node's features"),
+            relation=Relation.REPLACE,
             releases=context.rows_per_node,
         )
         # An entry in the middle of the range: the variance is largest there, and hardly smaller at the ends.

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from fglaudit.accounting import Relation
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise, Observer, View
@@ -137,6 +138,7 @@ class Guarantee:
     """What a defense promises, in data: accountants judge it. Empty fields mean that nothing is promised.
 
     Attributes:
+        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
     """
 
@@ -146,6 +148,7 @@ class Guarantee:
     delta: float | None = None
     unit: str = ""
     adjacency: str = ""
+    relation: Relation | None = None
     releases: int | None = None
     key_custody: str = ""
     server_trusted: bool = False
