@@ -138,8 +138,8 @@ class Guarantee:
     """What a defense promises, in data: accountants judge it. Empty fields mean that nothing is promised.
 
     Attributes:
-        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
+        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
     """
 
     mechanism: str = ""
@@ -148,10 +148,10 @@ class Guarantee:
     delta: float | None = None
     unit: str = ""
     adjacency: str = ""
-    relation: Relation | None = None
     releases: int | None = None
     key_custody: str = ""
     server_trusted: bool = False
+    relation: Relation | None = None
 
     def covers(self, observer: Observer) -> bool:
         """Whether the promise is about what ``observer`` sees."""
