@@ -11,9 +11,9 @@ drawn does not depend on the row, each bit is (epsilon / m, 0)-private, and m of
 outside of [low, high] are cut off, so the guarantee holds for any features.
 
 ``sampled: 0`` takes the paper's m, ``max(1, min(d, floor(epsilon / 2.18)))`` (proposition 4.4), with the epsilon of one row.
-``rectified: false`` trains on the reports x* themselves: the same information on a scale that does not grow with d. Rectified rows have
-entries of size step, hundreds for d = 1433, which only protocols that rescale their inputs train well on; LPGNN itself averages them
-over many hops first.
+By default clients compute with the reports x* themselves, which are the rectified ones up to a public factor and offset: rectified
+rows have entries of size step, hundreds for d = 1433, and training that does not rescale its inputs diverges on them (LPGNN itself
+averages them over many hops first). ``rectified: true`` is the paper's.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MultiBit(Defense):
         epsilon: of all that is ever sent about one node's features, pure (delta = 0).
         low, high: range of the features; entries outside are cut off.
         sampled: features reported per row; 0 for the paper's choice.
-        rectified: whether rows are scaled so that their mean is the true row.
+        rectified: whether reports are scaled and shifted so that their mean is the true row.
     """
 
     name: ClassVar[str] = "multi-bit"
@@ -94,7 +94,7 @@ class MultiBit(Defense):
     low: float = 0.0
     high: float = 1.0
     sampled: int = 0
-    rectified: bool = True
+    rectified: bool = False
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, 0.0, pure=True)

@@ -117,7 +117,7 @@ def test_multi_bit_is_private_by_enumeration_and_draws_from_that_law() -> None:
     largest = (possible.unsqueeze(1) / possible.unsqueeze(0)).max().log()
     assert float(largest) == pytest.approx(epsilon)  # reached, and never exceeded
     row = (0.0, 0.5, 1.0)
-    drawn = reports(MultiBit(epsilon=epsilon, sampled=sampled, rectified=False), torch.tensor(row).expand(200_000, 3))
+    drawn = reports(MultiBit(epsilon=epsilon, sampled=sampled), torch.tensor(row).expand(200_000, 3))
     code = ((drawn.long() + 1) * torch.tensor([9, 3, 1])).sum(1)
     seen = torch.bincount(code, minlength=27).double() / len(drawn)
     assert float((seen - table[rows.index(row)]).abs().max()) < 0.005
@@ -125,9 +125,9 @@ def test_multi_bit_is_private_by_enumeration_and_draws_from_that_law() -> None:
 
 def test_rectified_reports_are_unbiased() -> None:
     row = torch.tensor([-1.0, 0.0, 0.3, 1.0, 2.0])
-    drawn = reports(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2), row.expand(400_000, 5))
+    drawn = reports(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), row.expand(400_000, 5))
     torch.testing.assert_close(drawn.mean(0), row.clamp(-1, 1), atol=0.03, rtol=0)  # 2 is cut off
-    session = bound(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2), example_graph(features=5))
+    session = bound(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), example_graph(features=5))
     assert float(drawn[:, 1].std()) == pytest.approx(session.noise()[FEATURE_ROWS].std, rel=0.02)
 
 
@@ -172,7 +172,7 @@ def test_every_protocol_computes_with_randomised_rows_alone(protocol: FederatedP
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: type(p).__name__)
-@pytest.mark.parametrize("defense", [MultiBit(epsilon=4.0, rectified=False), LocalFeatures("gaussian", 4.0, 1e-5)])
+@pytest.mark.parametrize("defense", [MultiBit(epsilon=4.0), LocalFeatures("gaussian", 4.0, 1e-5)])
 def test_conformance_and_the_epsilon_of_the_whole_training(defense: Defense, protocol: FederatedProtocol) -> None:
     graph = graph_for(protocol)
     if protocol in (PROTOCOLS[0], PROTOCOLS[6], PROTOCOLS[8]):
@@ -223,6 +223,7 @@ def test_attacks_read_reports_by_their_likelihood() -> None:
     )
     for weak, strong in (
         (MultiBit(epsilon=2000.0), MultiBit(epsilon=1.0)),
+        (MultiBit(epsilon=2000.0, rectified=True), MultiBit(epsilon=1.0, rectified=True)),
         (LocalFeatures(epsilon=5000.0, clip=5.0), LocalFeatures(epsilon=1.0, clip=5.0)),
     ):
         (open_row,) = run_cell(dataclasses.replace(base, defense=weak), suite="test", device=CPU).findings
