@@ -13,5 +13,9 @@ DEFENSES: dict[str, str] = {
     "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
     "dp-fedavg": "fglaudit.defenses.dp_fedavg:DpFedAvg",
     "dp-sgd": "fglaudit.defenses.dp_sgd:DpSgd",
+    "secure-aggregation": "fglaudit.defenses.secure_aggregation:SecureAggregation",
+    "homomorphic-encryption": "fglaudit.defenses.homomorphic_encryption:HomomorphicEncryption",
+    "local-features": "fglaudit.defenses.local_features:LocalFeatures",
+    "multi-bit": "fglaudit.defenses.multi_bit:MultiBit",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

@@ -11,8 +11,8 @@ client holds. Who adds the noise, and against whom it therefore helps:
   the sum (secure aggregation) is held to ``epsilon``. Here uploads are seen one by one, so what is accounted is what one of them alone
   gives, about sqrt(m) times less noise with m clients in a round.
 
-**Adjacency.** One client's changes replaced by zero, with the number of clients and their weights in the mean public; sensitivity
-``clip`` times the largest weight. With ``trust: server`` and clients drawn without replacement: one client replaced by another, twice
+**Adjacency.** One client's changes zeroed out, with the number of clients and their weights in the mean public; sensitivity
+``clip`` times the largest weight. With ``trust: server`` and clients drawn without replacement: one client's changes replaced, twice
 that, because only for that form the accountant knows samples of fixed size (``fglaudit.subsampled_accounting``). A client knows
 whether it was drawn itself, so the others are counted as drawn from one client less, and the promise is against one client, not a
 coalition. With the other trusts senders are seen, so the draw hides nobody and every round counts.
@@ -25,17 +25,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import accounted_noise_multiplier, check_budget
-from fglaudit.defenses._clips import clip_messages
-from fglaudit.empirical.gdp import epsilon_of_mu
+from fglaudit.accounting import Relation, check_budget
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Uploads
+from fglaudit.mechanism import Mechanism, calibrated, check_clip
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
 from fglaudit.view import Noise
@@ -47,34 +46,30 @@ class _Session(DefenseSession):
     def __init__(self, defense: DpFedAvg, context: Context, uploads: Uploads) -> None:
         self.defense, self.uploads, self.rounds = defense, uploads, context.rounds
         self.drawn = defense.trust == "server" and uploads.senders < uploads.among
-        self.multiplier, self.accounted = self._calibrated()
+        self.relation = Relation.REPLACE if self.drawn else Relation.ZERO_OUT
+        self.mechanism, self.accounted = self._calibrated()
         self.in_the_clear = sorted({r.payload.__name__ for r in context.releases if r.payload is not ModelUpdate})
-        self.sigma = self._sigma()
-        if defense.trust == "distributed":
-            self.accounted = epsilon_of_mu(math.sqrt(self.rounds) * defense.clip / self.sigma, defense.delta)
         self._received: Tensor | None = None
 
-    def _calibrated(self) -> tuple[float, float]:
-        defense, uploads = self.defense, self.uploads
-        if not self.drawn:
-            return accounted_noise_multiplier(defense.epsilon, defense.delta, self.rounds)
-        others = uploads.among - 1
-        return smallest_multiplier(
-            lambda z: fixed_sample_epsilon(z, uploads.senders, others, self.rounds, defense.delta),
-            defense.epsilon,
-            defense.delta,
+    def _calibrated(self) -> tuple[Mechanism, float]:
+        """Return the noise where it is added, and the epsilon of what is seen there."""
+        defense, uploads, delta = self.defense, self.uploads, self.defense.delta
+        share = 1.0 if defense.trust == "local" else uploads.share
+        if self.drawn:
+            multiplier, spent = smallest_multiplier(
+                lambda z: fixed_sample_epsilon(z, uploads.senders, uploads.among - 1, self.rounds, delta),
+                defense.epsilon,
+                delta,
+            )
+            return Mechanism("gaussian", "l2", defense.clip, self.relation, multiplier, share), spent
+        whole = calibrated(
+            "gaussian", defense.clip, self.relation, epsilon=defense.epsilon, delta=delta, releases=self.rounds, gain=share
         )
-
-    def _sigma(self) -> float:
-        """Return the noise's standard deviation where it is added."""
-        defense, uploads = self.defense, self.uploads
-        match defense.trust:
-            case "server":
-                return self.multiplier * defense.clip * uploads.share * (2 if self.drawn else 1)
-            case "local":
-                return self.multiplier * defense.clip
-        # The mean's noise is at least that of equal weights, share its sensitivity.
-        return self.multiplier * defense.clip * uploads.share * math.sqrt(uploads.senders)
+        if defense.trust != "distributed":
+            return whole, whole.epsilon(delta, self.rounds)
+        # Unequal weights make the mean's noise larger than equal ones, so shares for equal weights are enough.
+        part = replace(whole, multiplier=whole.multiplier * share * math.sqrt(uploads.senders), gain=1.0)
+        return part, part.epsilon(delta, self.rounds)
 
     def changes(self, payload: type[Payload]) -> bool:
         return payload is ModelUpdate
@@ -91,39 +86,40 @@ class _Session(DefenseSession):
         if not self.uploads.changes:
             assert self._received is not None, "clients start from models that the server sent"
             start = self._received[batch.senders.to(vector.device)]
-        change = clip_messages(vector - start, self.defense.clip)
+        change = self.mechanism.clipped(vector - start)
         if self.defense.trust != "server":
-            change = change + self.sigma * torch.randn(change.shape, generator=rng).to(change)
+            change = self.mechanism.disturbed(change, rng)
         return ModelUpdate(start + change)
 
     def _returned(self, round: int, models: Tensor, rng: torch.Generator) -> Tensor:
         """Return what the server releases of its ``models`` [K, D]; those of round 0 depend on nobody."""
         if self.defense.trust != "server" or round == 0:
             return models
-        noise = self.sigma * torch.randn(models.shape[1], generator=rng).to(models)
+        noise = self.mechanism.disturbed(torch.zeros_like(models[0]), rng)
         return (models[0] + noise).expand_as(models) if is_repeated(models) else models + noise
 
     def noise(self) -> Mapping[str, Noise]:
         """Of uploads; what the server adds to its own messages stands among the parameters."""
-        return {} if self.defense.trust == "server" else {ModelUpdate.__name__: Noise("gaussian", self.sigma)}
+        return {} if self.defense.trust == "server" else {ModelUpdate.__name__: self.mechanism.noise()}
 
     def parameters(self) -> Mapping[str, Any]:
-        return {"sigma": self.sigma, "noise_multiplier": self.multiplier, "senders": self.uploads.senders}
+        mechanism = self.mechanism
+        return {"sigma": mechanism.scale, "noise_multiplier": mechanism.multiplier, "senders": self.uploads.senders}
 
     def guarantee(self) -> Guarantee:
         defense = self.defense
         left = f"; {', '.join(self.in_the_clear)} in the clear, so nothing bounds the whole" if self.in_the_clear else ""
         alone = "; the epsilon accounted is that of one upload seen alone" if defense.trust == "distributed" else ""
-        replaced = "one client replaced by another" if self.drawn else "one client's changes replaced by zero"
         return Guarantee(
-            mechanism=f"dp-fedavg sigma={self.sigma:.4g} added by {ADDED_BY[defense.trust]}, clip {defense.clip:g}{alone}{left}",
+            mechanism=f"dp-fedavg sigma={self.mechanism.scale:.4g} added by {ADDED_BY[defense.trust]}, clip {defense.clip:g}{alone}{left}",
             epsilon_claimed=defense.epsilon,
             epsilon_accounted=None if self.in_the_clear else self.accounted,
             delta=defense.delta,
             unit=defense.unit,
-            adjacency=f"{replaced}; the number of clients and their weights public",
+            adjacency=f"one client's changes {self.relation}; the number of clients and their weights public",
             releases=self.rounds,
             server_trusted=defense.trust == "server",
+            relation=self.relation,
             coalition=1 if self.drawn else None,
         )
 
@@ -157,8 +153,7 @@ class DpFedAvg(Defense):
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
-        if not (self.clip > 0 and math.isfinite(self.clip)):
-            raise FglauditError(f"clip must be positive; got {self.clip}; use e.g. clip: 1.0")
+        check_clip(self.clip)
         if self.trust not in TRUSTS:
             raise unknown("trust", self.trust, TRUSTS)
         if self.unit != "client":

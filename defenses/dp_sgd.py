@@ -26,7 +26,6 @@ smallest with all of them, since a node's many losses are rarely drawn together 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -34,10 +33,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import accounted_noise_multiplier, check_budget
+from fglaudit.accounting import Relation, check_budget
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Context, Defense, DefenseSession, Examples, Guarantee
+from fglaudit.mechanism import Mechanism, calibrated, check_clip
 from fglaudit.nn.degree_bound import bound_degrees, changed_losses
 from fglaudit.payloads import ModelUpdate
 from fglaudit.subsampled_accounting import poisson_losses_epsilon, smallest_multiplier
@@ -49,20 +49,24 @@ class _Session(DefenseSession):
     def __init__(self, defense: DpSgd, context: Context, examples: Examples) -> None:
         self.defense, self.passes = defense, examples.passes
         self.losses = changed_losses(examples, defense.degree_bound, private_edges=defense.edges == "private")
-        self.sensitivity = 2 * defense.clip * self.losses
-        self.multiplier, self.accounted = self._calibrated()
-        self.sigma = self.multiplier * self.sensitivity
+        self.mechanism, self.accounted = self._calibrated()
         self.in_the_clear = sorted({r.payload.__name__ for r in context.releases if r.payload is not ModelUpdate})
 
-    def _calibrated(self) -> tuple[float, float]:
-        defense, rate = self.defense, self.defense.sampling_rate
-        if rate == 1:
-            return accounted_noise_multiplier(defense.epsilon, defense.delta, self.passes)
-        return smallest_multiplier(
-            lambda z: poisson_losses_epsilon(z, rate, self.losses, self.passes, defense.delta), defense.epsilon, defense.delta
+    def _calibrated(self) -> tuple[Mechanism, float]:
+        """Return the noise on the sum of all losses that a node changes, each of them replaced, and the epsilon that it comes to."""
+        defense, budget = self.defense, {"epsilon": self.defense.epsilon, "delta": self.defense.delta}
+        if defense.sampling_rate == 1:
+            found = calibrated(
+                "gaussian", defense.clip, Relation.REPLACE, releases=self.passes, gain=float(self.losses), **budget
+            )
+            return found, found.epsilon(defense.delta, self.passes)
+        per_sensitivity, spent = smallest_multiplier(
+            lambda z: poisson_losses_epsilon(z, defense.sampling_rate, self.losses, self.passes, defense.delta), **budget
         )
+        multiplier = Relation.REPLACE.moves * per_sensitivity
+        return Mechanism("gaussian", "l2", defense.clip, Relation.REPLACE, multiplier, float(self.losses)), spent
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         """Drop edges until no node has more than ``degree_bound`` neighbours."""
         return bound_degrees(client, self.defense.degree_bound, self.defense.seed)
 
@@ -77,14 +81,13 @@ class _Session(DefenseSession):
         finite = norm.isfinite()
         kept = torch.where(finite, scale, 0.0), torch.where(finite.unsqueeze(2), gradients, 0.0)
         total = torch.einsum("ek,ekd->kd", *kept)
-        noise = torch.randn(total.shape, generator=rng).to(total)
-        return (total + self.sigma * noise) / self.defense.sampling_rate
+        return self.mechanism.disturbed(total, rng) / self.defense.sampling_rate
 
     def parameters(self) -> Mapping[str, Any]:
         return {
-            "sigma": self.sigma,
-            "noise_multiplier": self.multiplier,
-            "sensitivity": self.sensitivity,
+            "sigma": self.mechanism.scale,
+            "noise_multiplier": self.mechanism.multiplier,
+            "sensitivity": self.mechanism.sensitivity,
             "losses": self.losses,
             "sampling_rate": self.defense.sampling_rate,
         }
@@ -100,13 +103,14 @@ class _Session(DefenseSession):
         else:
             adjacency = "one node's features and label replaced; edges and who trains public"
         return Guarantee(
-            mechanism=f"dp-sgd sigma={self.sigma:.4g}, clip {defense.clip:g}, {self.losses} losses change per node{left}",
+            mechanism=f"dp-sgd sigma={self.mechanism.scale:.4g}, clip {defense.clip:g}, {self.losses} losses change per node{left}",
             epsilon_claimed=defense.epsilon,
             epsilon_accounted=None if self.in_the_clear else self.accounted,
             delta=defense.delta,
             unit=defense.unit,
             adjacency=adjacency,
             releases=self.passes,
+            relation=Relation.ADD_OR_REMOVE if defense.edges == "private" else Relation.REPLACE,
         )
 
 
@@ -138,8 +142,7 @@ class DpSgd(Defense):
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
-        if not (self.clip > 0 and math.isfinite(self.clip)):
-            raise FglauditError(f"clip must be positive; got {self.clip}; use e.g. clip: 1.0")
+        check_clip(self.clip)
         if self.degree_bound < 1:
             raise FglauditError(f"degree_bound must be at least 1; got {self.degree_bound}; use e.g. degree_bound: 5")
         if not 0 < self.sampling_rate <= 1:

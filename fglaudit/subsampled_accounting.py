@@ -1,8 +1,7 @@
 """Epsilon of Gaussian mechanisms on random samples, by Renyi differential privacy; calibration of their noise.
 
 * A fixed number of m of n records, drawn without replacement: Wang, Balle and Kasiviswanathan (AISTATS 2019, theorem 27), as
-  dp-accounting has it, for a record *replaced* by another. Sensitivity is then twice the clip. For records added or removed there is
-  no accountant for samples of fixed size.
+  dp-accounting has it, for a record *replaced* by another. For records added or removed there is no accountant for such samples.
 * Poisson samples of losses of which one record changes up to M: each loss is in the sample with probability q, so a record changes
   ``i ~ Binomial(M, q)`` of those drawn. The Renyi divergence's exponential is jointly convex, so a step has
   ``exp((a - 1) eps) <= E_i exp((a - 1) a (i / M)^2 / (2 z^2))`` at order a, z being the noise per unit of the sensitivity of all M
@@ -12,22 +11,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-import dp_accounting
 import numpy as np
 from dp_accounting import rdp
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-from fglaudit.accounting import check_budget
-from fglaudit.empirical.gdp import epsilon_of_mu
+from fglaudit.accounting import Relation, check_budget, compose, epsilon_of, event_of, fixed_size_sampled
 from fglaudit.errors import FglauditError
 
 ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(11, 65), 96, 128, 256)
-INTEGER_ORDERS = (*range(2, 33), 40, 48, 64, 96, 128)
-"""Between integers the bound for samples of fixed size is interpolated, which gains nothing."""
 _HALVINGS = 40
 
 
@@ -35,18 +29,15 @@ def fixed_sample_epsilon(multiplier: float, sample: int, population: int, releas
     """Return the epsilon of ``releases`` Gaussian mechanisms, each on ``sample`` of ``population`` records, one of which is replaced.
 
     Args:
-        multiplier: noise std per unit of the sensitivity to a replaced record that is in the sample.
+        multiplier: noise std per clip.
 
     Raises:
         FglauditError: unless 1 <= sample <= population.
     """
-    if not 1 <= sample <= population:
-        raise FglauditError(f"a sample without replacement has 1 to {population} records; got {sample}; lower it")
-    event = dp_accounting.SampledWithoutReplacementDpEvent(population, sample, dp_accounting.GaussianDpEvent(multiplier))
-    accountant = rdp.RdpAccountant(INTEGER_ORDERS, dp_accounting.NeighboringRelation.REPLACE_ONE)
-    sampled = float(accountant.compose(dp_accounting.SelfComposedDpEvent(event, releases)).get_epsilon(delta))
+    event = event_of("gaussian", multiplier)
+    sampled = compose(fixed_size_sampled(event, sample, population), releases)
     # For large samples the theorem gives more than the mechanism on all records, which is a bound as well.
-    return min(sampled, epsilon_of_mu(math.sqrt(releases) / multiplier, delta))
+    return min(epsilon_of(part, delta, Relation.REPLACE) for part in (sampled, compose(event, releases)))
 
 
 def poisson_losses_epsilon(multiplier: float, rate: float, losses: int, releases: int, delta: float) -> float:
@@ -85,7 +76,7 @@ def smallest_multiplier(epsilon_of: Callable[[float], float], epsilon: float, de
             raise FglauditError(
                 f"epsilon {epsilon:g} at delta {delta:g} is below what this accountant resolves; use a larger epsilon"
             )
-    while high - low > 1e-4 * high:
+    while high - low > 3e-3 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if epsilon_of(middle) <= epsilon else (middle, high)
     return high, epsilon_of(high)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
+from fglaudit.defenses.dp_fedavg import _Session as DpFedAvgSession
+from fglaudit.defenses.dp_sgd import _Session as DpSgdSession
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Context, Defense, DefenseSession, FederatedProtocol, Trained
 from fglaudit.protocols.dist_gat import DistGAT
@@ -79,3 +81,12 @@ def train(protocol: FederatedProtocol, graph: FederatedGraph, session: DefenseSe
     """Train from the same weights every time, with the defense's noise of ``seed``."""
     channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
     return protocol.train(graph, channel, rng=derive(0, "train"), device=CPU)
+
+
+def change_noise(session: DpSgdSession | DpFedAvgSession, factor: float) -> None:
+    """Have the session add ``factor`` times the noise that it states."""
+    session.mechanism = dataclasses.replace(session.mechanism, multiplier=session.mechanism.multiplier * factor)
+
+
+SILENT = 1e-9
+"""A factor that leaves nearly no noise."""

@@ -7,9 +7,10 @@ import math
 
 import pytest
 import torch
-from dp_runs import BY_EXAMPLES, GRAPH, per_node, train
+from dp_runs import BY_EXAMPLES, GRAPH, SILENT, change_noise, per_node, train
 from torch import Tensor
 
+from fglaudit.accounting import Relation
 from fglaudit.channel import RecordingChannel
 from fglaudit.defenses.dp_fedavg import DpFedAvg, _Session
 from fglaudit.empirical.gdp import epsilon_of_mu, gdp
@@ -82,7 +83,7 @@ def test_the_server_sees_clipped_uploads_and_clients_one_noisy_model() -> None:
         change = uploads - received[round - 1]
         torch.testing.assert_close(change.norm(dim=1), torch.full((3,), 0.01), rtol=1e-3, atol=0)
         noise = received[round][0] - uploads.mean(0)
-        assert float(noise.std().item()) == pytest.approx(run.session.sigma, rel=0.1)
+        assert float(noise.std().item()) == pytest.approx(run.session.mechanism.scale, rel=0.1)
         assert bool((received[round] == received[round][0]).all())
     final = torch.cat([weight.flatten() for weight in run.trained.weights.values()])
     assert torch.equal(final, received[LOCAL.rounds][0])  # the noisy one
@@ -96,14 +97,15 @@ def test_clients_add_noise_to_their_own(trust: str) -> None:
     start = torch.randn(20000, generator=rng)
     assert torch.equal(broadcast(channel, 0, start, 4)[0], start)
     noise = upload(channel, 1, start.expand(4, -1), torch.arange(4)) - start
-    expected = session.multiplier * 0.5 / (1 if trust == "local" else 2)
-    assert float(noise.std().item()) == pytest.approx(expected, rel=0.02) == pytest.approx(session.sigma, rel=0.02)
-    assert session.noise()["ModelUpdate"].scale == session.sigma
+    whole = session_of(DpFedAvg(trust="server", clip=0.5), Uploads(4, 4, 0.25)).mechanism.scale  # of the mean of 4
+    expected = session.mechanism.multiplier * 0.5 if trust == "local" else whole * 4 / 2
+    assert float(noise.std().item()) == pytest.approx(expected, rel=0.02)
+    assert session.noise()["ModelUpdate"].scale == session.mechanism.scale == pytest.approx(expected)
 
 
 def test_changes_are_clipped_as_they_are_where_they_are_what_is_sent() -> None:
     session = session_of(DpFedAvg(trust="local", clip=0.5), Uploads(2, 2, 0.5, changes=True, mean=False))
-    session.sigma = 0.0
+    change_noise(session, SILENT)
     channel = RecordingChannel(session, 2, torch.Generator())
     broadcast(channel, 0, torch.full((4,), 9.0), 2)
     torch.testing.assert_close(upload(channel, 1, torch.tensor([[3.0, 4, 0, 0], [0.1, 0, 0, 0]]), torch.arange(2)),
@@ -118,7 +120,7 @@ def test_what_is_accounted_is_what_the_observer_is_held_to() -> None:
     assert local.epsilon_accounted == pytest.approx(3, abs=0.01) and local.covers(Observer(parties=(SERVER,)))
     shares = session_of(DpFedAvg(epsilon=3, trust="distributed"), Uploads(10, 10, 0.1), 7)
     promised = shares.guarantee()
-    assert promised.epsilon_accounted == pytest.approx(epsilon_of_mu(math.sqrt(7 * 10) / shares.multiplier, 1e-5))
+    assert promised.epsilon_accounted == pytest.approx(epsilon_of_mu(math.sqrt(7) / shares.mechanism.multiplier, 1e-5))
     assert promised.epsilon_accounted is not None and promised.epsilon_accounted > 3 == promised.epsilon_claimed
     assert "seen alone" in promised.mechanism
 
@@ -138,16 +140,16 @@ def test_other_payloads_in_the_clear_leave_no_epsilon() -> None:
 def test_drawn_clients_are_accounted_as_a_sample_of_fixed_size_against_one_client() -> None:
     uploads = Uploads(2, 20, 0.5)
     session = session_of(DpFedAvg(epsilon=4), uploads, 30)
-    assert session.sigma == pytest.approx(session.multiplier * 2 * 0.5)  # replaced: twice the clip
+    assert session.mechanism.scale == pytest.approx(session.mechanism.multiplier * 0.5)
     promised = session.guarantee()
-    expected = fixed_sample_epsilon(session.multiplier, 2, 19, 30, 1e-5)
+    expected = fixed_sample_epsilon(session.mechanism.multiplier, 2, 19, 30, 1e-5)
     assert promised.epsilon_accounted == pytest.approx(expected) and 3.9 < expected <= 4
-    assert "replaced by another" in promised.adjacency
+    assert promised.relation is Relation.REPLACE and "replaced" in promised.adjacency
     assert promised.covers(Observer(parties=(3,))) and not promised.covers(Observer(parties=(3, 4)))
     everyone = session_of(DpFedAvg(epsilon=4), Uploads(20, 20, 0.05), 30)
-    assert session.multiplier < everyone.multiplier
+    assert session.mechanism.multiplier < Relation.REPLACE.moves * everyone.mechanism.multiplier
     seen = session_of(DpFedAvg(epsilon=4, trust="local"), uploads, 30)  # the server sees who sends
-    assert seen.multiplier == pytest.approx(everyone.multiplier) and seen.guarantee().coalition is None
+    assert seen.mechanism.multiplier == pytest.approx(everyone.mechanism.multiplier) and seen.guarantee().coalition is None
 
 
 def test_the_largest_weight_is_the_mean_s_sensitivity() -> None:
@@ -165,7 +167,7 @@ def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(trust: st
     """One client's change in or out, through upload, average and broadcast as they are; then with a tenth of the noise."""
     uploads, copies = largest_share(GRAPH, 1.0, "train-nodes"), 1000
     session = session_of(DpFedAvg(epsilon=2, clip=0.5, trust=trust), uploads)
-    session.sigma /= divided
+    change_noise(session, 1 / divided)
     sizes = torch.tensor([float(part.sum().item()) for part in GRAPH.train])
     canary = torch.zeros(3, 4)
     canary[int(sizes.argmax().item()), 1] = 100.0
@@ -187,8 +189,9 @@ def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(trust: st
 
 
 def test_training_without_noise_is_training() -> None:
-    session = DpFedAvg(clip=1e6).bind(LOCAL.context(GRAPH))
-    session.sigma = 0.0  # type: ignore[attr-defined]
+    session = DpFedAvg(clip=100.0).bind(LOCAL.context(GRAPH))
+    assert isinstance(session, _Session)
+    change_noise(session, SILENT)
     trained, plain = train(LOCAL, GRAPH, session), record(LOCAL).trained
     for name, weight in plain.weights.items():
         torch.testing.assert_close(trained.weights[name], weight, rtol=1e-4, atol=1e-5)

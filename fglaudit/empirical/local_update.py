@@ -51,7 +51,8 @@ def audit_updates(
     if examples.across:
         return "which losses one node reaches at other clients is not known before training"
     clients = [pooled(graph)] if examples.pooled else [graph.client(k) for k in range(graph.num_clients)]
-    losses = max(examples.per_node, *(reached_losses(session.prepare(client), examples.hops) for client in clients))
+    edges = derive(seed, "empirical", "edges")
+    losses = max(examples.per_node, *(reached_losses(session.prepare(client, edges), examples.hops) for client in clients))
     rng = derive(seed, "empirical", "updates")
     along = torch.zeros(WIDTH)
     along[0] = LENGTH
