@@ -91,20 +91,26 @@ class Aggregate:
     results on: what a defense must know to hide the payload from the server.
 
     Attributes:
-        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up.
+        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up. A
+            row with several receivers is listed once for each.
         receivers: the client [n] that gets the row.
-        largest: bound on the absolute values of each result row's entries, by row id; None where no bound is known.
+        columns: entries of a row.
+        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
+            message nor any sum of them exceeds it; None where no bound is known. It counts as public.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
-        weighted: whether the server multiplies by other public numbers than 0 and 1.
+        signed: whether entries may be negative.
+        weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
         releases: how often training sends the payload.
     """
 
     rows: Tensor
     receivers: Tensor
+    columns: int
     largest: Tensor | None
     summands: Tensor
     integers: bool = False
+    signed: bool = True
     weighted: bool = False
     releases: int = 1
 
@@ -202,8 +208,16 @@ class DefenseSession:
         return batch
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
-        """Return sealed messages as a client with the key reads them; with fields still sealed where it cannot either."""
+        """Return sealed messages as :meth:`readers` clients that pool their keys read them."""
         return batch
+
+    def readers(self, batch: MessageBatch) -> int:
+        """How many clients must pool their keys to read these sealed messages; whoever sent a message reads it anyway."""
+        return 1
+
+    def overhead(self) -> tuple[Tensor, Tensor] | None:
+        """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last call, if any."""
+        return None
 
     def noise(self) -> Mapping[str, Noise]:
         """By payload name, what :meth:`release` adds; public (rule 4)."""
