@@ -29,9 +29,18 @@ class RecordedSums:
     deliveries: Tensor
 
 
+def sees_deliveries(view: View) -> bool:
+    """Whether the observer sees every message to the server and from it, sealed or not."""
+    return view.observer.wire or SERVER in view.observer.parties
+
+
 def sees_parts(view: View) -> bool:
     """Whether the observer reads what every client uploads."""
-    return view.observer.wire or SERVER in view.observer.parties
+    if not sees_deliveries(view) or NeighborSums.__name__ not in view.public.sealed:
+        return sees_deliveries(view)
+    senders = [batch.senders for batch in view.messages.of(NeighborSums)]
+    others = torch.tensor([SERVER, *view.observer.clients])
+    return any(bool((~torch.isin(s, others)).any()) for s in senders)
 
 
 def missing_sums(view: View) -> str | None:
@@ -103,10 +112,11 @@ def known_edges(view: View) -> Tensor:
 
 
 def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
-    """Return the client of every node [N] as one who sees all uploads can tell, -1 where it cannot.
+    """Return the client of every node [N] as one who sees all messages to and from the server can tell, -1 where it cannot.
 
-    With one hop a total sum goes to its owner alone. With more hops two rules narrow the candidates: the owner of j uploads a part
-    of the sum of j and of each neighbour of j; and whoever uploads a part of the sum of i holds one of i's closed neighbours.
+    With one hop a total sum goes to its owner alone. With more hops two rules narrow the candidates where uploads can be read: the
+    owner of j uploads a part of the sum of j and of each neighbour of j; and whoever uploads a part of the sum of i holds one of i's
+    closed neighbours.
     """
     n, k = view.public.num_nodes, view.public.num_clients
     candidates = torch.zeros(n, k, dtype=torch.bool)
@@ -114,7 +124,7 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1:
+    if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1 and sees_parts(view):
         uploaded = sums.parties >= 0
         sent = torch.zeros(n, k, dtype=torch.int8)
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
