@@ -25,6 +25,7 @@ from fglaudit.attacks._recorded_sums import (
     own_clients,
     own_nodes,
     owners,
+    possible_owners,
     recorded_sums,
     sees_deliveries,
     sees_parts,
@@ -93,15 +94,16 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Knowledge:
-    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N], clients that are in
-    no sum."""
+    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N], which nodes are
+    certainly in the sums [N], and which certainly are not [N] because their client dropped out."""
 
     sums: RecordedSums
     edges: Tensor
     degrees: Tensor
     mine: Tensor
     owner: Tensor
-    absent: Tensor
+    present: Tensor
+    missing: Tensor
 
 
 def neighbor_equations(view: View) -> NeighborEquations:
@@ -111,9 +113,10 @@ def neighbor_equations(view: View) -> NeighborEquations:
     holds which of the terms.
     """
     sums, edges = recorded_sums(view), known_edges(view)
-    parts, absent = sees_parts(view), absent_clients(view, NeighborSums)
-    owner = owners(view, sums, edges) if parts or len(absent) else own_clients(view)
-    known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner, absent)
+    parts = sees_parts(view)
+    owner = owners(view, sums, edges) if parts else own_clients(view)
+    present, missing = _presence(view, sums, edges)
+    known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner, present, missing)
     equations = _equations(view, known, parts=False)
     if parts:
         unsure = (owner < 0) & ~known.mine
@@ -121,6 +124,16 @@ def neighbor_equations(view: View) -> NeighborEquations:
         partial = _equations(view, known, parts=True)
         equations = _stack(partial, _select_rows(equations, open_ends[equations.about]))
     return _compact(_subtract_known(equations, view.auxiliary.nodes, view.auxiliary.x))
+
+
+def _presence(view: View, sums: RecordedSums, edges: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which nodes' rows are certainly in the sums [N], and which certainly are not [N]."""
+    absent = absent_clients(view, NeighborSums)
+    if not len(absent):
+        return torch.ones(view.public.num_nodes, dtype=torch.bool), torch.zeros(view.public.num_nodes, dtype=torch.bool)
+    candidates = possible_owners(view, sums, edges)
+    gone = torch.isin(torch.arange(view.public.num_clients), absent)
+    return ~candidates[:, gone].any(1), ~candidates[:, ~gone].any(1)
 
 
 def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquations:
@@ -173,8 +186,7 @@ def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Ten
     else:  # the observer's uploads were not recorded, but it can compute them
         x = torch.zeros(n, view.public.num_features, dtype=torch.double)
         for client in view.own:
-            if client.client not in known.absent:
-                x[client.nodes] = client.x.double()
+            x[client.nodes] = client.x.double() * known.present[client.nodes, None]
         row, column = edges[:, mine[edges[1]] & (position[edges[0]] >= 0)]
         weight = torch.ones(len(row), dtype=torch.double)
         if view.public.hyperparameters["aggregate"] == "normalised":
@@ -208,14 +220,13 @@ def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, pa
         sure = mine[about] | (complete & ~unowned)
         hidden = torch.where(sure, hidden, degrees[about].clamp(min=1))
         keep &= torch.where(sure[rows], ~(foreign & lone[rows]), columns == about[rows])
-    if not parts and len(known.absent):
-        owner = known.owner[columns]
-        hidden = hidden + torch.bincount(rows[keep & (owner < 0)], minlength=count)
-        keep &= (owner >= 0) & ~torch.isin(owner, known.absent)
+    if not parts:
+        unsure = keep & ~known.present[columns] & ~known.missing[columns]
+        hidden = hidden + torch.bincount(rows[unsure], minlength=count)
+        keep &= known.present[columns]
     if parts:
         owner = known.owner[columns]
-        unsure = torch.bincount(rows[keep & (owner < 0)], minlength=count)
-        hidden = hidden + unsure
+        hidden = hidden + torch.bincount(rows[keep & (owner < 0)], minlength=count)
         keep &= owner == uploader[rows]
     return rows[keep], columns[keep], hidden
 

@@ -112,11 +112,17 @@ def known_edges(view: View) -> Tensor:
 
 
 def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
-    """Return the client of every node [N] as one who sees all messages to and from the server can tell, -1 where it cannot.
+    """Return the client of every node [N] as :func:`possible_owners` says, -1 where there are several."""
+    candidates = possible_owners(view, sums, edges)
+    return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
 
-    With one hop a total sum goes to its owner alone. With more hops two rules narrow the candidates where uploads can be read: the
-    owner of j uploads a part of the sum of j and of each neighbour of j; and whoever uploads a part of the sum of i holds one of i's
-    closed neighbours.
+
+def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
+    """Return which clients may hold each node [N, K], as one who sees all messages to and from the server can tell.
+
+    With one hop a total sum goes to its owner alone. With more hops three rules narrow the candidates: the owner of j receives the
+    sums of j and of each neighbour of j; and, where uploads can be read, it uploads a part of each of them, and whoever uploads a part
+    of the sum of i holds one of i's closed neighbours.
     """
     n, k = view.public.num_nodes, view.public.num_clients
     candidates = torch.zeros(n, k, dtype=torch.bool)
@@ -124,13 +130,18 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1 and sees_parts(view):
+    if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1:
+        row, column = edges
+        index = row[:, None].expand(-1, k)
+        got = torch.zeros(n, k, dtype=torch.int8)
+        got[sums.deliveries[1], sums.deliveries[0]] = 1
+        got[:, list(view.observer.clients)] = 1
+        candidates &= torch.ones_like(got).scatter_reduce(0, index, got[column], "amin").bool()
         uploaded = sums.parties >= 0
         sent = torch.zeros(n, k, dtype=torch.int8)
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
-        row, column = edges
-        index = row[:, None].expand(-1, k)
-        candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
+        if sees_parts(view):
+            candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
         whole = own_nodes(view) | (view.topology is not None)  # nodes all of whose neighbours are known
         while True:
             holders = torch.zeros(n, k).index_add_(0, row, candidates[column].float())
@@ -140,4 +151,4 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
             if bool((narrowed == candidates).all()):
                 break
             candidates = narrowed
-    return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
+    return candidates

@@ -19,8 +19,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._neighbor_equations import ROUNDING
 from fglaudit.attacks._planting import plant_lone_neighbors
+from fglaudit.attacks._public_rules import rounding_of_sums
 from fglaudit.attacks._recorded_sums import (
+    RecordedSums,
     known_edges,
     missing_sums,
     own_nodes,
@@ -60,15 +63,16 @@ class ServerPartialSums(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         sums = recorded_sums(view)
-        at, chosen = sums.parties, ~own_nodes(view)[sums.nodes]
+        at, chosen, values = sums.parties, ~own_nodes(view)[sums.nodes], sums.values
         if sees_parts(view):
             owner = owners(view, sums, known_edges(view))[sums.nodes]
             chosen &= (at >= 0) & torch.where(owner >= 0, owner == at, True)
         else:
             chosen &= at == SERVER
+            values = _less_own(view, sums)
         picked = chosen.nonzero().squeeze(1)
         noise = view.public.noise.get(NeighborSums.__name__)
-        parts = sums.values[picked].double().to(device)
+        parts = values[picked].double().to(device)
         counts = view.public.hyperparameters["aggregate"] == "counts"
         if noise is not None or (counts and view.public.features is FeatureKind.BINARY):
             found = parts > (0.5 if noise is None else _ABOVE_NOISE * noise.std)
@@ -85,6 +89,17 @@ class ServerPartialSums(Attack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng, lone_nodes=True)
+
+
+def _less_own(view: View, sums: RecordedSums) -> Tensor:
+    """Return the sums [n, F] with the observer's own uploads taken off the totals; what is left of rounding is 0."""
+    total, own = (part.nonzero().squeeze(1) for part in (sums.parties == SERVER, sums.parties >= 0))
+    place = torch.full((view.public.num_nodes,), -1)
+    place[sums.nodes[total]] = total
+    where = place[sums.nodes[own]]
+    values = sums.values.double().index_add(0, where[where >= 0], -sums.values[own[where >= 0]].double())
+    tolerance = ROUNDING * sums.values.abs() + rounding_of_sums(view, NeighborSums)
+    return torch.where(values.abs() <= tolerance, 0.0, values)
 
 
 def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
