@@ -14,6 +14,7 @@ import torch
 from fglaudit.arena import Arena
 from fglaudit.cell import Cell, describe
 from fglaudit.channel import Keep, RecordingChannel
+from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.finding import CellRecord, Status
 from fglaudit.game import Game
@@ -79,7 +80,7 @@ def _run_cell(
     seconds = time.perf_counter() - start
 
     promise = session.guarantee()
-    shown, remarks = _empirical_epsilon(cell, graph, session, promise, device)
+    shown, remarks = _empirical_bound(cell, graph, session, promise, device)
     public = _public_facts(cell, graph, session, trained)
     shared: dict[str, Any] = {
         "clients": graph.num_clients,
@@ -95,7 +96,9 @@ def _run_cell(
     saved_views: list[View] = []
     for spec, members, pooled in groups:
         auxiliary = draw_auxiliary(graph, spec.auxiliary, cell.seed)
-        views = [make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o)) for o in members]
+        views = [
+            make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o), channel.inputs) for o in members
+        ]
         facts = [Facts(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
         saved_views += views
         arena = Arena(tuple(views), tuple(facts), cell.seed)
@@ -148,9 +151,9 @@ def _fit(protocol: FederatedProtocol) -> Callable[..., Trained]:
     return fit
 
 
-def _empirical_epsilon(
+def _empirical_bound(
     cell: Cell, graph: FederatedGraph, session: DefenseSession, promise: Guarantee, device: torch.device
-) -> tuple[float | None, tuple[str, ...]]:
+) -> tuple[Bound | None, tuple[str, ...]]:
     """Return what a canary shows of the accounted epsilon, or None, with notes on what it could not show."""
     if promise.epsilon_accounted is None or not cell.empirical:
         return None, ()
@@ -158,12 +161,12 @@ def _empirical_epsilon(
     if isinstance(bound, str):
         return None, (f"the accounted epsilon was not tested: {bound}",)
     if bound.ceiling >= promise.epsilon_accounted:
-        return bound.epsilon, ()
+        return bound, ()
     limit = f"{bound.trials} replays show at most {bound.ceiling:.3g}"
-    return bound.epsilon, (f"the empirical epsilon cannot reach the accounted {promise.epsilon_accounted:.4g}: {limit}",)
+    return bound, (f"the empirical epsilon cannot reach the accounted {promise.epsilon_accounted:.4g}: {limit}",)
 
 
-def _guarantee_columns(promise: Guarantee, shown: float | None, members: Sequence[Observer]) -> dict[str, Any]:
+def _guarantee_columns(promise: Guarantee, shown: Bound | None, members: Sequence[Observer]) -> dict[str, Any]:
     """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
     words = (promise.mechanism, promise.key_custody, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
     columns: dict[str, Any] = {
@@ -176,7 +179,8 @@ def _guarantee_columns(promise: Guarantee, shown: float | None, members: Sequenc
     return {
         "epsilon_claimed": promise.epsilon_claimed,
         "epsilon_accounted": promise.epsilon_accounted,
-        "epsilon_empirical": shown,
+        "epsilon_empirical": None if shown is None else shown.epsilon,
+        "epsilon_p_value": None if shown is None else shown.p_value(promise.epsilon_accounted or 0.0),
         "delta": promise.delta,
         **columns,
     }

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from fglaudit.accounting import Relation
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise, Observer, View
@@ -24,7 +25,8 @@ class Channel(Protocol):
     """What a protocol sends through; ``fglaudit.channel.RecordingChannel`` is the real one."""
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Return the client's graph after the defense had its say (dropped edges, clipped rows). Call once per client."""
+        """Return the client's graph after the defense had its say (dropped edges, clipped or disturbed rows). Call once per client: what
+        is drawn for it is drawn again otherwise."""
         ...
 
     def prepares(self) -> bool:
@@ -89,20 +91,26 @@ class Aggregate:
     results on: what a defense must know to hide the payload from the server.
 
     Attributes:
-        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up.
+        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up. A
+            row with several receivers is listed once for each.
         receivers: the client [n] that gets the row.
-        largest: bound on the absolute values of each result row's entries, by row id; None where no bound is known.
+        columns: entries of a row.
+        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
+            message nor any sum of them exceeds it; None where no bound is known. It counts as public.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
+        signed: whether entries may be negative.
         weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
         releases: how often training sends the payload.
     """
 
     rows: Tensor
     receivers: Tensor
+    columns: int
     largest: Tensor | None
     summands: Tensor
     integers: bool = False
+    signed: bool = True
     weighted: bool = False
     releases: int = 1
 
@@ -113,6 +121,8 @@ class Context:
 
     Attributes:
         aggregates: see :meth:`FederatedProtocol.aggregates`.
+        sends: whether the protocol sends anything at all.
+        rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
     """
 
     protocol: str
@@ -121,6 +131,8 @@ class Context:
     num_features: int
     releases: tuple[Release, ...]
     aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
+    sends: bool = True
+    rows_per_node: int = 1
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -133,6 +145,7 @@ class Guarantee:
 
     Attributes:
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
+        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
     """
 
     mechanism: str = ""
@@ -144,6 +157,7 @@ class Guarantee:
     releases: int | None = None
     key_custody: str = ""
     server_trusted: bool = False
+    relation: Relation | None = None
 
     def covers(self, observer: Observer) -> bool:
         """Whether the promise is about what ``observer`` sees."""
@@ -153,8 +167,8 @@ class Guarantee:
 class DefenseSession:
     """A defense bound to one training run. Every hook does nothing by default."""
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Change what a client starts from. Must not mutate ``client``."""
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        """Change what a client starts from; ``rng`` draws what is random about it. Must not mutate ``client``."""
         return client
 
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
@@ -295,8 +309,17 @@ class FederatedProtocol(ABC):
 
     def context(self, graph: FederatedGraph) -> Context:
         """Return the facts that a defense is bound to."""
-        name, releases, aggregates = type(self).name, self.releases(graph), self.aggregates(graph)
-        return Context(name, self.num_rounds, graph.num_clients, graph.num_features, releases, aggregates)
+        holders = int(torch.bincount(torch.cat(graph.clients)).max().item())
+        return Context(
+            protocol=type(self).name,
+            rounds=self.num_rounds,
+            num_clients=graph.num_clients,
+            num_features=graph.num_features,
+            releases=self.releases(graph),
+            aggregates=self.aggregates(graph),
+            sends=bool(type(self).emits),
+            rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
+        )
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all

@@ -86,7 +86,7 @@ class Run:
         )
         auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
         labelled = self.protocol.labelled(self.graph, observer)
-        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled)
+        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled, self.channel.inputs)
 
 
 def record(
@@ -162,7 +162,7 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
     for k in range(graph.num_clients):
         client = graph.client(k)
         kept = {f.name: _copy(getattr(client, f.name)) for f in dataclasses.fields(client)}
-        prepared = session.prepare(client)
+        prepared = session.prepare(client, derive(0, "prepare"))
         assert torch.equal(prepared.nodes, client.nodes), "prepare keeps the client's nodes"
         _assert_unchanged(kept, {name: getattr(client, name) for name in kept}, "prepare must not change its input")
     run = record(protocol, graph, defense)

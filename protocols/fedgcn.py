@@ -36,14 +36,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
 from fglaudit.nn.sums import add_messages, buckets, sender_sums
 from fglaudit.nn.training import LocalSettings
-from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer
@@ -123,28 +123,33 @@ class FedGCN(FederatedProtocol):
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """The server adds the parts of every node's sum and passes sums on; of models it takes the mean.
 
-        An entry of row i is at most the row sum of the weights, ``d_i + 1`` for counts, if features lie in [0, 1].
+        An entry of row i is at most ``sum_j A_ij`` times the largest feature, over all clients together. Degrees count as public, as
+        the topology does, and so do the largest feature and whether features are whole or negative numbers.
         """
-        models: dict[type[Payload], Aggregate] = {ModelUpdate: self.averaging().aggregate(graph.num_clients)}
+        models = self.averaging().aggregates(graph, self.layout(graph))
         if self.hops == 0:
             return models
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
         held = HeldRows.within(edges, graph.num_clients, self.hops - 1)
-        closed = edges.degrees + 1
-        counts = self.aggregate == "counts"
-        largest = closed.double()
-        if not counts:
-            scale = edges.scale()
-            largest = scale * torch.zeros_like(scale).index_add_(0, edges.receivers().long(), scale[edges.source.long()])
-        whole = counts and graph.features is FeatureKind.BINARY
+        row, source = edges.receivers().long(), edges.source.long()
+        counts, scale = self.aggregate == "counts", edges.scale()
+        weight = torch.ones(len(row), dtype=torch.float64) if counts else scale[row] * scale[source]
+        largest = torch.zeros(graph.num_nodes, dtype=torch.float64).index_add_(0, row, weight) * graph.x.abs().max()
+        senders = torch.unique(row * graph.num_clients + edges.owner[source])
+        summands = torch.bincount(torch.div(senders, graph.num_clients, rounding_mode="floor"), minlength=graph.num_nodes)
         sums = Aggregate(
             rows=held.node,
             receivers=held.client,
-            largest=None if graph.features is FeatureKind.REAL else largest,
-            summands=closed.clamp(max=graph.num_clients),
-            integers=whole,
+            columns=graph.num_features,
+            largest=largest,
+            summands=summands,
+            integers=counts and bool((graph.x == graph.x.round()).all()),
+            signed=bool((graph.x < 0).any()),
         )
         return {NeighborSums: sums, **models}
+
+    def layout(self, graph: FederatedGraph) -> Layout:
+        return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
@@ -153,7 +158,7 @@ class FedGCN(FederatedProtocol):
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         problem, inputs = self.pretrain(graph, channel, device)
         train, test = problem.fields(inputs, self.layers)
-        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
         return self.averaging().train(train, test, initial, layout, channel, rng)
 
