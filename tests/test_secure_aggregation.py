@@ -29,7 +29,7 @@ SERVER_ALONE = Observer(parties=(SERVER,))
 
 
 def averaging(clients: int, defense: SecureAggregation) -> RecordingChannel:
-    context = Context("averaging", 1, clients, 1, (), {ModelUpdate: averaged_models(clients)})
+    context = Context("averaging", 1, clients, 1, (), aggregates=averaged_models({"w": (1,)}, clients, clients, 1))
     return RecordingChannel(defense.bind(context), clients, derive(0, "defense"))
 
 
