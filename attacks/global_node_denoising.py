@@ -21,8 +21,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from fglaudit.attacks._clipped_uploads import UploadClip
 from fglaudit.attacks._global_node_planting import planted_rounds
-from fglaudit.attacks._global_node_rounds import clip_bound, codebooks, missing_uploads
+from fglaudit.attacks._global_node_rounds import codebooks, missing_uploads
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, Payload
 from fglaudit.view import Noise, View
@@ -58,7 +59,7 @@ class GlobalNodeDenoising(Attack):
         noise = view.public.noise.get(GlobalNodes.__name__)
         estimate = books.uploaded[-1]
         if noise is not None:
-            bound = clip_bound(view, GlobalNodes) or _range(books.uploaded, noise)
+            bound = UploadClip.of(view, GlobalNodes).bound or _range(books.uploaded, noise)
             estimate = self.denoise(books.uploaded.to(device), noise, bound).cpu()
         return Inference(type(self).quantity, books.clients, estimate.flatten(1))
 

@@ -22,24 +22,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._clipped_uploads import UploadClip
 from fglaudit.attacks._global_node_planting import planted_rounds
 from fglaudit.attacks._global_node_rounds import (
     Codebooks,
-    clip_bound,
+    cluster_weight,
     codebooks,
     input_map,
     missing_uploads,
     model_rounds,
+    moved_clusters,
     noise_std,
 )
 from fglaudit.attacks._simplex_fit import fit_distributions
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.view import View
-
-_STAYED = 1e-5
-"""A global node that moved by less than this, relative to its length, got no nodes."""
-
 
 @dataclass(frozen=True)
 class ClassMeans:
@@ -82,7 +80,7 @@ class GlobalNodeLabels(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)
         start = min(self.skip, len(books.uploaded) - 1)
-        clip, std = clip_bound(view, GlobalNodes), noise_std(view, GlobalNodes)
+        clip, std = UploadClip.of(view, GlobalNodes).bound, noise_std(view, GlobalNodes)
         answers = _slopes(view, books, clip, std)
         measured, noise = _measured(view, books, answers, std)
         design = torch.zeros(())
@@ -113,17 +111,6 @@ class GlobalNodeLabels(Attack):
         return Planted(planted, shares, codebooks(planted, 1).clients)
 
 
-def cluster_weight(view: View, round: int, live: int, clients: int) -> float:
-    """Return w of ``round``, where each of ``live`` clusters got an equal share of an average client's nodes in every round."""
-    momentum = float(view.public.hyperparameters.get("momentum", 0.9))
-    size = view.public.num_nodes / clients / max(live, 1)
-    count, weight = 1.0, 0.0
-    for _ in range(round):
-        weight = (1 - momentum) * size / (momentum * count + (1 - momentum) * size)
-        count = momentum * count + (1 - momentum) * size
-    return weight
-
-
 def class_means(view: View, models: Tensor) -> ClassMeans:
     """Return the class means of the observer's known rows under the input maps of ``models`` [K, D]."""
     known = view.known_rows()
@@ -143,8 +130,7 @@ def class_means(view: View, models: Tensor) -> ClassMeans:
 
 def _slopes(view: View, books: Codebooks, clip: float | None, std: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return how uploads answer to the batch's means and to what was received, [T, K] each, and which clusters moved [T, K, g]."""
-    change = (books.uploaded - books.received).norm(dim=3)
-    moved = change > _STAYED * books.received.norm(dim=3) if std == 0 else torch.ones_like(change, dtype=torch.bool)
+    moved = moved_clusters(books, std)
     live = moved.sum(2).clamp(min=1)
     rounds, clients, count = moved.shape
     table = torch.tensor([[0.0, *(cluster_weight(view, t + 1, g + 1, clients) for g in range(count))] for t in range(rounds)])

@@ -22,6 +22,7 @@ from torch import Tensor
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._global_node_planting import planted_rounds
 from fglaudit.attacks._global_node_rounds import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
+from fglaudit.attacks._message_passing import Measurements, bernoulli, message_passing
 from fglaudit.attacks._planting import planted_rows
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
@@ -106,9 +107,13 @@ class OneNodeClusters(Attack):
             odds = chance[rest].logit()
             if attempt:
                 odds = odds + _DISTURBANCE * torch.randn(odds.shape, generator=rng)
-            guess = message_passing(singles.matrix[rest], singles.values[rest], odds, singles.tolerance[rest], self.sweeps)
-            bits = (guess > 0.5).float()
-            error = (torch.einsum("umf,uf->um", singles.matrix[rest], bits) - singles.values[rest]).abs().amax(1)
+            measurements, values = Measurements(singles.matrix[rest]), singles.values[rest]
+            prior = odds.sigmoid()
+            variance = singles.tolerance[rest].square().unsqueeze(1)
+            start = (prior, prior * (1 - prior))
+            found = message_passing(measurements, values, variance, start, bernoulli(odds), sweeps=self.sweeps)
+            bits = (found.mean > 0.5).float()
+            error = (measurements.forward(bits) - values).abs().amax(1)
             rows[rest] = bits
             fits[rest] = (error <= singles.tolerance[rest]) & (bits.sum(1) > 0) & (std == 0)
         return rows, fits
@@ -178,27 +183,3 @@ def _density(singles: Singles) -> Tensor:
     features = singles.matrix.shape[2]
     return (ones / features).clamp(1 / features, 0.5).unsqueeze(1).expand(-1, features)
 
-
-def message_passing(matrix: Tensor, values: Tensor, log_odds: Tensor, tolerance: Tensor, sweeps: int) -> Tensor:
-    """Return posterior means of binary rows [U, F] measured as ``matrix @ x`` (approximate message passing: Donoho, Maleki and
-    Montanari, 2009).
-
-    Args:
-        matrix: [U, M, F], entries without a common mean and of one size.
-        log_odds: prior [U, F].
-        tolerance: error of ``values`` [U, M], [U].
-    """
-    rows = matrix.shape[1]
-    scale = matrix.square().sum(1).mean(1).sqrt().view(-1, 1, 1)
-    matrix, values = matrix / scale, values / scale.squeeze(2)
-    floor = (tolerance.unsqueeze(1) / scale.squeeze(2)).square().clamp(min=1e-10)
-    mean = log_odds.sigmoid()
-    residual = values - torch.einsum("umf,uf->um", matrix, mean)
-    for _ in range(sweeps):
-        tau = residual.square().mean(1, keepdim=True).maximum(floor)
-        seen = mean + torch.einsum("umf,um->uf", matrix, residual)
-        new = ((seen - 0.5) / tau + log_odds).sigmoid()
-        onsager = (new * (1 - new)).sum(1, keepdim=True) / tau / rows
-        fresh = values - torch.einsum("umf,uf->um", matrix, new) + onsager * residual
-        mean, residual = 0.3 * mean + 0.7 * new, 0.3 * residual + 0.7 * fresh
-    return mean

@@ -9,11 +9,13 @@ import torch
 
 from fglaudit.attacks._pseudonyms import pseudonymous, shuffled
 from fglaudit.attacks.absent_words import AbsentWords
+from fglaudit.attacks._global_node_rounds import cluster_weight
+from fglaudit.attacks.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_node_denoising import GlobalNodeDenoising
-from fglaudit.attacks.global_node_labels import GlobalNodeLabels, cluster_weight
+from fglaudit.attacks.global_node_labels import GlobalNodeLabels
 from fglaudit.attacks.global_node_membership import GlobalNodeMembership
 from fglaudit.attacks.linkage import GlobalNodeLinkage, UpdateLinkage
-from fglaudit.attacks.one_node_clusters import OneNodeClusters, message_passing
+from fglaudit.attacks.one_node_clusters import OneNodeClusters
 from fglaudit.attacks.update_labels import UpdateLabels
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.interfaces import Attack, Inference, Reconstruction
@@ -29,6 +31,7 @@ from fglaudit.view import Noise, Observer, View
 CPU = torch.device("cpu")
 SERVER_WITH_ROWS = Observer(parties=(SERVER,), auxiliary=0.4)
 ATTACKS: tuple[Attack, ...] = (
+    GlobalNodeCentroids(),
     GlobalNodeDenoising(),
     GlobalNodeLabels(),
     GlobalNodeLinkage(),
@@ -154,16 +157,6 @@ def test_single_rows_are_exact(runs: dict[str, Run]) -> None:
     assert isinstance(result, Reconstruction) and result.claimed is not None
     claimed = result.rows[result.claimed]
     assert bool((claimed.unsqueeze(1) == planted.rows).all(2).any(1).all()), "no claim is wrong"
-
-
-def test_message_passing_finds_sparse_rows() -> None:
-    rng = derive(0, "sparse")
-    matrix = torch.randn(5, 60, 300, generator=rng)
-    rows = (torch.rand(5, 300, generator=rng) < 0.02).float()
-    values = torch.einsum("umf,uf->um", matrix, rows)
-    odds = torch.full((5, 300), 0.02).logit()
-    found = message_passing(matrix, values, odds, torch.full((5,), 1e-5), 60)
-    assert torch.equal(found.round(), rows)
 
 
 def test_refusals_name_what_is_missing(runs: dict[str, Run]) -> None:
