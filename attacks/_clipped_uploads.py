@@ -17,11 +17,23 @@ _DENSITY = 1 / math.sqrt(2 * math.pi)
 
 @dataclass(frozen=True)
 class Answer:
-    """``E clip(mu)``, how much ``clip(mu)`` answers to mu, and the variance of what it does not answer linearly; shapes as mu's."""
+    """What becomes of coordinates mu.
+
+    Attributes:
+        mean: of ``clip(mu)``, shaped as mu, like the others.
+        slope: how much ``clip(mu)`` answers to mu.
+        rest: variance of ``clip(mu)`` beside that.
+        variance: of mu.
+    """
 
     mean: Tensor
     slope: Tensor
     rest: Tensor
+    variance: Tensor
+
+    def square(self) -> float:
+        """Return the mean square of ``clip(mu)``."""
+        return float((self.mean.square() + self.rest + self.slope.square() * self.variance).mean().item())
 
 
 @dataclass(frozen=True)
@@ -54,9 +66,9 @@ class UploadClip:
             z = mean / std
             expected = std * 2 * _density(z) + mean * (2 * ndtr(z) - 1)
             factor = (self.length / expected.sum((-2, -1), keepdim=True)).clamp(max=1)
-            return Answer(factor * mean, factor.expand_as(mean), torch.zeros_like(mean))
+            return Answer(factor * mean, factor.expand_as(mean), torch.zeros_like(mean), std.square())
         if self.bound is None:
-            return Answer(mean, torch.ones_like(mean), torch.zeros_like(mean))
+            return Answer(mean, torch.ones_like(mean), torch.zeros_like(mean), std.square())
         low, high = (-self.bound - mean) / std, (self.bound - mean) / std
         below, above = ndtr(low), ndtr(-high)
         inside = 1 - below - above
@@ -65,7 +77,7 @@ class UploadClip:
         square = self.bound**2 * (below + above) + (mean.square() + std.square()) * inside
         square = square - 2 * mean * std * (at_high - at_low) - std.square() * (high * at_high - low * at_low)
         rest = square - first.square() - (inside * std).square()
-        return Answer(first, inside, rest.clamp(min=0))
+        return Answer(first, inside, rest.clamp(min=0), std.square())
 
 
 def _density(z: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.view import View
 
-
 _STAYED = 1e-5
 """A global node that moved by less than this, relative to its length, got no nodes."""
 
@@ -123,10 +122,10 @@ def moved_clusters(books: Codebooks, std: float) -> Tensor:
     return change > _STAYED * books.received.norm(dim=3) if std == 0 else torch.ones_like(change, dtype=torch.bool)
 
 
-def cluster_weight(view: View, round: int, live: int, clients: int) -> float:
+def cluster_weight(view: View, round: int, live: float, clients: int) -> float:
     """Return w of ``round``, where each of ``live`` clusters got an equal share of an average client's nodes in every round."""
     momentum = float(view.public.hyperparameters.get("momentum", 0.9))
-    size = view.public.num_nodes / clients / max(live, 1)
+    size = view.public.num_nodes / clients / live
     count, weight = 1.0, 0.0
     for _ in range(round):
         weight = (1 - momentum) * size / (momentum * count + (1 - momentum) * size)

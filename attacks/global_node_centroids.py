@@ -165,7 +165,7 @@ def _solve(view: View, books: Codebooks, start: int, places: list[Tensor], covar
     off = slope = rest = torch.zeros(())
     for index, place in enumerate(places):
         share = moved[index].unsqueeze(2) / counts
-        live = max(1, round(float(moved[index].sum(1).mean().item())))
+        live = max(1.0, float(moved[index].sum(1).mean().item()))
         w = cluster_weight(view, start + index + 1, live, clients)
         received, uploaded = books.received[start + index].double(), books.uploaded[start + index].double()
         answer = clip.answer((1 - w) * received + w * place, (w * spread).expand_as(received))
@@ -178,4 +178,3 @@ def _solve(view: View, books: Codebooks, start: int, places: list[Tensor], covar
     solved = torch.cholesky_solve(off.unsqueeze(3), lower).squeeze(3)
     evidence = -(solved * off).sum() / 2 - lower.diagonal(dim1=2, dim2=3).log().sum()
     return float(evidence.item()), slope * solved
-

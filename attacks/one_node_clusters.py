@@ -182,4 +182,3 @@ def _density(singles: Singles) -> Tensor:
     ones = singles.values.square().sum(1) / singles.matrix.square().sum(1).mean(1)
     features = singles.matrix.shape[2]
     return (ones / features).clamp(1 / features, 0.5).unsqueeze(1).expand(-1, features)
-

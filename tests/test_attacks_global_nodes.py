@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import torch
 
+from fglaudit.attacks._global_node_rounds import cluster_weight
 from fglaudit.attacks._pseudonyms import pseudonymous, shuffled
 from fglaudit.attacks.absent_words import AbsentWords
-from fglaudit.attacks._global_node_rounds import cluster_weight
 from fglaudit.attacks.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_node_denoising import GlobalNodeDenoising
 from fglaudit.attacks.global_node_labels import GlobalNodeLabels
