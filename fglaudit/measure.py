@@ -14,6 +14,7 @@ from fglaudit.rng import derive
 from fglaudit.score_inferences import inference_outcome, questions
 from fglaudit.score_reconstructions import reconstruction_outcome
 from fglaudit.stats import UNINFORMATIVE, advantage_interval
+from fglaudit.view import View
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,17 @@ def _inapplicable(attack: Attack, arena: Arena) -> str | None:
             return "no node's features reach this observer: nothing that depends on them is sent"
     elif isinstance(asked := questions(type(attack).quantity, arena), str):
         return asked
-    return next((why for view in arena.views if (why := attack.unsupported(view)) is not None), None)
+    return next(
+        (why for view in arena.views if (why := _unreadable(attack, view) or attack.unsupported(view)) is not None), None
+    )
+
+
+def _unreadable(attack: Attack, view: View) -> str | None:
+    """Return which payload of those that ``attack`` needs the observer has as ciphertexts only, or None."""
+    for payload in type(attack).consumes:
+        if payload.__name__ in view.public.sealed and next(iter(view.messages.of(payload)), None) is None:
+            return f"{view.observer.name} sees ciphertexts only of {payload.__name__}, and holds no key"
+    return None
 
 
 def _outcome(attack: Attack, arena: Arena, device: torch.device) -> tuple[Outcome, float]:

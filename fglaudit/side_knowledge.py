@@ -107,6 +107,7 @@ def load_views(folder: Path) -> list[View]:
                 **public,
                 "features": FeatureKind(public["features"]),
                 "layout": {name: tuple(shape) for name, shape in public["layout"].items()},
+                "sealed": tuple(public.get("sealed", ())),
                 "noise": {name: _noise(noise) for name, noise in public["noise"].items()},
             }
         )

@@ -28,8 +28,8 @@ class Observer:
     """A threat model: a set of parties that pool what they see (or the wire), plus stated side knowledge.
 
     Attributes:
-        parties: party numbers; empty for the wire.
-        wire: sees every message as sent, owns nothing.
+        parties: party numbers; empty for the wire alone.
+        wire: sees every message as sent. Alone it owns nothing; with clients beside it, it also reads what their keys open.
         topology: knows every edge of the graph.
         degrees: True: knows the degree of every node; False: not even those of its own cross-client neighbours; None: what
             the parties have anyway (clients know the degrees of their neighbours).
@@ -51,7 +51,7 @@ class Observer:
 
     @property
     def name(self) -> str:
-        return "wire" if self.wire else "+".join(party_name(p) for p in self.parties)
+        return "+".join([*["wire"] * self.wire, *(party_name(p) for p in self.parties)])
 
     @property
     def knowledge(self) -> str:
@@ -90,6 +90,7 @@ class PublicFacts:
     Attributes:
         layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
         noise: by payload name, what the defense adds.
+        sealed: names of the payloads that clients send sealed.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
     """
 
@@ -104,6 +105,7 @@ class PublicFacts:
     num_clients: int
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Noise] = field(default_factory=dict)
+    sealed: tuple[str, ...] = ()
     fit: Callable[..., Any] | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +30,12 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise
 
 GRAPH = example_graph()
+ALARM = "is below what an attack demonstrated"
 COUNTS = FedGCN(hops=1, aggregate="counts", rounds=1)
 
 
@@ -43,8 +46,8 @@ class _Wrapped(DefenseSession):
         self.honest = honest
         self.fault = fault
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        return client if self.fault == "no clip" else self.honest.prepare(client)
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        return client if self.fault == "no clip" else self.honest.prepare(client, rng)
 
     def changes(self, payload: type[Payload]) -> bool:
         return self.honest.changes(payload)
@@ -80,7 +83,7 @@ class _Laplace(DefenseSession):
         self.scale = (degree + 1) / epsilon
         self.epsilon = epsilon
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         return dataclasses.replace(client, x=client.x / client.x.abs().sum(1, keepdim=True).clamp(min=1))
 
     def changes(self, payload: type[Payload]) -> bool:
@@ -212,6 +215,7 @@ def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one() -> None:
     for f in record.findings:
         assert f.epsilon_empirical is not None and f.epsilon_accounted is not None
         assert 2.0 < f.epsilon_empirical < f.epsilon_accounted
+        assert f.epsilon_p_value is not None and f.epsilon_p_value > 1e-4
     assert [f.epsilon_empirical for f in run().findings] == [f.epsilon_empirical for f in record.findings]
     assert all(f.epsilon_empirical is None for f in run(empirical=False).findings)
 
@@ -219,9 +223,26 @@ def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one() -> None:
 def test_a_planted_tenth_is_flagged_in_the_report(tmp_path: Path) -> None:
     record = run(defense=Faulty(epsilon=8.0, fault="a tenth"))
     assert all(f.epsilon_accounted == pytest.approx(0.8, rel=1e-3) for f in record.findings)
-    alarm = "is below what an attack demonstrated"
-    assert alarm in texts(store(tmp_path / "planted", [record]))["report.html"]
-    assert alarm not in texts(store(tmp_path / "honest", [run()]))["report.html"]
+    assert ALARM in texts(store(tmp_path / "planted", [record]))["report.html"]
+    assert ALARM not in texts(store(tmp_path / "honest", [run()]))["report.html"]
+
+
+def test_in_a_large_suite_the_planted_tenth_alone_is_flagged(tmp_path: Path) -> None:
+    """A thousand honest cells would break a bound that holds at 99 % in each of them; the smallest p-value counts their number."""
+    honest = run()
+    p_values = torch.rand(1000, generator=derive(0, "p"), dtype=torch.double).sort().values.tolist()
+    assert p_values[0] < 0.01
+    suite = [renamed(honest, index, p) for index, p in enumerate(p_values)]
+    assert ALARM not in texts(store(tmp_path / "honest", suite))["report.md"]
+    planted = texts(store(tmp_path / "planted", [*suite, run(defense=Faulty(epsilon=8.0, fault="a tenth"))]))["report.md"]
+    assert planted.count(ALARM) == 1 and "faulty" in planted[planted.index(ALARM) - 200 : planted.index(ALARM)]
+    assert re.search(r"put to the test in 1\D?001 cells, by canaries: contradicted in 1 setting,", planted)
+
+
+def renamed(record: CellRecord, seed: int, p_value: float) -> CellRecord:
+    cell = f"{seed:016x}"
+    findings = tuple(dataclasses.replace(f, cell=cell, seed=seed, epsilon_p_value=p_value) for f in record.findings)
+    return dataclasses.replace(record, cell=cell, findings=findings, description={**record.description, "seed": seed})
 
 
 def test_an_epsilon_that_holds_against_clients_alone_is_tested_for_them_alone() -> None:

@@ -15,6 +15,7 @@ from fglaudit.empirical.canaries import FEATURES
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Release
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.rng import split
 from fglaudit.view import Noise
 
 
@@ -25,17 +26,20 @@ class _ReleaseDoneError(Exception):
 class _Capture:
     """Implements :class:`fglaudit.interfaces.Channel`."""
 
-    def __init__(self, session: DefenseSession, release: Release, nodes: Tensor, features: int, largest: int) -> None:
+    def __init__(
+        self, session: DefenseSession, release: Release, nodes: Tensor, features: int, largest: int, rng: torch.Generator
+    ) -> None:
         self.session = session
         self.released = release
         self.nodes = nodes
         self.features = features
         self.largest = largest
+        self.rng = rng
         self.batches: list[MessageBatch] = []
         self.started = False
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        return self.session.prepare(client)
+        return self.session.prepare(client, self.rng)
 
     def prepares(self) -> bool:
         return self.session.prepares()
@@ -120,7 +124,7 @@ def capture(
     defense states noise for every coordinate alone, features in which no canary has an entry are left out.
     """
     alone = release.payload.__name__ in session.noise()
-    channel = _Capture(session, release, nodes, graph.num_features if alone else 0, largest)
+    channel = _Capture(session, release, nodes, graph.num_features if alone else 0, largest, split(rng, "prepare"))
     with contextlib.suppress(_ReleaseDoneError):
         protocol.train(graph, channel, rng=rng, device=device)
     return [batch for batch in channel.batches if len(batch.senders)]

@@ -12,7 +12,8 @@ Only entries that the canary reaches are replayed, those that it moves most; of 
 defense states noise for every coordinate alone. That is the mechanism on fewer rows, for which its guarantee must hold as
 well; a defense whose noise depends on how many rows a message has would be misjudged.
 
-The confidence of a cell is 99.99 %, so that of a hundred cells together it is 99 % that no bound is false.
+The bound of a cell holds at 99.99 %. Whether it contradicts the accounted epsilon is decided over all cells of a suite together, by
+p-values (:meth:`fglaudit.empirical.bound.Bound.p_value`): see ``fglaudit.reports.summary``.
 """
 
 from __future__ import annotations

@@ -109,7 +109,11 @@ def one_run(
     high, low = shares or _best_shares(_ranked(scores, included, order[:first]), m, error)
     ups, downs = int(high * m), int(low * m)
     right = int(scored[m - ups :].sum()) + downs - int(scored[:downs].sum())
-    epsilon = epsilon_bound(right, ups + downs, m, delta, error)
+
+    def at(total: float) -> float:
+        return epsilon_bound(right, ups + downs, m, delta, total / tried)
+
+    epsilon = at(error * tried)
     return Bound(
         epsilon=epsilon,
         delta=delta,
@@ -117,6 +121,7 @@ def one_run(
         method="one-run",
         trials=m,
         ceiling=max(epsilon, ceiling(m, delta, error)),
+        at=at,
     )
 
 

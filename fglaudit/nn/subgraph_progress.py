@@ -44,6 +44,11 @@ class Progress:
         self._clusters.append(self._models.clusters().to(torch.int16))
         self._global_nodes = self._models.global_nodes
 
+    @property
+    def clusters(self) -> Tensor:
+        """The nearest global node of every node [K, n], as of :meth:`keep_clustering`; -1 for padding."""
+        return self._truth["clusters"]
+
     def finish(self, notes: tuple[str, ...] = ()) -> Trained:
         """Return the outcome.
 
