@@ -47,7 +47,7 @@ class Progress:
     @property
     def clusters(self) -> Tensor:
         """The nearest global node of every node [K, n], as of :meth:`keep_clustering`; -1 for padding."""
-        return self._truth["clusters"]
+        return self._clusters[-1]
 
     def finish(self, notes: tuple[str, ...] = ()) -> Trained:
         """Return the outcome.
