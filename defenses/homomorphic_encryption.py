@@ -183,7 +183,9 @@ class HomomorphicEncryption(Defense):
 
     def payloads(self, context: Context) -> tuple[type[Payload], ...]:
         """Return what is sealed."""
-        return tuple(payload_type(name) for name in self.on) or tuple(context.aggregates)
+        if self.on:
+            return tuple(payload_type(name) for name in self.on)
+        return tuple(payload for payload in context.aggregates if self._refusal(payload, context) is None)
 
     def unsupported(self, context: Context) -> str | None:
         if not context.aggregates:
@@ -191,11 +193,10 @@ class HomomorphicEncryption(Defense):
                 f"the server of {context.protocol} does more with what clients send than adding it up (or gets nothing with these "
                 "settings), which it cannot do on ciphertexts"
             )
-        for payload in self.payloads(context):
-            reason = self._refusal(payload, context)
-            if reason is not None:
-                return reason
-        return None
+        if not self.on and self.payloads(context):
+            return None
+        asked = [payload_type(name) for name in self.on] or list(context.aggregates)
+        return "; ".join(reason for payload in asked if (reason := self._refusal(payload, context)) is not None) or None
 
     def _refusal(self, payload: type[Payload], context: Context) -> str | None:
         aggregate, name = context.aggregates.get(payload), payload.__name__

@@ -12,7 +12,7 @@ from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload
 from fglaudit.transcript import Transcript
-from fglaudit.view import Noise, Observer
+from fglaudit.view import FEATURE_ROWS, Noise, Observer
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class RecordingChannel:
     Attributes:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
         bytes_sealed: those of them that are ciphertexts, in all.
+        inputs: feature rows that a defense drew at random for its clients, by client.
     """
 
     def __init__(
@@ -80,12 +81,16 @@ class RecordingChannel:
         self.bytes_up = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_down = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_sealed = 0
+        self.inputs: dict[int, Tensor] = {}
         self._rng = rng
         self._progress = progress
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph after the defense had its say."""
-        return self.session.prepare(client, self._rng)
+        prepared = self.session.prepare(client, self._rng)
+        if FEATURE_ROWS in self.session.noise():
+            self.inputs[client.client] = prepared.x
+        return prepared
 
     def prepares(self) -> bool:
         """Whether the defense changes what clients start from."""

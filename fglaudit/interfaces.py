@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from fglaudit.accounting import Relation
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise, Observer, View
@@ -120,6 +121,8 @@ class Context:
 
     Attributes:
         aggregates: see :meth:`FederatedProtocol.aggregates`.
+        sends: whether the protocol sends anything at all.
+        rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
     """
 
     protocol: str
@@ -128,6 +131,8 @@ class Context:
     num_features: int
     releases: tuple[Release, ...]
     aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
+    sends: bool = True
+    rows_per_node: int = 1
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -140,6 +145,7 @@ class Guarantee:
 
     Attributes:
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
+        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
     """
 
     mechanism: str = ""
@@ -151,6 +157,7 @@ class Guarantee:
     releases: int | None = None
     key_custody: str = ""
     server_trusted: bool = False
+    relation: Relation | None = None
 
     def covers(self, observer: Observer) -> bool:
         """Whether the promise is about what ``observer`` sees."""
@@ -302,8 +309,17 @@ class FederatedProtocol(ABC):
 
     def context(self, graph: FederatedGraph) -> Context:
         """Return the facts that a defense is bound to."""
-        name, releases, aggregates = type(self).name, self.releases(graph), self.aggregates(graph)
-        return Context(name, self.num_rounds, graph.num_clients, graph.num_features, releases, aggregates)
+        holders = int(torch.bincount(torch.cat(graph.clients)).max().item())
+        return Context(
+            protocol=type(self).name,
+            rounds=self.num_rounds,
+            num_clients=graph.num_clients,
+            num_features=graph.num_features,
+            releases=self.releases(graph),
+            aggregates=self.aggregates(graph),
+            sends=bool(type(self).emits),
+            rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
+        )
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all

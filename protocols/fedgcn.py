@@ -43,7 +43,7 @@ from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
 from fglaudit.nn.sums import add_messages, buckets, sender_sums
 from fglaudit.nn.training import LocalSettings
-from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer
@@ -126,7 +126,7 @@ class FedGCN(FederatedProtocol):
         An entry of row i is at most ``sum_j A_ij`` times the largest feature, over all clients together. Degrees count as public, as
         the topology does, and so do the largest feature and whether features are whole or negative numbers.
         """
-        models: dict[type[Payload], Aggregate] = {ModelUpdate: self.averaging().aggregate(graph.num_clients)}
+        models = self.averaging().aggregates(graph, self.layout(graph))
         if self.hops == 0:
             return models
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
@@ -148,6 +148,9 @@ class FedGCN(FederatedProtocol):
         )
         return {NeighborSums: sums, **models}
 
+    def layout(self, graph: FederatedGraph) -> Layout:
+        return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
         return foreign_nodes_within(graph, observer, self.hops)
@@ -155,7 +158,7 @@ class FedGCN(FederatedProtocol):
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         problem, inputs = self.pretrain(graph, channel, device)
         train, test = problem.fields(inputs, self.layers)
-        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
         return self.averaging().train(train, test, initial, layout, channel, rng)
 
