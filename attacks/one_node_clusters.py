@@ -44,8 +44,6 @@ _LONG = 3.0
 """How much longer than the shortest global node r must be for n to be read off it surely."""
 _NEAR = 0.5
 _MARGIN = 3.0
-_SPARSE = 16.0
-"""A row has at most this share of ones where no row is known."""
 _ROUNDING = 2.0**-20
 _DISTURBANCE = 0.3
 _PLANTED_ONES = 10
@@ -205,10 +203,11 @@ def _ones(singles: Singles) -> Tensor:
 
 
 def _short_enough(view: View, singles: Singles) -> Tensor:
-    """Return which measurements [U] are no longer than those of a row with far more ones than usual."""
+    """Return which measurements [U] are no longer than those of a row with far more ones than any known one."""
     known = view.known_rows().x
-    most = (known != 0).sum(1).max() if len(known) else view.public.num_features / _SPARSE
-    return _ones(singles) <= _MARGIN * most
+    if len(known) == 0:
+        return torch.ones(len(singles.values), dtype=torch.bool)
+    return _ones(singles) <= _MARGIN * (known != 0).sum(1).max()
 
 
 def _density(singles: Singles) -> Tensor:

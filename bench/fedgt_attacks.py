@@ -9,6 +9,7 @@ the averaging of noise.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -73,14 +74,15 @@ class Case(NamedTuple):
 
 BOTH = ("GlobalNodes", "ModelUpdate")
 CASES = {
-    "none": Case(NoDefense()),
     "none, near start": Case(NoDefense(), {"global_scale": 0.01}),
-    "none, near start, 60 global nodes": Case(NoDefense(), {"global_scale": 0.01, "global_nodes": 60}, (OneNodeClusters(),)),
     "paper": Case(ClippedLaplace(clip=0.002, scale=0.001, on=("GlobalNodes",))),
+    "none": Case(NoDefense()),
     "paper, L1": Case(ClippedLaplace(clip=0.002, scale=0.001, norm="l1", on=("GlobalNodes",))),
     "on both": Case(ClippedLaplace(clip=0.002, scale=0.001, on=BOTH)),
     "on both, L1": Case(ClippedLaplace(clip=0.002, scale=0.001, norm="l1", on=BOTH)),
+    "none, near start, 60 global nodes": Case(NoDefense(), {"global_scale": 0.01, "global_nodes": 60}, (OneNodeClusters(),)),
 }
+AVERAGED = ("paper", "paper, L1")
 """``near start``: a codebook that starts near the origin, so that all of it is used without noise; ``paper``: the paper's noise on
 the global nodes (delta 0.002, lambda 0.001), ``on both``: on updates too; ``L1``: clipped by the L1 norm."""
 ATTACKS: tuple[Attack, ...] = (
@@ -124,25 +126,27 @@ def run(results: Path, root: str | None, seeds: int) -> None:
     """Measure what is missing in ``results/fedgt_attacks.csv`` and ``results/fedgt_noise.csv``, then print both tables."""
     table = Table(results / "fedgt_attacks.csv", KEY, VALUES)
     noise = Table(results / "fedgt_noise.csv", NOISE_KEY, NOISE_VALUES)
-    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-        graph = federated(fedgt_tables.Case("cora", "non-overlapping", 10, "fedgt", seed), root)
-        for name, case in CASES.items():
-            missing = [a for a in case.attacks or ATTACKS if not table.has(_key(name, a, seed))]
-            if missing:
-                recorded, _ = train(graph, case, seed, ROUNDS, Keep.for_attacks([Observer(parties=(SERVER,))], missing))
-            for attack in missing:
-                table.add({**_key(name, attack, seed), **figures(recorded, attack, seed)})
-                print(*table.rows()[-1].values(), flush=True)
-        for name in ("paper", "paper, L1"):
-            keys = [{"dataset": "cora", "clients": 10, "case": name, "rounds": looks, "seed": seed} for looks in LOOKS]
-            if not all(noise.has(key) for key in keys):
-                for row in noise_rows(graph, CASES[name], seed):
-                    noise.add({**keys[LOOKS.index(int(row["rounds"]))], **row})
+    graphs = {
+        seed: federated(fedgt_tables.Case("cora", "non-overlapping", 10, "fedgt", seed), root)
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds)
+    }
+    for name, (seed, graph) in itertools.product(CASES, graphs.items()):
+        case = CASES[name]
+        missing = [a for a in case.attacks or ATTACKS if not table.has(_key(name, seed, attack=a.name))]
+        if missing:
+            recorded, _ = train(graph, case, seed, ROUNDS, Keep.for_attacks([Observer(parties=(SERVER,))], missing))
+        for attack in missing:
+            table.add({**_key(name, seed, attack=attack.name), **figures(recorded, attack, seed)})
+            print(*table.rows()[-1].values(), flush=True)
+        looks = LOOKS if name in AVERAGED else ()
+        if not all(noise.has(_key(name, seed, rounds=count)) for count in looks):
+            for row in noise_rows(graph, case, seed):
+                noise.add({**_key(name, seed), **row})
     show(table, noise)
 
 
-def _key(case: str, attack: Attack, seed: int) -> dict[str, object]:
-    return {"dataset": "cora", "clients": 10, "case": case, "attack": attack.name, "seed": seed}
+def _key(case: str, seed: int, **of: object) -> dict[str, object]:
+    return {"dataset": "cora", "clients": 10, "case": case, "seed": seed, **of}
 
 
 def figures(recorded: Run, attack: Attack, seed: int) -> dict[str, str]:
