@@ -100,8 +100,7 @@ class FedGT(HybridProtocol):
             models.train_round()
             if self.tested == "local":
                 progress.test()
-            if round == self.rounds:
-                progress.keep_clustering()
+            progress.keep_clustering()
             change = self._upload(round, ModelUpdate(models.vectors - before), channel)
             uploaded = self._upload(round, GlobalNodes(models.global_nodes), channel)
             assert isinstance(change, ModelUpdate) and isinstance(uploaded, GlobalNodes)
