@@ -67,5 +67,6 @@ def _sent(view: View) -> Tensor:
             use = (sender != SERVER) & (batch.payload.nodes >= 0)
             found.append(torch.stack([sender, batch.payload.nodes], 1)[use])
         if found:
-            return torch.unique(torch.cat(found), dim=0)
+            pairs: Tensor = torch.unique(torch.cat(found), dim=0)
+            return pairs
     return torch.empty(0, 2, dtype=torch.long)
