@@ -43,7 +43,7 @@ from fglaudit.view import View
 _LONG = 3.0
 """How much longer than the shortest global node r must be for n to be read off it surely."""
 _NEAR = 0.5
-_MARGIN = 3.0
+_MARGIN = 1.5
 _ROUNDING = 2.0**-20
 _DISTURBANCE = 0.3
 _PLANTED_ONES = 10
@@ -74,7 +74,7 @@ class OneNodeClusters(Attack):
 
     Attributes:
         sweeps: of message passing.
-        restarts: further tries from disturbed priors.
+        restarts: further tries from disturbed priors, where n is known to be 1.
     """
 
     name: ClassVar[str] = "one-node-clusters"
@@ -112,9 +112,9 @@ class OneNodeClusters(Attack):
             chance = prior.mean.float().expand(len(singles.values), -1) if prior.informed else _density(singles)
             keep = _short_enough(view, singles)
             singles, chance = singles.of(keep), chance[keep]
-            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), std, rng)
+            surely = ~size[client, place].isnan()[keep]
+            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), std, surely, rng)
             if std == 0:
-                surely = ~size[client, place].isnan()[keep]
                 rows, claimed = rows[fits | surely], fits[fits | surely]
                 nodes = torch.where(moved[index], size.round(), 0.0)
                 nodes[client[keep][fits], place[keep][fits]] = 1.0
@@ -125,13 +125,15 @@ class OneNodeClusters(Attack):
         rows, fits = torch.cat(parts), torch.cat(found)
         return Reconstruction(rows, torch.full((len(rows),), -1), fits.float(), claimed=fits)
 
-    def _solve(self, singles: Singles, chance: Tensor, std: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return rows [U, F] and which repeat their measurements [U]."""
+    def _solve(
+        self, singles: Singles, chance: Tensor, std: float, again: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return rows [U, F] and which repeat their measurements [U]; those of ``again`` [U] are tried more than once."""
         rows = torch.zeros_like(chance)
         fits = torch.zeros(len(chance), dtype=torch.bool)
         certain = len(chance) > 0 and std == 0 and determined(Measurements(singles.matrix))
         for attempt in range(1 + (self.restarts if certain else 0)):
-            rest = (~fits).nonzero().squeeze(1)
+            rest = (~fits & again if attempt else ~fits).nonzero().squeeze(1)
             if len(rest) == 0:
                 break
             odds = chance[rest].logit()
@@ -203,7 +205,7 @@ def _ones(singles: Singles) -> Tensor:
 
 
 def _short_enough(view: View, singles: Singles) -> Tensor:
-    """Return which measurements [U] are no longer than those of a row with far more ones than any known one."""
+    """Return which measurements [U] are no longer than those of a row with half as many ones again as any known one."""
     known = view.known_rows().x
     if len(known) == 0:
         return torch.ones(len(singles.values), dtype=torch.bool)

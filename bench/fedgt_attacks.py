@@ -119,7 +119,7 @@ def train(graph: FederatedGraph, case: Case, seed: int, rounds: int, keep: Keep)
     session, transcript = case.defense.bind(context), Transcript()
     channel = _Sent(session, graph.num_clients, derive(seed, "defense"), transcript, keep)
     trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
-    return Run(protocol, graph, session, case.defense, trained, transcript, channel), torch.stack(channel.plain)  # type: ignore[arg-type]
+    return Run(protocol, graph, session, case.defense, trained, transcript, channel), torch.stack(channel.plain)
 
 
 def run(results: Path, root: str | None, seeds: int) -> None:
