@@ -59,8 +59,9 @@ class RowPresence(Attack):
 
 def _sent(view: View) -> Tensor:
     """Return the pairs (client, node) [S, 2] of all rows sent to the server; those that can be read, if any can."""
+    pairs = torch.empty(0, 2, dtype=torch.long)
     for kind in (NeighborSums, Ciphertexts):
-        found = [torch.empty(0, 2, dtype=torch.long)]
+        found = [pairs]
         for batch in view.messages.of(kind):
             assert isinstance(batch.payload, NeighborSums | Ciphertexts)
             sender = batch.senders[batch.entry_messages()]

@@ -131,7 +131,7 @@ class _Session(DefenseSession):
     def parameters(self) -> Mapping[str, Any]:
         codes = {payload.__name__: self._code(payload, self.context.num_clients) for payload in self.served}
         return {
-            "resolution": {name: code.resolution for name, code in codes.items()},
+            "rounding": {name: code.rounding(self.context.num_clients) for name, code in codes.items()},
             "fewest_readers": self.defense.least(self.context.num_clients),
             "absent": dict(self.absent),
         }
