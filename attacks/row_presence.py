@@ -59,14 +59,15 @@ class RowPresence(Attack):
 
 def _sent(view: View) -> Tensor:
     """Return the pairs (client, node) [S, 2] of all rows sent to the server; those that can be read, if any can."""
+    pairs = torch.empty(0, 2, dtype=torch.long)
     for kind in (NeighborSums, Ciphertexts):
-        found = []
+        found = [pairs]
         for batch in view.messages.of(kind):
             assert isinstance(batch.payload, NeighborSums | Ciphertexts)
             sender = batch.senders[batch.entry_messages()]
             use = (sender != SERVER) & (batch.payload.nodes >= 0)
             found.append(torch.stack([sender, batch.payload.nodes], 1)[use])
-        if found:
-            pairs: Tensor = torch.unique(torch.cat(found), dim=0)
-            return pairs
-    return torch.empty(0, 2, dtype=torch.long)
+        pairs = torch.unique(torch.cat(found), dim=0)
+        if len(pairs):
+            break
+    return pairs
