@@ -31,7 +31,7 @@ from fglaudit.attacks._recorded_sums import (
     sees_parts,
 )
 from fglaudit.payloads import SERVER, NeighborSums
-from fglaudit.view import View
+from fglaudit.view import FEATURE_ROWS, View
 
 ROUNDING = 4e-7
 """Rounding error of a float32 sum relative to its size: a few additions of 2^-24 each."""
@@ -161,6 +161,10 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
     if not parts:
         others = torch.bincount(rows, minlength=len(about)) + hidden
         std = std * _expected_uploaders(others, view.public.num_clients - len(view.observer.clients)).sqrt()
+    std = std * scale
+    if (noisy := view.public.noise.get(FEATURE_ROWS)) is not None:  # every term brings noise of its own
+        squares = torch.zeros_like(std).index_add_(0, rows, coefficients.nan_to_num(1.0).square())
+        std = (std.square() + squares * noisy.std**2).sqrt()
     return NeighborEquations(
         nodes=torch.arange(view.public.num_nodes),
         rows=rows,
@@ -168,7 +172,7 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
         coefficients=coefficients,
         values=values * scale[:, None],
         tolerance=(ROUNDING * size + 1e-9 + rounding_of_sums(view, NeighborSums)) * scale[:, None],
-        std=std * scale,
+        std=std,
         hidden=hidden,
         about=about,
         uploader=uploader,
@@ -185,8 +189,8 @@ def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Ten
         nodes, own = sums.nodes[own_upload], sums.values[own_upload].double()
     else:  # the observer's uploads were not recorded, but it can compute them
         x = torch.zeros(n, view.public.num_features, dtype=torch.double)
-        for client in view.own:
-            x[client.nodes] = client.x.double() * known.present[client.nodes, None]
+        for client, inputs in zip(view.own, view.own_inputs or [client.x for client in view.own], strict=True):
+            x[client.nodes] = inputs.double() * known.present[client.nodes, None]
         row, column = edges[:, mine[edges[1]] & (position[edges[0]] >= 0)]
         weight = torch.ones(len(row), dtype=torch.double)
         if view.public.hyperparameters["aggregate"] == "normalised":

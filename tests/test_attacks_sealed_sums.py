@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+from neighbor_sum_views import random_federated
 
 from fglaudit.attacks._neighbor_equations import neighbor_equations
 from fglaudit.attacks._recorded_sums import sees_parts
@@ -21,7 +22,6 @@ from fglaudit.protocols.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, check_attack, record
 from fglaudit.view import Observer
-from tests.neighbor_sum_views import random_federated
 
 GRAPH = random_federated(3, nodes=60, features=40, clients=5)
 KNOWING = Observer(parties=(SERVER,), topology=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fedgcn_runs import adjacency
 from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
@@ -23,7 +24,6 @@ from fglaudit.sealing import SealedTensor
 from fglaudit.secagg.rows import MaskedRows
 from fglaudit.testing import Run, check_defense, example_graph, record
 from fglaudit.view import Observer
-from tests.fedgcn_runs import adjacency
 
 SERVER_ALONE = Observer(parties=(SERVER,))
 
