@@ -212,6 +212,19 @@ def test_keys_shares_and_masked_rows_are_counted() -> None:
     assert channel.bytes_sealed == 10 * masked
 
 
+def test_models_may_come_in_several_batches_and_never_twice() -> None:
+    models = torch.randn(5, 30, generator=torch.Generator().manual_seed(4))
+    channel, total = averaging(5, SecureAggregation()), None
+    for part in (torch.tensor([0, 3]), torch.tensor([1, 2, 4])):
+        payload = channel.send(MessageBatch(1, part, torch.full_like(part, SERVER), ModelUpdate(models[part])))
+        assert isinstance(payload, ModelUpdate)
+        total = payload.vector.sum(0) if total is None else total + payload.vector.sum(0)
+    assert total is not None
+    torch.testing.assert_close(send_down(channel, total / 5, 5)[0], models.mean(0), atol=3e-7, rtol=0)
+    with pytest.raises(FglauditError, match="comes twice"):
+        send_up(channel, models)
+
+
 def test_sums_with_unequal_weights_are_refused() -> None:
     weighted = FedGCN(hops=0, weighting="train-nodes")
     reason = SecureAggregation().unsupported(weighted.context(example_graph()))
@@ -228,6 +241,8 @@ def test_sums_with_unequal_weights_are_refused() -> None:
 
 def test_what_it_cannot_serve_is_refused_with_the_reason() -> None:
     assert "one client" in str(SecureAggregation().unsupported(FedGCN(hops=0).context(example_graph(clients=1))))
+    many = example_graph(nodes=600, clients=300)
+    assert "up to 256 clients" in str(SecureAggregation().unsupported(FedGCN(hops=0).context(many)))
     only_sums = SecureAggregation(on=("NeighborSums",))
     assert "gets none of NeighborSums" in str(only_sums.unsupported(FedGCN(hops=0).context(example_graph())))
     clear = only_sums.bind(FedGCN(hops=1).context(example_graph())).guarantee()
