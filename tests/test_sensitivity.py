@@ -101,7 +101,7 @@ def spent(one: Watched, other: Watched) -> dict[type[Payload], float]:
             distance /= a[0].numel()
         used[kind] = used.get(kind, 0.0) + distance / release.times
     for kind, (release, _) in one.honest.noised.items():  # what is accounted is as often as anybody sends
-        often = torch.cat([senders for other_kind, senders, _ in one.kept if other_kind is kind]).unique(return_counts=True)[1]
+        often = torch.bincount(torch.cat([senders for other_kind, senders, _ in one.kept if other_kind is kind]))
         assert not release.one_message or int(often.max()) <= release.times
     return used
 
