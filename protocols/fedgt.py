@@ -42,7 +42,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.interfaces import Channel, Trained, Uploads
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
 from fglaudit.nn.hybrid_protocol import HybridProtocol
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
@@ -86,6 +86,11 @@ class FedGT(HybridProtocol):
 
     def settings(self) -> SubgraphSettings:
         return replace(super().settings(), keep_optimizer=self.keep_optimizer)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        """Changes of weights; every client gets an average of its own, of models that the server keeps."""
+        clients = graph.num_clients
+        return Uploads(clients, clients, 1.0, changes=True, mean=False)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)

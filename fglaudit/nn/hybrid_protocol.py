@@ -66,6 +66,12 @@ class HybridProtocol(SubgraphProtocol):
     def positions(self) -> int:
         return self.encoding
 
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            f"{self.name}'s losses all see the global nodes, which are made of every node's features, and PageRank scores and encodings, "
+            "which every edge moves: one node changes them all"
+        )
+
     def network(self) -> GraphTransformer:
         return GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
 
