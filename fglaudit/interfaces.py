@@ -44,6 +44,10 @@ class Channel(Protocol):
         """Return what the defense adds to this payload: public, so receivers can reckon with it."""
         ...
 
+    def seals(self, payload: type[Payload]) -> bool:
+        """Whether clients send this payload sealed, so that the server cannot do more with it than linear algebra."""
+        ...
+
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
         """Return the defense's groups of cross-client edges, see :meth:`DefenseSession.merge`."""
         ...
@@ -90,13 +94,18 @@ class Aggregate:
     results on: what a defense must know to hide the payload from the server.
 
     Attributes:
-        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up.
+        rows: ids [n] of result rows: ``Payload.nodes`` where there are any; otherwise 0 where all messages of one round are added up,
+            or the receiver where everyone gets a combination of its own.
         receivers: the client [n] that gets the row.
         largest: bound on the absolute values of each result row's entries, by row id; None where no bound is known.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
-        weighted: whether the server multiplies by other public numbers than 0 and 1.
+        weighted: whether the server multiplies by other public numbers than 0 and, in one row, one common number (a mean).
         releases: how often training sends the payload.
+        width: numbers in an uploaded row; None: as many as there are features.
+        uploads: rows that clients upload in one release; None: as many as all result rows have summands.
+        parts: how many rows of ``width`` each result row [n] is made of; None: one.
+        returned: the payload that brings results back, if it is another one than brings the rows.
     """
 
     rows: Tensor
@@ -106,6 +115,10 @@ class Aggregate:
     integers: bool = False
     weighted: bool = False
     releases: int = 1
+    width: int | None = None
+    uploads: int | None = None
+    parts: Tensor | None = None
+    returned: type[Payload] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +127,7 @@ class Context:
 
     Attributes:
         aggregates: see :meth:`FederatedProtocol.aggregates`.
+        readers: see :meth:`FederatedProtocol.readers`.
     """
 
     protocol: str
@@ -122,6 +136,19 @@ class Context:
     num_features: int
     releases: tuple[Release, ...]
     aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
+    readers: Mapping[type[Payload], str] = field(default_factory=dict)
+
+    def unsealable(self, payload: type[Payload]) -> str | None:
+        """Return why ``payload`` cannot be hidden from the server, or None if it can."""
+        if payload in self.aggregates:
+            return None
+        name = payload.__name__
+        for sent, aggregate in self.aggregates.items():
+            if aggregate.returned is payload:
+                return f"{self.protocol}'s server makes {name} of {sent.__name__}, and is blind to it where that is sealed; seal that"
+        if payload in self.readers:
+            return f"{name} of {self.protocol} must be readable: {self.readers[payload]}"
+        return f"{self.protocol} sends no {name} with these settings"
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -286,10 +313,26 @@ class FederatedProtocol(ABC):
         """Return the payloads with which the server does no more than linear algebra; a defense can hide those from it."""
         return {}
 
+    def readers(self) -> Mapping[type[Payload], str]:
+        """Return why somebody must read the other payloads that clients send: what is done with them beyond linear algebra."""
+        return {}
+
+    def sealed(self, graph: FederatedGraph, session: DefenseSession) -> tuple[str, ...]:
+        """Return names of the payloads that ``session`` hides: those that clients send sealed, and what the server makes of them."""
+        made = {aggregate.returned for sent, aggregate in self.aggregates(graph).items() if session.seals(sent)}
+        return tuple(payload.__name__ for payload in type(self).emits if session.seals(payload) or payload in made)
+
     def context(self, graph: FederatedGraph) -> Context:
         """Return the facts that a defense is bound to."""
-        name, releases, aggregates = type(self).name, self.releases(graph), self.aggregates(graph)
-        return Context(name, self.num_rounds, graph.num_clients, graph.num_features, releases, aggregates)
+        return Context(
+            type(self).name,
+            self.num_rounds,
+            graph.num_clients,
+            graph.num_features,
+            self.releases(graph),
+            self.aggregates(graph),
+            self.readers(),
+        )
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all

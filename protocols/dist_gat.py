@@ -6,13 +6,14 @@ What is observed: the server has every client's models, clients have the global 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores
 from fglaudit.nn.gat_plan import Plan, check_graph, edge_layer, unit_ball
@@ -71,6 +72,10 @@ class DistGAT(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_graph(self.name, graph)
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes the mean."""
+        return self.averaging().aggregates(graph, self.shape().layout(graph.num_features, graph.num_classes))
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
         """No message is about features."""

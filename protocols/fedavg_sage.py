@@ -11,6 +11,7 @@ is stated, 0.5 between the layers is used; the round with the best validation ac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,8 +19,8 @@ import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.fedavg import average, broadcast, upload
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Trained
+from fglaudit.nn.fedavg import average, averaged_models, broadcast, trainers, upload
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.neighbor_sampling import find_candidates
 from fglaudit.nn.sage import Sage
@@ -81,6 +82,11 @@ class FedAvgSage(FederatedProtocol):
     @property
     def num_rounds(self) -> int:
         return self.rounds
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes a weighted mean."""
+        layout = self.network().layout(graph.num_features, graph.num_classes)
+        return averaged_models(layout, graph.num_clients, len(trainers(graph)), self.rounds, weighted=True)
 
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph)

@@ -28,6 +28,7 @@ Choices where the paper's text is silent or lost:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,13 +37,13 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
 from fglaudit.nn.sums import add_messages, buckets, sender_sums
 from fglaudit.nn.training import LocalSettings
-from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer
@@ -119,6 +120,13 @@ class FedGCN(FederatedProtocol):
             gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
 
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes the mean."""
+        return self.averaging().aggregates(graph, self.layout(graph))
+
+    def layout(self, graph: FederatedGraph) -> Layout:
+        return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
         return foreign_nodes_within(graph, observer, self.hops)
@@ -126,7 +134,7 @@ class FedGCN(FederatedProtocol):
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         problem, inputs = self.pretrain(graph, channel, device)
         train, test = problem.fields(inputs, self.layers)
-        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
         return self.averaging().train(train, test, initial, layout, channel, rng)
 

@@ -53,6 +53,9 @@ class _Capture:
     def noise(self, payload: type[Payload]) -> Noise | None:
         return self.session.noise().get(payload.__name__)
 
+    def seals(self, payload: type[Payload]) -> bool:
+        return False
+
     def send(self, batch: MessageBatch) -> Payload:
         by_server = bool((batch.senders == SERVER).all())
         if type(batch.payload) is self.released.payload and by_server is self.released.by_server:

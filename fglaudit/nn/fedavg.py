@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Aggregate, Channel, Trained
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import Layout, unflatten
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
 
 WEIGHTINGS = ("uniform", "train-nodes")
@@ -44,6 +46,11 @@ class FedAvg:
         if not 0 < self.participation <= 1:
             raise FglauditError(f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all")
 
+    def aggregates(self, graph: FederatedGraph, layout: Layout) -> dict[type[Payload], Aggregate]:
+        """Return what a defense must know of the models that are averaged."""
+        uploads = len(sample_clients(trainers(graph), self.participation, torch.Generator()))
+        return averaged_models(layout, graph.num_clients, uploads, self.rounds, weighted=self.weighting != "uniform")
+
     def train(
         self, train: Field, test: Field, initial: Tensor, layout: Layout, channel: Channel, rng: torch.Generator
     ) -> Trained:
@@ -71,6 +78,22 @@ class FedAvg:
         accuracy, accuracy_global = accuracies(correct, test.counts)
         final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
         return Trained(accuracy, accuracy_global, final, layout)
+
+
+def trainers(graph: FederatedGraph) -> Tensor:
+    """Return the clients with training nodes, ascending."""
+    return torch.tensor([bool(train.any()) for train in graph.train]).nonzero().squeeze(1)
+
+
+def averaged_models(
+    layout: Layout, num_clients: int, uploads: int, rounds: int, *, weighted: bool = False
+) -> dict[type[Payload], Aggregate]:
+    """Return what a defense must know of the models that ``uploads`` clients send in each of ``rounds``: all get one mean of them."""
+    everyone = torch.arange(num_clients)
+    width = sum(math.prod(shape) for shape in layout.values())
+    summands = torch.tensor([uploads])
+    mean = Aggregate(torch.zeros_like(everyone), everyone, None, summands, weighted=weighted, releases=rounds, width=width)
+    return {ModelUpdate: mean}
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:

@@ -19,6 +19,7 @@ from fglaudit.nn.training import accuracies
 from fglaudit.nn.weights import Layout, flatten, unflatten
 from fglaudit.payloads import Embeddings, MessageBatch
 from fglaudit.rng import split
+from fglaudit.sealing import SealedTensor
 
 FirstLayer = Callable[[LayerWeights], Tensor]
 """From the first layer's weights to its means [K, rows, heads, out]."""
@@ -185,7 +186,8 @@ class GatTraining:
                 model = average(uploads, shares[chosen.to(shares.device)].to(uploads))
             else:
                 model = vectors[0]
-            self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
+            if not isinstance(model, SealedTensor):  # every client does it again to what it reads
+                self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
             received = self._broadcast(round, model, len(counts), federated)
             self._load(weights, received, optimizer)
             hit = self._predict(round, received)
@@ -194,7 +196,7 @@ class GatTraining:
             better = score > best if self.settings.choice == "validation" else torch.ones_like(best, dtype=torch.bool)
             best = torch.where(better, score, best)
             chosen_round = torch.where(better, round - 1, chosen_round)
-            chosen_model = torch.where(better, model, chosen_model)
+            chosen_model = torch.where(better, received[0], chosen_model)
             if self.outside is not None:
                 worst = torch.maximum(worst, self.outside(layer_weights(unflatten(received, self.layout))[0]).to(worst))
             self.channel.round_done(round, averaging.rounds)
