@@ -11,5 +11,6 @@ DEFENSES: dict[str, str] = {
     "joint-noise": "fglaudit.defenses.joint_noise:JointNoise",
     "quantisation": "fglaudit.defenses.quantisation:Quantisation",
     "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
+    "homomorphic-encryption": "fglaudit.defenses.homomorphic_encryption:HomomorphicEncryption",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

@@ -120,11 +120,14 @@ class RecordingChannel:
         if not batch.payload.sealed_fields():
             self._record(batch)
             return batch.payload
-        opened = self.session.unseal(batch)
         self._record(batch.ciphertexts())
+        to_clients = bool((batch.receivers != SERVER).all())
+        if not (to_clients or self._keeps(type(batch.payload), batch.round)):
+            return batch.payload
+        opened = self.session.unseal(batch)
         if not opened.payload.sealed_fields():
             self._record(opened, needs_key=True)
-        return opened.payload if bool((batch.receivers != SERVER).all()) else batch.payload
+        return opened.payload if to_clients else batch.payload
 
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""
@@ -139,9 +142,13 @@ class RecordingChannel:
         self.bytes_up.index_add_(0, batch.senders[up], size[up])
         self.bytes_down.index_add_(0, batch.receivers[down], size[down])
 
+    def _keeps(self, payload: type[Payload], round: int) -> bool:
+        """Whether such messages are recorded; ciphertexts always are."""
+        return self.transcript is not None and (payload is Ciphertexts or self.keep.wants(payload, round))
+
     def _record(self, batch: MessageBatch, needs_key: bool = False) -> None:
-        payload, transcript = type(batch.payload), self.transcript
-        if transcript is None or not (payload is Ciphertexts or self.keep.wants(payload, batch.round)):
+        transcript = self.transcript
+        if transcript is None or not self._keeps(type(batch.payload), batch.round):
             return
         if self.keep.parties is None:
             transcript.add(batch, needs_key=needs_key)

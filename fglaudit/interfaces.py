@@ -95,27 +95,30 @@ class Aggregate:
 
     Attributes:
         rows: ids [n] of result rows: ``Payload.nodes`` where there are any; otherwise 0 where all messages of one round are added up,
-            or the receiver where everyone gets a combination of its own.
+            or the receiver where everyone gets a combination of its own. A row with several receivers is listed once for each.
         receivers: the client [n] that gets the row.
-        largest: bound on the absolute values of each result row's entries, by row id; None where no bound is known.
+        columns: entries of an uploaded row.
+        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
+            message nor any sum of them exceeds it; None where no bound is known. It counts as public.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
+        signed: whether entries may be negative.
         weighted: whether the server multiplies by other public numbers than 0 and, in one row, one common number (a mean).
         releases: how often training sends the payload.
-        width: numbers in an uploaded row; None: as many as there are features.
         uploads: rows that clients upload in one release; None: as many as all result rows have summands.
-        parts: how many rows of ``width`` each result row [n] is made of; None: one.
+        parts: how many rows of ``columns`` entries each result row [n] is made of; None: one.
         returned: the payload that brings results back, if it is another one than brings the rows.
     """
 
     rows: Tensor
     receivers: Tensor
+    columns: int
     largest: Tensor | None
     summands: Tensor
     integers: bool = False
+    signed: bool = True
     weighted: bool = False
     releases: int = 1
-    width: int | None = None
     uploads: int | None = None
     parts: Tensor | None = None
     returned: type[Payload] | None = None

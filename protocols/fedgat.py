@@ -186,6 +186,7 @@ class FedGAT(FederatedProtocol):
             found[RawFeatures] = Aggregate(
                 rows=nodes,
                 receivers=codes // graph.num_nodes,
+                columns=graph.num_features,
                 largest=1.5 * sizes,
                 summands=sizes,
                 weighted=True,

@@ -157,19 +157,18 @@ class GFLAPPNP(FederatedProtocol):
         senders = graph.num_clients if self.averaging == "all" else len(trainers(graph))
         found = averaged_models(layout, graph.num_clients, senders, self.rounds)
         everyone, classes = torch.arange(graph.num_clients), graph.num_classes
-        parameters = found[ModelUpdate].width or 0
         sums = [(HiddenRepresentations, PropagatedRepresentations, classes, self.rounds + 1)]
         if self.variant != "v2":
-            sums.append((Jacobians, PropagatedJacobians, classes * parameters, self.rounds))
-        for sent, returned, width, releases in sums:
+            sums.append((Jacobians, PropagatedJacobians, classes * found[ModelUpdate].columns, self.rounds))
+        for sent, returned, columns, releases in sums:
             found[sent] = Aggregate(
                 rows=everyone,
                 receivers=everyone,
+                columns=columns,
                 largest=None,
                 summands=torch.full_like(everyone, graph.num_clients - 1),
                 weighted=True,
                 releases=releases,
-                width=width,
                 uploads=graph.num_clients,
                 returned=returned,
             )

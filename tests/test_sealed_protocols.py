@@ -70,6 +70,7 @@ def few() -> FederatedGraph:
 
 CASES = {
     "fedgcn": Case(FedGCN(rounds=3, hops=1), MODEL, example_graph()),
+    "fedgcn, sums": Case(FedGCN(rounds=1, hops=2), (NeighborSums,), example_graph()),
     "fedgcn, weighted and sampled": Case(FedGCN(rounds=3, weighting="train-nodes", participation=0.7), MODEL, example_graph()),
     "fedgat": Case(MATRICES, MODEL, few()),
     "fedgat, best round": Case(dataclasses.replace(MATRICES, choice="validation", bounds="scores"), MODEL, few()),
@@ -119,14 +120,13 @@ def test_what_a_defense_is_told_is_what_travels(case: Case) -> None:
     record(case.protocol, case.graph, Watching(on=case.on))
     for sent in case.on:
         told = case.protocol.aggregates(case.graph)[sent]
-        width = case.graph.num_features if told.width is None else told.width
         up = [batch for batch in seen if type(batch.payload) is sent and bool((batch.receivers == SERVER).all())]
         down = [b for b in seen if type(b.payload) is (told.returned or sent) and bool((b.senders == SERVER).all())]
         assert len({batch.round for batch in up}) == told.releases
         uploads = 0
         for batch in up:
             (value,) = batch.payload.sealed_fields().values()
-            assert value.sealed.shape[1] == width
+            assert value.sealed.shape[1] == told.columns
             uploads += len(value)
         expected = int(told.summands.sum().item()) if told.uploads is None else told.uploads
         assert uploads == expected * told.releases
@@ -139,4 +139,4 @@ def test_what_a_defense_is_told_is_what_travels(case: Case) -> None:
                 if told.largest is not None:
                     bound = told.largest[getattr(batch.payload, "node")].unsqueeze(1)
                     assert bool((value.sealed.x.abs() <= bound).all())
-        assert entries == int(parts.sum().item()) * width * told.releases
+        assert entries == int(parts.sum().item()) * told.columns * told.releases

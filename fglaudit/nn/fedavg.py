@@ -92,7 +92,7 @@ def averaged_models(
     everyone = torch.arange(num_clients)
     width = sum(math.prod(shape) for shape in layout.values())
     summands = torch.tensor([uploads])
-    mean = Aggregate(torch.zeros_like(everyone), everyone, None, summands, weighted=weighted, releases=rounds, width=width)
+    mean = Aggregate(torch.zeros_like(everyone), everyone, width, None, summands, weighted=weighted, releases=rounds)
     return {ModelUpdate: mean}
 
 
