@@ -137,6 +137,94 @@ def test_what_a_defense_is_told_is_what_travels(case: Case) -> None:
                 assert isinstance(value.sealed, OpenRows)
                 entries += value.sealed.x.numel()
                 if told.largest is not None:
-                    bound = told.largest[getattr(batch.payload, "node")].unsqueeze(1)
+                    named = batch.payload.tensors()
+                    bound = told.largest[named["node"] if "node" in named else named["nodes"]].unsqueeze(1)
                     assert bool((value.sealed.x.abs() <= bound).all())
         assert entries == int(parts.sum().item()) * told.columns * told.releases
+
+
+@pytest.mark.parametrize(
+    ("protocol", "payload", "reason"),
+    [
+        (FedGCN(hops=0), NeighborSums, "sends no NeighborSums"),
+        (FedGAT(variant="vector"), RawFeatures, "adds masks of its own"),
+        (FedGAT(variant="vector"), MaskedVectors, "of rows that it reads"),
+        (FedGAT(), MaskedMatrices, "makes MaskedMatrices of RawFeatures"),
+        (FedGAT(), Embeddings, "clients send them to each other"),
+        (FedGT(), GlobalNodes, "Hungarian"),
+        (FedGT(), ModelUpdate, "averages those again"),
+        (FedGT(similarity="local-updates"), ModelUpdate, "cosines"),
+        (FedGT(similarity="label-distributions"), LabelDistributions, "cosines"),
+    ],
+)
+def test_what_must_stay_readable_has_a_reason(protocol: FederatedProtocol, payload: type[Payload], reason: str) -> None:
+    assert reason in (protocol.context(example_graph()).unsealable(payload) or "")
+
+
+@pytest.mark.parametrize("protocol", [NFedGNN(), CNFGNN()])
+def test_split_learning_needs_a_server_that_reads(protocol: FederatedProtocol) -> None:
+    context = protocol.context(user_graph())
+    assert "trains its layers" in (context.unsealable(Latents) or "")
+    assert "server itself computes" in (context.unsealable(LatentGradients) or "")
+    assert (context.unsealable(ModelUpdate) is None) is isinstance(protocol, CNFGNN)
+
+
+def test_every_payload_is_sealable_or_has_a_reason() -> None:
+    for case in CASES.values():
+        context = case.protocol.context(case.graph)
+        for payload in type(case.protocol).emits:
+            reason = context.unsealable(payload)
+            assert (reason is None) is (payload in context.aggregates)
+            told = payload in context.readers or "server makes" in str(reason) or "with these settings" in str(reason)
+            assert reason is None or told, (case.protocol, payload)
+
+
+def of(run: Run, observer: Observer, payload: type[Payload]) -> list[MessageBatch]:
+    return list(run.view(observer).messages.of(payload))
+
+
+def test_the_server_is_blind_to_what_it_makes_of_sealed_values() -> None:
+    run = record(CASES["gfl-appnp"].protocol, node_graph(), Pretend(on=(Jacobians,)))
+    server, client, both = (Observer(parties=parties) for parties in ((SERVER,), (3,), (SERVER, 3)))
+    assert run.view(server).public.sealed == ("Jacobians", "PropagatedJacobians")
+    for payload in (Jacobians, PropagatedJacobians):
+        assert not of(run, server, payload) and not of(run, Observer(wire=True), payload)
+        assert len(of(run, both, payload)) == 3
+    assert len(of(run, client, PropagatedJacobians)) == 3
+    assert of(run, server, HiddenRepresentations) and of(run, server, PropagatedRepresentations), "the other one is not sealed"
+    assert len(of(run, server, Ciphertexts)) == 6
+
+
+def test_fedgat_scales_rows_at_the_clients_where_the_server_cannot() -> None:
+    graph = few()
+    sealed = record(MATRICES, graph, Pretend(on=(RawFeatures,)))
+    (batch,) = of(sealed, Observer(parties=(SERVER, 0)), RawFeatures)
+    assert isinstance(batch.payload, RawFeatures)
+    rows, norms = graph.x[batch.payload.nodes], graph.x[batch.payload.nodes].norm(dim=1, keepdim=True)
+    assert bool((norms > 1).any()) and bool((norms < 1).any())
+    torch.testing.assert_close(batch.payload.x, rows / norms.clamp(min=1))
+    assert not of(sealed, Observer(parties=(SERVER,)), MaskedMatrices)
+
+
+def test_ciphertexts_of_fedgat_are_a_row_for_every_entry_of_its_matrices() -> None:
+    graph = few()
+    told = MATRICES.aggregates(graph)[RawFeatures]
+    assert told.parts is not None
+    width = 2 * (graph.degrees() + 1)
+    assert torch.equal(told.parts, (2 * width**2 + width)[told.rows])
+    plain = sum(node_bytes(int(w) // 2, graph.num_features, MaskedMatrices) - 8 - 4 * int(w) for w in width[told.rows])
+    assert int(told.parts.sum()) * graph.num_features * 4 == plain
+
+
+def test_a_server_that_asks_for_more_is_stopped() -> None:
+    """What the server of FedGT does with global nodes is refused by name when it is tried all the same."""
+    with pytest.raises(Exception, match="sealed values can be added, picked and multiplied by public numbers"):
+        record(TINY_GT, example_graph(), Pretend(on=(GlobalNodes,)))
+    with pytest.raises(Exception, match="sealed values can be added"):
+        record(NFedGNN(**GCN), user_graph(), Pretend(on=(Latents,)))
+
+
+def test_no_sealed_value_reaches_a_client() -> None:
+    for case in CASES.values():
+        for _, value in record(case.protocol, case.graph, Pretend(on=case.on)).trained.weights.items():
+            assert not isinstance(value, SealedTensor)
