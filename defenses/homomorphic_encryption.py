@@ -8,7 +8,8 @@ a row's fields are, hence whether its degree is large, and every payload that is
 ``padded``: every client sends every row, zeros where it has none, with fields of one width. That hides presence and width where every
 row has one receiver. With several, which client gets a row shows its neighbours all the same, and padding is refused.
 
-Schemes: ``bfv`` adds whole numbers exactly, several to a slot, real numbers in fixed point (``fglaudit.he.fixed_point``).
+Schemes: ``bfv`` adds whole numbers exactly, several to a slot, real numbers in fixed point (``fglaudit.he.fixed_point``); ``ckks`` adds
+real numbers with an error of about 1e-6, one to a slot, for features whose range is wide: ciphertexts are then 15 times larger.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.he.bfv import Bfv, bfv_parameters
+from fglaudit.he.ckks import SUMS, Ckks
 from fglaudit.he.codec import Codec
 from fglaudit.he.fixed_point import WIDTHS, FixedPoint
 from fglaudit.he.layout import Layout
@@ -30,7 +32,8 @@ from fglaudit.interfaces import Aggregate, Context, Defense, DefenseSession, Gua
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.sealing import sealed_tensor
 
-SCHEMES = ("bfv",)
+DEGREES = {"bfv": 4096, "ckks": 8192}
+"""Polynomial degrees by scheme, where none is given."""
 CUSTODY = "one secret key shared by all clients; the server has none"
 
 
@@ -50,18 +53,24 @@ class _Session(DefenseSession):
 
     def _sealer(self, aggregate: Aggregate, context: Context) -> _Sealer:
         defense = self.defense
-        assert aggregate.largest is not None
         largest, summands = aggregate.largest, aggregate.summands
+        assert largest is not None
         if defense.padded:
             largest = torch.full_like(largest, float(largest.max()))
             summands = torch.full_like(summands, context.num_clients)
-        if aggregate.integers:
-            fixed_point = FixedPoint.of_counts(largest, signed=aggregate.signed)
+        codec: Codec
+        if defense.scheme == "ckks":
+            opened = len(aggregate.rows) * aggregate.columns * aggregate.releases
+            codec = Ckks(SUMS, largest=float(largest.max()), weight=float(summands.max()), opened=opened)
+            width = torch.zeros_like(summands)
         else:
-            fixed_point = FixedPoint.of_reals(largest, summands, defense.bits, signed=aggregate.signed)
-        codec = Bfv(defense.degree, fixed_point)
-        codec.check_budget(int(summands.max().item()))
-        layout = Layout.of(aggregate.rows, aggregate.receivers, fixed_point.width, aggregate.columns, codec.slots)
+            if aggregate.integers:
+                fixed_point = FixedPoint.of_counts(largest, signed=aggregate.signed)
+            else:
+                fixed_point = FixedPoint.of_reals(largest, summands, defense.bits, signed=aggregate.signed)
+            codec, width = Bfv(defense.used_degree, fixed_point), fixed_point.width
+            codec.check_budget(int(summands.max().item()))
+        layout = Layout.of(aggregate.rows, aggregate.receivers, width, aggregate.columns, codec.parameters.slots)
         return _Sealer(codec, layout, summands)
 
     def seals(self, payload: type[Payload]) -> bool:
@@ -111,7 +120,9 @@ class _Session(DefenseSession):
         for payload, sealer in self.sealers.items():
             name = payload.__name__
             found[f"ciphertexts of {name}"] = sealer.layout.blocks
-            if isinstance(sealer.codec, Bfv) and not sealer.codec.fixed_point.whole:
+            if isinstance(sealer.codec, Ckks):
+                found[f"flooding of {name}"] = sealer.codec.flooding
+            elif isinstance(sealer.codec, Bfv) and not sealer.codec.fixed_point.whole:
                 found[f"step of {name}"] = float(1 / sealer.codec.fixed_point.scale.min())
         return found
 
@@ -119,7 +130,8 @@ class _Session(DefenseSession):
         defense = self.defense
         names = ", ".join(payload.__name__ for payload in self.sealers)
         return Guarantee(
-            mechanism=f"{defense.scheme} encryption of {names}, degree {defense.degree}, 128 bits" + ", padded" * defense.padded,
+            mechanism=f"{defense.scheme} encryption of {names}, degree {defense.used_degree}, 128 bits"
+            + ", padded" * defense.padded,
             key_custody=CUSTODY,
         )
 
@@ -135,8 +147,8 @@ class HomomorphicEncryption(Defense):
     """Encrypt what the server only adds up, so that it cannot read it.
 
     Attributes:
-        scheme: "bfv".
-        degree: of the polynomials.
+        scheme: "bfv" or "ckks".
+        degree: of the polynomials; 0: 4096 for bfv, 8192 for ckks.
         bits: of a fixed-point number, sums included; one of 4, 8, 14, 18, 28, 56. Whole numbers get as many as their bound needs.
         padded: every client sends every row, so that presence and width tell nothing.
         on: names of the payloads; empty: all that can be encrypted.
@@ -146,19 +158,28 @@ class HomomorphicEncryption(Defense):
     shown: ClassVar[tuple[str, ...]] = ("scheme", "padded")
 
     scheme: str = "bfv"
-    degree: int = 4096
+    degree: int = 0
     bits: int = 14
     padded: bool = False
     on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.scheme not in SCHEMES:
-            raise unknown("scheme", self.scheme, SCHEMES)
-        bfv_parameters(self.degree)
+        if self.scheme not in DEGREES:
+            raise unknown("scheme", self.scheme, DEGREES)
+        if self.scheme == "bfv":
+            bfv_parameters(self.used_degree)
+        elif self.used_degree != SUMS.degree:
+            raise FglauditError(
+                f"ckks with noise flooding has parameters for polynomial degree {SUMS.degree}; got {self.degree}; leave degree out"
+            )
         if self.bits not in WIDTHS:
             raise FglauditError(f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14")
         for name in self.on:
             payload_type(name)
+
+    @property
+    def used_degree(self) -> int:
+        return self.degree or DEGREES[self.scheme]
 
     def payloads(self, context: Context) -> tuple[type[Payload], ...]:
         """Return what is sealed."""
@@ -179,11 +200,13 @@ class HomomorphicEncryption(Defense):
     def _refusal(self, payload: type[Payload], context: Context) -> str | None:
         aggregate, name = context.aggregates.get(payload), payload.__name__
         if aggregate is None:
-            return f"the server of {context.protocol} does more with {name} than adding it up, which it cannot do on ciphertexts"
+            return (
+                f"the server of {context.protocol} does more with {name} than adding it up, which it cannot do on ciphertexts"
+            )
         if aggregate.weighted:
-            return f"the server multiplies {name} by numbers other than 0 and 1, which packed {self.scheme} has no room for"
+            return f"the server multiplies {name} by numbers other than 0 and 1; ciphertexts packed for sums leave no room for that"
         if aggregate.largest is None:
-            return f"fixed point needs a bound on {name}, and none is known"
+            return f"ciphertexts hold sums up to a bound, and none is known for {name}"
         if self.padded and len(torch.unique(aggregate.rows)) < len(aggregate.rows):
             return f"padding hides nothing where rows of {name} have several receivers: which client gets a row shows its neighbours"
         return None
@@ -193,5 +216,3 @@ class HomomorphicEncryption(Defense):
         if reason is not None:
             raise FglauditError(f"homomorphic encryption cannot serve: {reason}; use another defense or payload")
         return _Session(self, context)
-
-

@@ -28,8 +28,8 @@ class Observer:
     """A threat model: a set of parties that pool what they see (or the wire), plus stated side knowledge.
 
     Attributes:
-        parties: party numbers; empty for the wire.
-        wire: sees every message as sent, owns nothing.
+        parties: party numbers; empty for the wire alone.
+        wire: sees every message as sent. Alone it owns nothing; with clients beside it, it also reads what their keys open.
         topology: knows every edge of the graph.
         degrees: True: knows the degree of every node; False: not even those of its own cross-client neighbours; None: what
             the parties have anyway (clients know the degrees of their neighbours).
@@ -51,7 +51,7 @@ class Observer:
 
     @property
     def name(self) -> str:
-        return "wire" if self.wire else "+".join(party_name(p) for p in self.parties)
+        return "+".join([*["wire"] * self.wire, *(party_name(p) for p in self.parties)])
 
     @property
     def knowledge(self) -> str:

@@ -72,10 +72,8 @@ def _parties(parties: str) -> str:
     names = [p for p in parties.split("+") if p]
     if not names:
         return "No observer"
-    if names == ["wire"]:
-        return "Wiretap"
     clients = [p.removeprefix("client:") for p in names if p.startswith("client:")]
-    rest = [p for p in names if not p.startswith("client:")]
+    rest = ["wiretap" if p == "wire" else p for p in names if not p.startswith("client:")]
     words = []
     if clients == ["each"]:
         words.append("one client")
@@ -101,6 +99,9 @@ def threat_model(observer: tuple[str, str]) -> str:
     has_server, clients = "server" in names, [p for p in names if p.startswith("client:")]
     if names == ["wire"]:
         sees = "Somebody who reads the network: every message as it is sent, and the data of no party."
+    elif "wire" in names:
+        who = "One client, every client in turn," if clients == ["client:each"] else _parties("+".join(clients))
+        sees = f"{who} and somebody who reads the network: every message as it is sent, read with the clients' keys."
     elif clients and has_server:
         who = "one client, every client in turn," if clients == ["client:each"] else _parties("+".join(clients)).lower()
         sees = f"The server and {who} put together all they receive and send, and what the client side holds itself."

@@ -19,8 +19,12 @@ from fglaudit.he.fixed_point import SLOT_BITS, FixedPoint, pack, unpack
 from fglaudit.he.keys import MOST_BITS, ClientKeys, Parameters, PublicContext, seal
 
 PLAIN_BITS = SLOT_BITS + 1
-PRIME_BITS = {4096: (56, 16, 20), 8192: (56, 46, 20), 16384: (56, 46, 20)}
-"""By polynomial degree; the last one is the special prime."""
+PARAMETERS = {
+    4096: Parameters("bfv", 4096, (56, 16, 20), 40_700, 81_600, PLAIN_BITS),
+    8192: Parameters("bfv", 8192, (56, 46, 20), 118_400, 236_400, PLAIN_BITS),
+    16384: Parameters("bfv", 16384, (56, 46, 20), 235_100, 469_900, PLAIN_BITS),
+}
+"""By polynomial degree."""
 
 
 def bfv_parameters(degree: int) -> Parameters:
@@ -30,13 +34,13 @@ def bfv_parameters(degree: int) -> Parameters:
         FglauditError: for a degree that is too small for such slots, or none at all.
     """
     if degree not in MOST_BITS:
-        raise unknown("polynomial degree", str(degree), map(str, PRIME_BITS))
-    if degree not in PRIME_BITS:
+        raise unknown("polynomial degree", str(degree), map(str, PARAMETERS))
+    if degree not in PARAMETERS:
         raise FglauditError(
             f"slots of {PLAIN_BITS} bits need a polynomial degree of at least 4096: at 128 bits of security degree {degree} allows "
             f"{MOST_BITS[degree]} bits of primes in all; use degree: 4096"
         )
-    return Parameters("bfv", degree, PRIME_BITS[degree], PLAIN_BITS)
+    return PARAMETERS[degree]
 
 
 class Bfv(Codec):
@@ -51,20 +55,17 @@ class Bfv(Codec):
         self.fixed_point = fixed_point
         self.keys = ClientKeys(bfv_parameters(degree))
         self.server = PublicContext(self.keys.public_bytes())
-        trial = self._plaintext(torch.arange(self.slots))
-        self.fresh_bytes = self.keys.fresh_bytes(trial)
-        self.sum_bytes = self.keys.public.wire_bytes(self.keys.encrypt(trial))
 
     def check_budget(self, summands: int) -> None:
         """Raise unless the noise of ``summands`` ciphertexts added up leaves room. A ciphertext is added to itself, the worst
         case, until it stands for as many."""
-        total = self.keys.encrypt(self._plaintext(torch.full((self.slots,), 1)))
+        total = self.keys.encrypt(self._plaintext(torch.full((self.parameters.slots,), 1)))
         doublings = max(summands - 1, 0).bit_length()
         for _ in range(doublings):
             self.server.evaluator.add_inplace(total, total)
         if self.keys.noise_budget(total) < 1:
             raise FglauditError(
-                f"{summands} additions bring more noise than the budget of polynomial degree {self.keys.parameters.degree}; "
+                f"{summands} additions bring more noise than the budget of polynomial degree {self.parameters.degree}; "
                 "use a larger degree, e.g. degree: 8192"
             )
 
@@ -80,7 +81,7 @@ class Bfv(Codec):
     def decrypt(self, ciphertexts: Sequence[Any], width: int) -> Tensor:
         decode, modulus = self.keys.public.encoder.decode_uint64, self.server.plain_modulus
         read = [decode(self.keys.decrypt(ciphertext)) for ciphertext in ciphertexts]
-        slots = torch.tensor(read, dtype=torch.long).view(-1, self.slots)
+        slots = torch.tensor(read, dtype=torch.long).view(-1, self.parameters.slots)
         if self.fixed_point.signed:
             slots = torch.where(slots > modulus // 2, slots - modulus, slots)
         return unpack(slots, width, signed=self.fixed_point.signed)

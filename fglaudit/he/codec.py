@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fglaudit.he.keys import ClientKeys, PublicContext
+from fglaudit.he.keys import ClientKeys, Parameters, PublicContext
 
 
 class Codec(ABC):
@@ -17,18 +17,14 @@ class Codec(ABC):
     Attributes:
         keys: the clients' shared key.
         server: the server's context, rebuilt from the bytes that are shipped to it.
-        fresh_bytes: counted for a ciphertext as a client sends it.
-        sum_bytes: counted for a ciphertext as the server sends it.
     """
 
     keys: ClientKeys
     server: PublicContext
-    fresh_bytes: int
-    sum_bytes: int
 
     @property
-    def slots(self) -> int:
-        return self.keys.parameters.slots
+    def parameters(self) -> Parameters:
+        return self.keys.parameters
 
     @abstractmethod
     def quantise(self, values: Tensor, rows: Tensor) -> Tensor:

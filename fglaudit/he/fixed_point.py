@@ -33,7 +33,7 @@ def pack(fields: Tensor, width: int) -> Tensor:
     """Return slots [..., n / per_slot] of ``fields`` [..., n], whole numbers in int64; n is a multiple of the fields in a slot."""
     count = per_slot(width)
     place = torch.tensor([1 << (width * k) for k in range(count)])
-    return (fields.unflatten(-1, (-1, count)) * place).sum(-1)
+    return (fields.reshape(*fields.shape[:-1], -1, count) * place).sum(-1)
 
 
 def unpack(slots: Tensor, width: int, *, signed: bool) -> Tensor:

@@ -22,8 +22,6 @@ from fglaudit.errors import FglauditError
 
 MOST_BITS = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438}
 """By polynomial degree, the bits of all primes together at 128 bits of security."""
-_TRIALS = 16
-_SIZE_MARGIN = 1.01
 
 
 @cache
@@ -66,12 +64,17 @@ class Parameters:
         scheme: "bfv" (whole numbers, exact) or "ckks" (real numbers, approximate).
         degree: of the polynomials, N: ciphertexts have N slots (bfv) or N / 2 (ckks).
         prime_bits: sizes of the coefficient primes; the last one is SEAL's special prime, which no ciphertext uses.
+        fresh_bytes: counted for a ciphertext as a client sends it, one polynomial and a seed. SEAL compresses the zero bits above its
+            primes, so that sizes differ by up to 2 %; counted is the mean, rounded up.
+        full_bytes: counted for any other ciphertext.
         plain_bits: size of the prime modulo which slots are counted; bfv alone.
     """
 
     scheme: str
     degree: int
     prime_bits: tuple[int, ...]
+    fresh_bytes: int
+    full_bytes: int
     plain_bits: int = 0
 
     def __post_init__(self) -> None:
@@ -122,16 +125,6 @@ class PublicContext:
         """Read a ciphertext from its bytes."""
         return _from_bytes(seal().Ciphertext(), blob, self.context)
 
-    def wire_bytes(self, ciphertext: Any) -> int:
-        """Return the bytes counted for any ciphertext of the kind of ``ciphertext``, full or seeded; see :func:`counted_bytes`."""
-        return counted_bytes([len(_to_bytes(ciphertext))])
-
-
-def counted_bytes(sizes: list[int]) -> int:
-    """Return the bytes counted for ciphertexts that are serialised to about ``sizes``: SEAL compresses the zero bits above its
-    primes, so that sizes of one kind differ by about half a per cent; counted is one per cent more than the largest seen."""
-    return int(max(sizes) * _SIZE_MARGIN)
-
 
 class ClientKeys:
     """What every client holds and the server does not: the secret key.
@@ -168,9 +161,10 @@ class ClientKeys:
         """Return a fresh ciphertext as a client sends it: one polynomial and the seed of the other."""
         return _to_bytes(self._encryptor.encrypt_symmetric(plaintext))
 
-    def fresh_bytes(self, plaintext: Any) -> int:
-        """Return the bytes counted for a fresh ciphertext; measured on trials with ``plaintext``."""
-        return counted_bytes([len(self.encrypted_bytes(plaintext)) for _ in range(_TRIALS)])
+    def measured_bytes(self, plaintext: Any, trials: int) -> tuple[float, float]:
+        """Return the mean bytes of ``trials`` ciphertexts of ``plaintext``: as clients send them, and in full."""
+        fresh = sum(len(self.encrypted_bytes(plaintext)) for _ in range(trials)) / trials
+        return fresh, sum(len(_to_bytes(self.encrypt(plaintext))) for _ in range(trials)) / trials
 
     def decrypt(self, ciphertext: Any) -> Any:
         """Return the plaintext of ``ciphertext``. It is for holders of the key alone: noise of CKKS plaintexts tells about it."""

@@ -7,6 +7,7 @@ receiver is known (:func:`addressed`), because then a whole ciphertext goes to w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,11 +84,7 @@ class PackedRows(SealedRows):
         used = torch.zeros(len(self.bundles), self.layout.num_rows, dtype=torch.long)
         used.index_put_((self.origin[column], self.rows[column]), torch.ones_like(column), accumulate=True)
         touched = [self.bundles[k] for k in torch.unique(self.origin[column]).tolist()]
-        whole = all(
-            torch.equal(count, (self.bundles[k].terms > 0).long())
-            for k, count in enumerate(used)
-            if bool(count.any())
-        )
+        whole = all(torch.equal(count, (self.bundles[k].terms > 0).long()) for k, count in enumerate(used) if bool(count.any()))
         if not whole or len(torch.unique(named)) != len(named):
             raise FglauditError(
                 "packed ciphertexts are added whole: every row of a message once, to one total; use scheme: ckks for other sums"
@@ -137,7 +134,7 @@ class PackedRows(SealedRows):
                     evaluator.add(blocks[number], ciphertext, total)
                     blocks[number] = total
                     owned.add(number)
-        return Bundle(terms, blocks, self.codec.sum_bytes)
+        return Bundle(terms, blocks, self.codec.parameters.full_bytes)
 
     def addressed(self, splits: Tensor, receivers: Tensor) -> PackedRows:
         """Return the rows with the place from which each receiver reads its own.
@@ -201,7 +198,7 @@ class PackedRows(SealedRows):
 
 def _ranges(splits: Tensor) -> list[tuple[int, int]]:
     bounds = splits.tolist()
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(itertools.pairwise(bounds))
 
 
 def seal_rows(
@@ -226,7 +223,7 @@ def seal_rows(
         blocks: dict[int, Any] = {}
         for group in range(layout.num_groups):
             blocks |= _encrypted(codec, layout, group, position, numbers, padded)
-        bundles.append(Bundle((position >= 0).long(), blocks, codec.fresh_bytes))
+        bundles.append(Bundle((position >= 0).long(), blocks, codec.parameters.fresh_bytes))
     if padded:
         terms = torch.zeros(layout.num_rows, dtype=torch.long)
         terms[everything] = 1
@@ -234,9 +231,7 @@ def seal_rows(
     return PackedRows(codec, layout, summands, tuple(bundles), named, origin)
 
 
-def _encrypted(
-    codec: Codec, layout: Layout, group: int, position: Tensor, numbers: Tensor, padded: bool
-) -> dict[int, Any]:
+def _encrypted(codec: Codec, layout: Layout, group: int, position: Tensor, numbers: Tensor, padded: bool) -> dict[int, Any]:
     """Return one sender's ciphertexts of a group by their number; ``position`` [n] of each row in ``numbers`` [R, D], or -1."""
     members = layout.entry_row[layout.members(group)]
     here = position[members]
