@@ -104,6 +104,7 @@ class Aggregate:
         integers: whether all entries are whole numbers.
         signed: whether entries may be negative.
         weighted: whether the server multiplies by other public numbers than 0 and, in one row, one common number (a mean).
+        weight: where they differ, bound on the sum of their absolute values in a row; None: as many as it has summands.
         releases: how often training sends the payload.
         uploads: rows that clients upload in one release; None: as many as all result rows have summands.
         parts: how many rows of ``columns`` entries each result row [n] is made of; None: one.
@@ -118,6 +119,7 @@ class Aggregate:
     integers: bool = False
     signed: bool = True
     weighted: bool = False
+    weight: float | None = None
     releases: int = 1
     uploads: int | None = None
     parts: Tensor | None = None

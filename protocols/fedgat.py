@@ -190,6 +190,7 @@ class FedGAT(FederatedProtocol):
                 largest=1.5 * sizes,
                 summands=sizes,
                 weighted=True,
+                weight=1.5 * float(sizes.max().item()),
                 uploads=graph.num_nodes,
                 parts=(8 * sizes**2 + 2 * sizes)[nodes],
                 returned=MaskedMatrices,

@@ -63,6 +63,8 @@ from fglaudit.view import Observer
 
 VARIANTS = ("full", "v1", "v2")
 AVERAGINGS = ("trainers", "all")
+ROUNDING = 1e-4
+"""Relative error of sums of float32 numbers, generously."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ class GFLAPPNP(FederatedProtocol):
         senders = graph.num_clients if self.averaging == "all" else len(trainers(graph))
         found = averaged_models(layout, graph.num_clients, senders, self.rounds)
         everyone, classes = torch.arange(graph.num_clients), graph.num_classes
+        used = personalised_propagation(graph.edge_index, graph.num_nodes, self.alpha, self.propagation_steps)
+        weight = float((used.sum(1) - used.diagonal()).max().item()) * (1 + ROUNDING)
         sums = [(HiddenRepresentations, PropagatedRepresentations, classes, self.rounds + 1)]
         if self.variant != "v2":
             sums.append((Jacobians, PropagatedJacobians, classes * found[ModelUpdate].columns, self.rounds))
@@ -168,6 +172,7 @@ class GFLAPPNP(FederatedProtocol):
                 largest=None,
                 summands=torch.full_like(everyone, graph.num_clients - 1),
                 weighted=True,
+                weight=weight,
                 releases=releases,
                 uploads=graph.num_clients,
                 returned=returned,

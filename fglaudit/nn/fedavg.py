@@ -92,8 +92,8 @@ def averaged_models(
     everyone = torch.arange(num_clients)
     width = sum(math.prod(shape) for shape in layout.values())
     summands = torch.tensor([uploads])
-    mean = Aggregate(torch.zeros_like(everyone), everyone, width, None, summands, weighted=weighted, releases=rounds)
-    return {ModelUpdate: mean}
+    zero = torch.zeros_like(everyone)
+    return {ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1.0, releases=rounds)}
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:
