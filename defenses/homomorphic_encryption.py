@@ -229,7 +229,10 @@ class HomomorphicEncryption(Defense):
                 return f"padding is for rows that some clients send and others do not; {name} is not of that kind; leave padded out"
             return Cost.of(aggregate).beyond(self.most_gigabytes, name)
         if aggregate.weighted:
-            return f"the server multiplies {name} by numbers other than 0 and 1; ciphertexts packed for sums leave no room for that; use scheme: ckks"
+            return (
+                f"the server multiplies {name} by numbers other than 0 and 1; ciphertexts packed for sums leave no room for that; "
+                "use scheme: ckks"
+            )
         if aggregate.largest is None:
             return f"packed ciphertexts hold sums up to a bound, and none is known for {name}; use scheme: ckks"
         if self.padded and len(torch.unique(aggregate.rows)) < len(aggregate.rows):

@@ -52,7 +52,16 @@ MODEL = (ModelUpdate,)
 SHARED = (HiddenRepresentations, Jacobians)
 MATRICES = FedGAT(**{**SMALL, "path": "matrices"})
 TINY_GT = FedGT(
-    similarity="fedavg", hidden=8, heads=2, feed_forward=8, neighbors=3, global_nodes=2, encoding=2, candidates=8, rounds=3, dropout=0.0
+    similarity="fedavg",
+    hidden=8,
+    heads=2,
+    feed_forward=8,
+    neighbors=3,
+    global_nodes=2,
+    encoding=2,
+    candidates=8,
+    rounds=3,
+    dropout=0.0,
 )
 
 
