@@ -138,9 +138,8 @@ def _add(a: Any, b: Any) -> SealedTensor:
     return sealed_tensor(a.sealed.add(b.sealed), tuple(a.shape), a.dtype, a.axes)
 
 
-def _add_in_place(a: Any, b: Any) -> SealedTensor:
-    total = _add(a, b)
-    a.sealed = total.sealed
+def _add_in_place(a: SealedTensor, b: Any) -> SealedTensor:
+    a.sealed = _add(a, b).sealed
     return a
 
 

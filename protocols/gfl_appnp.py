@@ -161,7 +161,9 @@ class GFLAPPNP(FederatedProtocol):
         everyone, classes = torch.arange(graph.num_clients), graph.num_classes
         used = personalised_propagation(graph.edge_index, graph.num_nodes, self.alpha, self.propagation_steps)
         weight = float((used.sum(1) - used.diagonal()).max().item()) * (1 + ROUNDING)
-        sums = [(HiddenRepresentations, PropagatedRepresentations, classes, self.rounds + 1)]
+        sums: list[tuple[type[Payload], type[Payload], int, int]] = [
+            (HiddenRepresentations, PropagatedRepresentations, classes, self.rounds + 1)
+        ]
         if self.variant != "v2":
             sums.append((Jacobians, PropagatedJacobians, classes * found[ModelUpdate].columns, self.rounds))
         for sent, returned, columns, releases in sums:

@@ -77,7 +77,7 @@ class WeightedRows(SealedRows):
         (out, column), values = weights.indices(), weights.values()
         per_row = torch.bincount(out, minlength=weights.shape[0]).tolist()
         made = []
-        for picked, factors in zip(column.split(per_row), values.split(per_row), strict=True):
+        for picked, factors in zip(torch.split(column, per_row), torch.split(values, per_row), strict=True):
             made.append(self._combined([self.rows[k] for k in picked.tolist()], factors.tolist()))
         return replace(self, rows=tuple(made))
 
@@ -179,7 +179,7 @@ class RowScheme:
             )
         columns, slots = exact.shape[1], self.codec.parameters.slots
         padded = torch.nn.functional.pad(exact, (0, self.blocks(columns) * slots - columns))
-        per_row = padded.unflatten(1, (-1, slots))
+        per_row = padded.view(len(exact), -1, slots)
         return WeightedRows(self, tuple(Row(tuple(self.codec.encrypt(row))) for row in per_row), columns)
 
     def total(self, rows: Sequence[Row], factor: float) -> Row:
