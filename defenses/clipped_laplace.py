@@ -68,6 +68,7 @@ class _Session(NoiseSession):
             delta=defense.delta,
             unit="client",
             adjacency=Relation.REPLACE.of("the features of all nodes of one client"),
+            relation=Relation.REPLACE,
             releases=max(self.sent.values(), default=None),
         )
 

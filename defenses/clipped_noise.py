@@ -74,6 +74,7 @@ class ClippedNoise(Defense):
             delta=self.delta,
             unit=self.unit,
             adjacency=Relation.REPLACE.of("one node's features"),
+            relation=Relation.REPLACE,
             releases=release.times,
         )
         facts = {"scale": mechanism.scale, "sensitivity": mechanism.sensitivity, "clip_norm": norm}

@@ -41,6 +41,7 @@ class _Session(NoiseSession):
             delta=defense.delta,
             unit=defense.unit,
             adjacency=Relation.ZERO_OUT.of("one node's feature row"),
+            relation=Relation.ZERO_OUT,
             releases=release.times,
             server_trusted=release.by_server,
         )

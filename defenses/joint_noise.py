@@ -52,6 +52,7 @@ class _Session(NoiseSession):
             delta=defense.delta,
             unit=defense.unit,
             adjacency=Relation.REPLACE.of("one node's features"),
+            relation=Relation.REPLACE,
             releases=times,
         )
         super().__init__(noised, promise, {"sigma": {r.payload.__name__: m.scale for r, m in noised.items()}})

@@ -96,7 +96,9 @@ def _run_cell(
     saved_views: list[View] = []
     for spec, members, pooled in groups:
         auxiliary = draw_auxiliary(graph, spec.auxiliary, cell.seed)
-        views = [make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o)) for o in members]
+        views = [
+            make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o), channel.inputs) for o in members
+        ]
         facts = [Facts(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
         saved_views += views
         arena = Arena(tuple(views), tuple(facts), cell.seed)

@@ -12,7 +12,7 @@ from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload
 from fglaudit.transcript import Transcript
-from fglaudit.view import Noise, Observer
+from fglaudit.view import FEATURE_ROWS, Noise, Observer
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class Keep:
 
     Attributes:
         payloads: by payload type the last round that is kept, None for all rounds; None means every payload.
-        parties: whose messages; None means everybody's.
+        parties: whose messages; None means everybody's, and that any number of clients may pool their keys.
+        pooled: how many clients pool their keys at most.
     """
 
     payloads: Mapping[type[Payload], int | None] | None = None
     parties: frozenset[int] | None = None
+    pooled: int = 0
 
     @staticmethod
     def for_attacks(observers: Iterable[Observer], attacks: Iterable[Attack]) -> Keep:
@@ -38,7 +40,7 @@ class Keep:
                 rounds = type(attack).last_round(payload)
                 known = last.get(payload, 0)
                 last[payload] = None if rounds is None or known is None else max(known, rounds)
-        return Keep(last, parties)
+        return Keep(last, parties, max((len(o.clients) for o in observers), default=0))
 
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         if self.payloads is None:
@@ -61,6 +63,7 @@ class RecordingChannel:
     Attributes:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
         bytes_sealed: those of them that are ciphertexts, in all.
+        inputs: feature rows that a defense drew at random for its clients, by client.
     """
 
     def __init__(
@@ -78,12 +81,16 @@ class RecordingChannel:
         self.bytes_up = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_down = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_sealed = 0
+        self.inputs: dict[int, Tensor] = {}
         self._rng = rng
         self._progress = progress
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph after the defense had its say."""
-        return self.session.prepare(client, self._rng)
+        prepared = self.session.prepare(client, self._rng)
+        if FEATURE_ROWS in self.session.noise():
+            self.inputs[client.client] = prepared.x
+        return prepared
 
     def prepares(self) -> bool:
         """Whether the defense changes what clients start from."""
@@ -121,13 +128,15 @@ class RecordingChannel:
             self._record(batch)
             return batch.payload
         self._record(batch.ciphertexts())
-        to_clients = bool((batch.receivers != SERVER).all())
-        if not (to_clients or self._keeps(type(batch.payload), batch.round)):
-            return batch.payload
-        opened = self.session.unseal(batch)
-        if not opened.payload.sealed_fields():
-            self._record(opened, needs_key=True)
-        return opened.payload if to_clients else batch.payload
+        readers = self.session.readers(batch)
+        if bool((batch.receivers != SERVER).all()):
+            opened = self.session.unseal(batch)
+            self._record(opened, readers)
+            return opened.payload
+        readable = self._readable(batch, readers)
+        if bool(readable.any()):
+            self._record(self.session.unseal(batch.select(readable)), readers)
+        return batch.payload
 
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""
@@ -141,21 +150,29 @@ class RecordingChannel:
         down = batch.receivers != SERVER
         self.bytes_up.index_add_(0, batch.senders[up], size[up])
         self.bytes_down.index_add_(0, batch.receivers[down], size[down])
+        if (more := self.session.overhead()) is not None:
+            self.bytes_up += more[0]
+            self.bytes_down += more[1]
 
-    def _keeps(self, payload: type[Payload], round: int) -> bool:
-        """Whether such messages are recorded; ciphertexts always are."""
-        return self.transcript is not None and (payload is Ciphertexts or self.keep.wants(payload, round))
+    def _readable(self, batch: MessageBatch, readers: int) -> Tensor:
+        """Return which messages [P] of a sealed upload must be opened, because they are recorded and an observer can read them."""
+        keep = self.keep
+        if self.transcript is None or not keep.wants(type(batch.payload), batch.round):
+            return torch.zeros(len(batch.senders), dtype=torch.bool)
+        if keep.parties is None or keep.pooled >= readers:
+            return torch.ones(len(batch.senders), dtype=torch.bool)
+        return torch.isin(batch.senders, torch.tensor(sorted(keep.parties)))
 
-    def _record(self, batch: MessageBatch, needs_key: bool = False) -> None:
-        transcript = self.transcript
-        if transcript is None or not self._keeps(type(batch.payload), batch.round):
+    def _record(self, batch: MessageBatch, readers: int = 0) -> None:
+        payload, transcript = type(batch.payload), self.transcript
+        if transcript is None or not (payload is Ciphertexts or self.keep.wants(payload, batch.round)):
             return
         if self.keep.parties is None:
-            transcript.add(batch, needs_key=needs_key)
+            transcript.add(batch, readers=readers)
             return
         parties = torch.tensor(sorted(self.keep.parties))
         kept = torch.isin(batch.senders, parties) | torch.isin(batch.receivers, parties)
         if bool(kept.all()):
-            transcript.add(batch, needs_key=needs_key)
+            transcript.add(batch, readers=readers)
         elif bool(kept.any()):
-            transcript.add(batch.select(kept), needs_key=needs_key)
+            transcript.add(batch.select(kept), readers=readers)

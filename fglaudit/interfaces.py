@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from fglaudit.accounting import Relation
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise, Observer, View
@@ -103,7 +104,7 @@ class Aggregate:
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
         signed: whether entries may be negative.
-        weighted: whether the server multiplies by other public numbers than 0 and, in one row, one common number (a mean).
+        weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
         weight: where they differ, bound on the sum of their absolute values in a row; None: as many as it has summands.
         releases: how often training sends the payload.
         uploads: rows that clients upload in one release; None: as many as all result rows have summands.
@@ -133,6 +134,8 @@ class Context:
     Attributes:
         aggregates: see :meth:`FederatedProtocol.aggregates`.
         readers: see :meth:`FederatedProtocol.readers`.
+        sends: whether the protocol sends anything at all.
+        rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
     """
 
     protocol: str
@@ -142,6 +145,8 @@ class Context:
     releases: tuple[Release, ...]
     aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
     readers: Mapping[type[Payload], str] = field(default_factory=dict)
+    sends: bool = True
+    rows_per_node: int = 1
 
     def unsealable(self, payload: type[Payload]) -> str | None:
         """Return why ``payload`` cannot be hidden from the server, or None if it can."""
@@ -166,6 +171,7 @@ class Guarantee:
 
     Attributes:
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
+        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
     """
 
     mechanism: str = ""
@@ -177,6 +183,7 @@ class Guarantee:
     releases: int | None = None
     key_custody: str = ""
     server_trusted: bool = False
+    relation: Relation | None = None
 
     def covers(self, observer: Observer) -> bool:
         """Whether the promise is about what ``observer`` sees."""
@@ -227,8 +234,16 @@ class DefenseSession:
         return batch
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
-        """Return sealed messages as a client with the key reads them; with fields still sealed where it cannot either."""
+        """Return sealed messages as :meth:`readers` clients that pool their keys read them."""
         return batch
+
+    def readers(self, batch: MessageBatch) -> int:
+        """How many clients must pool their keys to read these sealed messages; whoever sent a message reads it anyway."""
+        return 1
+
+    def overhead(self) -> tuple[Tensor, Tensor] | None:
+        """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last call, if any."""
+        return None
 
     def noise(self) -> Mapping[str, Noise]:
         """By payload name, what :meth:`release` adds; public (rule 4)."""
@@ -329,14 +344,17 @@ class FederatedProtocol(ABC):
 
     def context(self, graph: FederatedGraph) -> Context:
         """Return the facts that a defense is bound to."""
+        holders = int(torch.bincount(torch.cat(graph.clients)).max().item())
         return Context(
-            type(self).name,
-            self.num_rounds,
-            graph.num_clients,
-            graph.num_features,
-            self.releases(graph),
-            self.aggregates(graph),
-            self.readers(),
+            protocol=type(self).name,
+            rounds=self.num_rounds,
+            num_clients=graph.num_clients,
+            num_features=graph.num_features,
+            releases=self.releases(graph),
+            aggregates=self.aggregates(graph),
+            readers=self.readers(),
+            sends=bool(type(self).emits),
+            rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
         )
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fglaudit.arena import Arena, Outcome
+from fglaudit.attacks._local_reports import as_sent, attack_reports
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.rng import derive
@@ -52,8 +53,13 @@ def _inapplicable(attack: Attack, arena: Arena) -> str | None:
     elif isinstance(asked := questions(type(attack).quantity, arena), str):
         return asked
     return next(
-        (why for view in arena.views if (why := _unreadable(attack, view) or attack.unsupported(view)) is not None), None
+        (why for view in arena.views if (why := _unreadable(attack, view) or _unsupported(attack, view)) is not None), None
     )
+
+
+def _unsupported(attack: Attack, view: View) -> str | None:
+    """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
+    return attack.unsupported(as_sent(view, derive(0, "reports")))
 
 
 def _unreadable(attack: Attack, view: View) -> str | None:
@@ -68,7 +74,7 @@ def _outcome(attack: Attack, arena: Arena, device: torch.device) -> tuple[Outcom
     """Run ``attack`` and score it; also return the seconds it ran."""
     name = type(attack).name
     start = time.perf_counter()
-    results = [attack.run(v, rng=derive(arena.seed, "attack", name, v.observer.name), device=device) for v in arena.views]
+    results = [attack_reports(attack, v, derive(arena.seed, "attack", name, v.observer.name), device) for v in arena.views]
     seconds = time.perf_counter() - start
     if type(attack).quantity == "features":
         rebuilt = [r for r in results if isinstance(r, Reconstruction)]

@@ -86,7 +86,7 @@ class Run:
         )
         auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
         labelled = self.protocol.labelled(self.graph, observer)
-        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled)
+        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled, self.channel.inputs)
 
 
 def record(

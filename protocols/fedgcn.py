@@ -121,15 +121,14 @@ class FedGCN(FederatedProtocol):
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """The models, of which the server takes the mean, and the sums before training: it adds a row's messages up and passes it
-        to the clients that need it.
+        """The server adds the parts of every node's sum and passes sums on; of models it takes the mean.
 
         An entry of row i is at most ``sum_j A_ij`` times the largest feature, over all clients together. Degrees count as public, as
         the topology does, and so do the largest feature and whether features are whole or negative numbers.
         """
-        found = self.averaging().aggregates(graph, self.layout(graph))
+        models = self.averaging().aggregates(graph, self.layout(graph))
         if self.hops == 0:
-            return found
+            return models
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
         held = HeldRows.within(edges, graph.num_clients, self.hops - 1)
         row, source = edges.receivers().long(), edges.source.long()
@@ -138,9 +137,16 @@ class FedGCN(FederatedProtocol):
         largest = torch.zeros(graph.num_nodes, dtype=torch.float64).index_add_(0, row, weight) * graph.x.abs().max()
         senders = torch.unique(row * graph.num_clients + edges.owner[source])
         summands = torch.bincount(torch.div(senders, graph.num_clients, rounding_mode="floor"), minlength=graph.num_nodes)
-        whole, signed = bool((graph.x == graph.x.round()).all()), bool((graph.x < 0).any())
-        aggregate = Aggregate(held.node, held.client, graph.num_features, largest, summands, counts and whole, signed)
-        return {NeighborSums: aggregate, **found}
+        sums = Aggregate(
+            rows=held.node,
+            receivers=held.client,
+            columns=graph.num_features,
+            largest=largest,
+            summands=summands,
+            integers=counts and bool((graph.x == graph.x.round()).all()),
+            signed=bool((graph.x < 0).any()),
+        )
+        return {NeighborSums: sums, **models}
 
     def layout(self, graph: FederatedGraph) -> Layout:
         return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)

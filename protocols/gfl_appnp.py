@@ -43,7 +43,7 @@ from torch import Tensor
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained
-from fglaudit.nn.fedavg import averaged_models, broadcast, trainers, upload_models
+from fglaudit.nn.fedavg import ROUNDING, averaged_models, broadcast, trainers, upload_models
 from fglaudit.nn.hidden_sharing import Sharing, one_model
 from fglaudit.nn.local_steps import LocalSteps
 from fglaudit.nn.neighborhood import foreign_nodes_within
@@ -63,8 +63,6 @@ from fglaudit.view import Observer
 
 VARIANTS = ("full", "v1", "v2")
 AVERAGINGS = ("trainers", "all")
-ROUNDING = 1e-4
-"""Relative error of sums of float32 numbers, generously."""
 
 
 @dataclass(frozen=True)

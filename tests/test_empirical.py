@@ -74,6 +74,21 @@ def test_bounds_are_within_30_percent(method: str, mechanism: Mechanism, epsilon
     assert np.median([estimate(method, mechanism, epsilon, runs, seed).epsilon for seed in range(10)]) > 0.7 * epsilon
 
 
+@pytest.mark.parametrize("mechanism", [laplace, randomised_response])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_a_thousand_canaries_are_enough_where_the_noise_is_known(mechanism: Mechanism, epsilon: float) -> None:
+    """Whom to guess follows from the stated noise: a Laplace score speaks with all of epsilon outside of [0, 1], a bit always does."""
+    share = (1 + math.exp(-epsilon)) / 4 if mechanism is laplace else 0.5
+    bounds = []
+    for seed in range(100):
+        rng = derive(seed, "known noise", mechanism.__name__, str(epsilon))
+        bits = torch.rand(1000, generator=rng) < 0.5
+        scores = mechanism(bits, epsilon, rng)
+        bounds.append(one_run(scores, bits, delta=0.0, confidence=0.95, rng=rng, shares=(share, share)).epsilon)
+    assert np.median(bounds) > 0.7 * epsilon
+    assert sum(b > epsilon for b in bounds) <= 10
+
+
 def test_perfect_scores_reach_the_ceiling() -> None:
     bits = torch.arange(1000) % 2 == 0
     scores = bits.double()

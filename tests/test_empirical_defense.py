@@ -12,12 +12,15 @@ from typing import ClassVar
 import pytest
 import torch
 from report_runs import store, texts
+from user_graphs import GCN, user_graph
 
+from fglaudit.accounting import Relation
 from fglaudit.attacks.row_space import RowSpace
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
 from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
@@ -30,6 +33,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise
@@ -185,10 +189,10 @@ def test_canaries_are_rows_of_equal_norm_that_are_there_or_not() -> None:
     before = GRAPH.x.clone()
     one, even = canary_rows(GRAPH)
     assert one.norm() == pytest.approx(even.norm()) and one.norm() > 100 * GRAPH.x.norm(dim=1).max()
-    for included in (True, False):
-        x = Canary(5, one).insert(GRAPH, included=included).x
+    for sign in (1, 0, -1):
+        x = Canary(5, one).insert(GRAPH, sign).x
         others = torch.arange(len(x)) != 5
-        assert torch.equal(x[5], one if included else torch.zeros_like(one)) and torch.equal(x[others], before[others])
+        assert torch.equal(x[5], sign * one) and torch.equal(x[others], before[others])
     assert torch.equal(GRAPH.x, before)
     assert int(GRAPH.degrees().argmax()) in canary_nodes(GRAPH)
 
@@ -254,3 +258,25 @@ def test_an_epsilon_that_holds_against_clients_alone_is_tested_for_them_alone() 
 def test_a_note_says_what_replays_cannot_show() -> None:
     (note,) = run(defense=Gaussian(epsilon=5000.0)).notes
     assert "cannot reach the accounted 500" in note
+
+
+@pytest.mark.parametrize(
+    ("defense", "method"), [(ClippedNoise(epsilon=4.0), "gdp"), (ClippedNoise("laplace", epsilon=4.0), "clopper-pearson")]
+)
+def test_replaced_records_are_put_to_the_test_by_opposite_canaries(defense: Defense, method: str) -> None:
+    protocol, graph = NFedGNN(**GCN | {"rounds": 1}), user_graph()
+    session = bound_session(defense, protocol, graph)
+    promise = session.guarantee()
+    bound = audit_defense(protocol, graph, session, promise, seed=0, device=CPU)
+    zeroed = dataclasses.replace(promise, relation=Relation.ZERO_OUT)
+    half = audit_defense(protocol, graph, session, zeroed, seed=0, device=CPU)
+    assert isinstance(bound, Bound) and isinstance(half, Bound) and bound.method == method
+    assert half.epsilon < 0.7 * bound.epsilon and 0.4 * 4.0 < bound.epsilon < 4.0
+
+
+def test_noise_calibrated_for_zeroed_out_records_is_contradicted_where_records_are_replaced() -> None:
+    """The classic slip: a clip is the sensitivity of one relation and half of that of the other."""
+    session = bound_session(Gaussian(epsilon=4.0), COUNTS)
+    promise = dataclasses.replace(session.guarantee(), relation=Relation.REPLACE)
+    bound = audit_defense(COUNTS, GRAPH, session, promise, seed=0, device=CPU)
+    assert isinstance(bound, Bound) and bound.epsilon > 4.0 and bound.p_value(4.0) < 1e-4

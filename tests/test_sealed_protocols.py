@@ -37,6 +37,8 @@ from fglaudit.payloads import (
 )
 from fglaudit.protocols.cnfgnn import CNFGNN
 from fglaudit.protocols.dist_gat import DistGAT
+from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.fedavg_sage import FedAvgSage
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.fedgcn import FedGCN
@@ -92,6 +94,14 @@ CASES = {
     ),
     "fedmlp": Case(FedMLP(hidden=4, rounds=3), MODEL, node_graph()),
     "fedavg-sage": Case(FedAvgSage(rounds=2, hidden=8), MODEL, example_graph()),
+    "fedavg-gophormer": Case(
+        FedAvgGophormer(rounds=2, hidden=8, heads=2, feed_forward=8, neighbors=2, samples=2, test_samples=2, dropout=0.0),
+        MODEL,
+        example_graph(),
+    ),
+    "fedavg-graphgps": Case(
+        FedAvgGraphGPS(rounds=2, hidden=8, heads=2, feed_forward=8, encoding=2, random_features=8, dropout=0.0), MODEL, example_graph()
+    ),
     "fedgt": Case(TINY_GT, MODEL, example_graph()),
     "fedgt, received": Case(dataclasses.replace(TINY_GT, tested="received"), MODEL, example_graph()),
     "cnfgnn": Case(CNFGNN(**GCN), MODEL, user_graph()),

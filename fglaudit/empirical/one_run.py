@@ -14,7 +14,8 @@ delta only.
 
 Choices where the paper leaves them open: the number of guesses must not depend on the memberships that are scored, so a fifth
 of the canaries chooses how many to guess on each side and the others are scored (given the memberships of the first part, the
-mechanism is still private in those of the second); or the numbers are fixed beforehand. Guesses go to the highest and lowest
+mechanism is still private in those of the second); or the numbers are fixed beforehand, as they can be where the noise is stated:
+then a thousand canaries come within 30 % of epsilon = 0.5 in the median, else it takes ten thousand. Guesses go to the highest and lowest
 scores, ties broken at random.
 """
 

@@ -18,6 +18,8 @@ from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
 
 WEIGHTINGS = ("uniform", "train-nodes")
+ROUNDING = 1e-4
+"""Relative error of sums of float32 weights, generously."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class FedAvg:
         sampling = split(rng, "participation")
         counts = train.counts.cpu()
         eligible = counts.nonzero().squeeze(1)
-        weights = (counts if self.weighting == "train-nodes" else torch.ones_like(counts)).float()
+        weights = counts.float() if self.weighting == "train-nodes" else None
         model, num_clients, correct = initial, len(counts), []
         received = broadcast(channel, 0, model, num_clients)
         models = LocalModels(received, layout, train, self.settings, dropout)
@@ -70,7 +72,7 @@ class FedAvg:
             models.step(self.local_steps)
             chosen = sample_clients(eligible, self.participation, sampling)
             uploads = upload(channel, round, models.vectors(), chosen)
-            model = average(uploads, weights[chosen].to(uploads.device))
+            model = average(uploads, None if weights is None else weights[chosen].to(uploads.device))
             received = broadcast(channel, round, model, num_clients)
             models.load(received)
             correct.append(hits(test, received, layout).sum(1))
@@ -93,7 +95,7 @@ def averaged_models(
     width = sum(math.prod(shape) for shape in layout.values())
     summands = torch.tensor([uploads])
     zero = torch.zeros_like(everyone)
-    return {ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1.0, releases=rounds)}
+    return {ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1 + ROUNDING, releases=rounds)}
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:
@@ -104,8 +106,10 @@ def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> T
     return eligible[torch.randperm(len(eligible), generator=rng)[:count]].sort().values
 
 
-def average(vectors: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one."""
+def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that arrived alike."""
+    if weights is None:
+        weights = torch.ones(len(vectors), device=vectors.device)
     return (weights / weights.sum()) @ vectors
 
 
