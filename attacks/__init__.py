@@ -35,5 +35,6 @@ ATTACKS: dict[str, str] = {
     "update-linkage": "fglaudit.attacks.linkage:UpdateLinkage",
     "update-labels": "fglaudit.attacks.update_labels:UpdateLabels",
     "one-node-clusters": "fglaudit.attacks.one_node_clusters:OneNodeClusters",
+    "row-presence": "fglaudit.attacks.row_presence:RowPresence",
     "absent-words": "fglaudit.attacks.absent_words:AbsentWords",
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from bench import (
+    encryption,
     fedgat_attacks,
     fedgat_defenses,
     fedgat_memory,
@@ -38,6 +39,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
+    "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 

@@ -435,6 +435,9 @@ class Attack(ABC):
     first_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None: all."""
 
+    reads_ids: ClassVar[bool] = False
+    """Whether it reads which nodes rows belong to, rather than the rows; on messages of noise these are random too."""
+
     @classmethod
     def last_round(cls, payload: type[Payload]) -> int | None:
         """Return the last round whose ``payload`` it reads, None for all; for attacks that read some payloads longer."""

@@ -11,6 +11,7 @@ from fglaudit.arena import Arena, Outcome
 from fglaudit.attacks._local_reports import as_sent, attack_reports
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Inference, Reconstruction
+from fglaudit.payloads import Ciphertexts
 from fglaudit.rng import derive
 from fglaudit.score_inferences import inference_outcome, questions
 from fglaudit.score_reconstructions import reconstruction_outcome
@@ -64,6 +65,8 @@ def _unsupported(attack: Attack, view: View) -> str | None:
 
 def _unreadable(attack: Attack, view: View) -> str | None:
     """Return which payload of those that ``attack`` needs the observer has as ciphertexts only, or None."""
+    if Ciphertexts in type(attack).also_reads:
+        return None
     for payload in type(attack).consumes:
         if payload.__name__ in view.public.sealed and next(iter(view.messages.of(payload)), None) is None:
             return f"{view.observer.name} sees ciphertexts only of {payload.__name__}, and holds no key"

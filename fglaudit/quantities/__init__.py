@@ -10,6 +10,7 @@ from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
 from fglaudit.quantities.linkage import Linkage
 from fglaudit.quantities.membership import Membership
+from fglaudit.quantities.neighboring_clients import NeighboringClients
 from fglaudit.quantities.norms import L1Norms, SquaredNorms
 
 QUANTITIES: dict[str, Quantity] = {
@@ -23,6 +24,7 @@ QUANTITIES: dict[str, Quantity] = {
         SquaredNorms(),
         GlobalNodeValues(),
         Linkage(),
+        NeighboringClients(),
     )
 }
 
