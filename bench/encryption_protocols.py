@@ -117,7 +117,7 @@ def measure(case: Case, graph: FederatedGraph) -> dict[str, str]:
     }
     if case.rounds == 0:
         return dict.fromkeys(VALUES, "") | told
-    protocol = dataclasses.replace(case.protocol, rounds=case.rounds)  # type: ignore[call-arg]
+    protocol: FederatedProtocol = dataclasses.replace(case.protocol, rounds=case.rounds)  # type: ignore[type-var]
     clear, _, _ = train(protocol, graph, NoDefense())
     defense = HomomorphicEncryption(scheme="ckks", on=(case.payload,), most_gigabytes=float("inf"))
     encrypted, seconds, channel = train(protocol, graph, defense)
