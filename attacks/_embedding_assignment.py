@@ -22,7 +22,7 @@ from fglaudit.view import View
 FIRST_ROUNDS = 16
 """Only rounds before this are read, so that a recorder need not keep all."""
 _ROUNDS = 6
-_SAME_NEIGHBORHOODS = ("none", "gaussian")
+_SAME_NEIGHBORHOODS = ("none", "gaussian", "homomorphic-encryption")
 """Defenses under which a node's neighbourhood in the embeddings is the one in the graph."""
 _FOUND, _DISAGREEMENT, _EXACT = 6.0, 2.0, 8.0
 """Score of an option for explaining the embedding, per one-sided neighbour, and for exact equations."""

@@ -34,8 +34,8 @@ from fglaudit.view import View
 
 _Values = HiddenRepresentations | Jacobians | PropagatedRepresentations | PropagatedJacobians | ModelUpdate
 P = TypeVar("P", bound=_Values)
-LOSSLESS = ("none", "drop-singletons")
-"""Defenses that leave these messages as they are."""
+LOSSLESS = ("none", "drop-singletons", "homomorphic-encryption", "secure-aggregation")
+"""Defenses that leave these messages as they are, up to :func:`flooding`."""
 _ROUNDING = 4 * torch.finfo(torch.float32).eps
 """Rounding error of an entry of G, relative to the largest entry of its row: sums of some hundred terms stay below."""
 
@@ -64,6 +64,11 @@ class Model:
 
     w1: Tensor
     w2: Tensor
+
+
+def flooding(view: View, payload: type[Payload]) -> float:
+    """Return the standard deviation of the noise with which clients open encrypted messages of ``payload``; 0 in the clear."""
+    return float(view.public.defense_parameters.get(f"flooding of {payload.__name__}", 0.0))
 
 
 def encoder_shape(view: View) -> Shape | None:

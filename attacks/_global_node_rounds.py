@@ -66,6 +66,7 @@ def _values(batch: MessageBatch) -> Tensor:
 def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield clients [K], what they received and what they uploaded, [K, ...] each, of at most ``most`` rounds."""
     held: dict[int, Tensor] = {}
+    sums = payload.__name__ in view.public.sealed  # then the server returns changes as well, to be added to what clients have
     done = 0
     for batch in view.messages.of(payload):
         values = _values(batch)
@@ -77,7 +78,8 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
             yield clients, torch.stack([held.get(k, blank) for k in clients.tolist()]), values[order]
             done += 1
         for index in (batch.senders == SERVER).nonzero().squeeze(1).tolist():
-            held[int(batch.receivers[index].item())] = values[index]
+            client = int(batch.receivers[index].item())
+            held[client] = held[client] + values[index] if sums and client in held else values[index]
 
 
 def uploads(view: View, payload: type[Payload], most: int | None = None) -> Iterator[Tensor]:

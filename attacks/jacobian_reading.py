@@ -32,6 +32,7 @@ from fglaudit.attacks._encoder import (
     Model,
     activations,
     clip_of,
+    flooding,
     foreign_batches,
     global_models,
     jacobian_noise,
@@ -122,7 +123,7 @@ def _read_single(view: View, models: dict[int, Model], device: torch.device) -> 
         gap = (torch.einsum("phf,fh->ph", sums, models[round].w1) - means).abs().amax(1)
         sound = (gap <= _SOUND * means.abs().amax(1)).cpu()
         norm = sums.norm(dim=2)
-        slack = 4 * features**0.5 * rounding(sums)
+        slack = 4 * features**0.5 * rounding(sums) + 4 * flooding(view, Jacobians) * (features / power.clamp(min=1e-30)).sqrt()
         active = norm > slack
         weight = power.expand_as(norm) * active
         mean = (weight[..., None] * sums).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-30)

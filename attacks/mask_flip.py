@@ -26,7 +26,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._encoder import LOSSLESS, Model, foreign_batches, global_models, jacobian_noise, misfit, unit_rows
+from fglaudit.attacks._encoder import (
+    LOSSLESS,
+    Model,
+    flooding,
+    foreign_batches,
+    global_models,
+    jacobian_noise,
+    misfit,
+    unit_rows,
+)
 from fglaudit.attacks._encoder_planting import plant_encoder_run
 from fglaudit.attacks._mixture_rows import MixtureRows, recover_rows
 from fglaudit.attacks._propagation import known_propagation
@@ -76,6 +85,7 @@ class MaskFlip(Attack):
         own = next(c for c in view.own if c.client == client)
         weights = known_propagation(view, own)
         noise = jacobian_noise(view) * _spread(weights) * power.clamp(min=1e-30).rsqrt()
+        noise = torch.hypot(noise, flooding(view, Jacobians) * power.clamp(min=1e-30).rsqrt())
         if view.public.defense not in LOSSLESS and Jacobians.__name__ not in view.public.noise:
             noise = torch.hypot(noise, _floor(sums, power))
         discrete = view.public.features is not FeatureKind.REAL

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._planting import MemoryMessages
-from fglaudit.attacks._recorded_sums import sees_parts
+from fglaudit.attacks._recorded_sums import sees_deliveries
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, NeighborSums, Payload
 from fglaudit.rng import split
@@ -36,7 +36,7 @@ class RowPresence(Attack):
     first_rounds: ClassVar[int | None] = 0
 
     def unsupported(self, view: View) -> str | None:
-        if not sees_parts(view):
+        if not sees_deliveries(view):
             return "only the server and the wire see which rows the clients send"
         return None if len(_sent(view)) else "no client's message names the nodes that its rows belong to"
 

@@ -11,6 +11,7 @@ import torch
 
 from bench import (
     encryption,
+    encryption_protocols,
     fedgat_attacks,
     fedgat_defenses,
     fedgat_memory,
@@ -42,6 +43,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
+    "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 

@@ -9,7 +9,8 @@ a row's fields are, hence whether its degree is large, and every payload that is
 row has one receiver. With several, which client gets a row shows its neighbours all the same, and padding is refused.
 
 Schemes: ``bfv`` adds whole numbers exactly, several to a slot, real numbers in fixed point (``fglaudit.he.fixed_point``); ``ckks`` adds
-real numbers with an error of about 1e-6, one to a slot, for features whose range is wide: ciphertexts are then 15 times larger.
+real numbers with an error of about 1e-6, one to a slot, for features whose range is wide: ciphertexts are then 15 times larger. It alone
+serves where the server multiplies by public numbers, or where no bound is known (models): ``fglaudit.he.weighted_rows``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from fglaudit.he.codec import Codec
 from fglaudit.he.fixed_point import WIDTHS, FixedPoint
 from fglaudit.he.layout import Layout
 from fglaudit.he.packed_rows import PackedRows, seal_rows
+from fglaudit.he.row_sealer import Cost, RowSealer
+from fglaudit.he.weighted_rows import WeightedRows
 from fglaudit.interfaces import Aggregate, Context, Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.sealing import sealed_tensor
@@ -51,8 +54,10 @@ class _Session(DefenseSession):
         self.defense = defense
         self.sealers = {payload: self._sealer(context.aggregates[payload], context) for payload in defense.payloads(context)}
 
-    def _sealer(self, aggregate: Aggregate, context: Context) -> _Sealer:
+    def _sealer(self, aggregate: Aggregate, context: Context) -> _Sealer | RowSealer:
         defense = self.defense
+        if defense.by_rows(aggregate):
+            return RowSealer(aggregate, defense.largest)
         largest, summands = aggregate.largest, aggregate.summands
         assert largest is not None
         if defense.padded:
@@ -79,6 +84,8 @@ class _Session(DefenseSession):
     def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
         """Encrypt what clients send; SEAL draws its randomness itself, ``rng`` is not used."""
         sealer = self.sealers[type(batch.payload)]
+        if isinstance(sealer, RowSealer):
+            return sealer.seal(batch)
         tensors = batch.payload.tensors()
         splits = torch.arange(len(batch.senders) + 1) if batch.splits is None else batch.splits.cpu()
         rows = tensors.get("nodes", torch.zeros(int(splits[-1]), dtype=torch.long)).cpu()
@@ -101,16 +108,18 @@ class _Session(DefenseSession):
         splits = torch.arange(len(batch.senders) + 1) if batch.splits is None else batch.splits.cpu()
         tensors = dict(batch.payload.tensors())
         for name, value in batch.payload.sealed_fields().items():
-            assert isinstance(value.sealed, PackedRows)
-            tensors[name] = sealed_tensor(value.sealed.addressed(splits, batch.receivers), tuple(value.shape), value.dtype)
+            if isinstance(value.sealed, PackedRows):
+                tensors[name] = sealed_tensor(value.sealed.addressed(splits, batch.receivers), tuple(value.shape), value.dtype)
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
         """Decrypt. Padding says nothing to whoever reads it: rows of zeros are left out of padded messages to the server."""
         tensors = dict(batch.payload.tensors())
         for name, value in batch.payload.sealed_fields().items():
-            assert isinstance(value.sealed, PackedRows)
-            tensors[name] = value.sealed.opened().to(value.dtype).view(tuple(value.shape))
+            assert isinstance(value.sealed, PackedRows | WeightedRows)
+            tensors[name] = value.opened(value.sealed.opened())
+            if isinstance(value.sealed, WeightedRows):
+                continue
             if self.defense.padded and value.sealed.entries is None and batch.splits is not None:
                 return _without_zeros(batch, tensors, tensors[name].flatten(1).any(1))
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
@@ -119,6 +128,10 @@ class _Session(DefenseSession):
         found: dict[str, Any] = {}
         for payload, sealer in self.sealers.items():
             name = payload.__name__
+            if isinstance(sealer, RowSealer):
+                found[f"ciphertexts of {name}"] = sealer.blocks
+                found[f"flooding of {name}"] = sealer.scheme.codec.flooding
+                continue
             found[f"ciphertexts of {name}"] = sealer.layout.blocks
             if isinstance(sealer.codec, Ckks):
                 found[f"flooding of {name}"] = sealer.codec.flooding
@@ -152,6 +165,8 @@ class HomomorphicEncryption(Defense):
         bits: of a fixed-point number, sums included; one of 4, 8, 14, 18, 28, 56. Whole numbers get as many as their bound needs.
         padded: every client sends every row, so that presence and width tell nothing.
         on: names of the payloads; empty: all that can be encrypted.
+        largest: bound on absolute values where the protocol knows none; larger ones are refused before they are encrypted.
+        most_gigabytes: of ciphertexts in one training, for payloads that take whole ciphertexts row by row; more is refused.
     """
 
     name: ClassVar[str] = "homomorphic-encryption"
@@ -162,6 +177,8 @@ class HomomorphicEncryption(Defense):
     bits: int = 14
     padded: bool = False
     on: tuple[str, ...] = ()
+    largest: float = 256.0
+    most_gigabytes: float = 20.0
 
     def __post_init__(self) -> None:
         if self.scheme not in DEGREES:
@@ -176,6 +193,9 @@ class HomomorphicEncryption(Defense):
             raise FglauditError(f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14")
         for name in self.on:
             payload_type(name)
+        for field in ("largest", "most_gigabytes"):
+            if not getattr(self, field) > 0:
+                raise FglauditError(f"{field} must be positive; got {getattr(self, field):g}; leave it out for the default")
 
     @property
     def used_degree(self) -> int:
@@ -187,27 +207,34 @@ class HomomorphicEncryption(Defense):
             return tuple(payload_type(name) for name in self.on)
         return tuple(payload for payload in context.aggregates if self._refusal(payload, context) is None)
 
+    def by_rows(self, aggregate: Aggregate) -> bool:
+        """Whether every row gets ciphertexts of its own: where rows are multiplied, or nobody knows a bound."""
+        return self.scheme == "ckks" and (aggregate.weighted or aggregate.largest is None)
+
     def unsupported(self, context: Context) -> str | None:
-        if not context.aggregates:
-            return (
-                f"the server of {context.protocol} does more with what clients send than adding it up (or gets nothing with these "
-                "settings), which it cannot do on ciphertexts"
-            )
         if not self.on and self.payloads(context):
             return None
-        asked = [payload_type(name) for name in self.on] or list(context.aggregates)
-        return "; ".join(reason for payload in asked if (reason := self._refusal(payload, context)) is not None) or None
+        asked = [payload_type(name) for name in self.on] or [*context.aggregates, *context.readers]
+        reasons = [reason for payload in asked if (reason := self._refusal(payload, context)) is not None]
+        if not asked:
+            return f"{context.protocol}'s clients send the server nothing that it computes with"
+        return "; ".join(reasons) or None
 
     def _refusal(self, payload: type[Payload], context: Context) -> str | None:
         aggregate, name = context.aggregates.get(payload), payload.__name__
         if aggregate is None:
-            return (
-                f"the server of {context.protocol} does more with {name} than adding it up, which it cannot do on ciphertexts"
-            )
+            return context.unsealable(payload)
+        if self.by_rows(aggregate):
+            if self.padded:
+                return f"padding is for rows that some clients send and others do not; {name} is not of that kind; leave padded out"
+            return Cost.of(aggregate).beyond(self.most_gigabytes, name)
         if aggregate.weighted:
-            return f"the server multiplies {name} by numbers other than 0 and 1; ciphertexts packed for sums leave no room for that"
+            return (
+                f"the server multiplies {name} by numbers other than 0 and 1; ciphertexts packed for sums leave no room for that; "
+                "use scheme: ckks"
+            )
         if aggregate.largest is None:
-            return f"ciphertexts hold sums up to a bound, and none is known for {name}"
+            return f"packed ciphertexts hold sums up to a bound, and none is known for {name}; use scheme: ckks"
         if self.padded and len(torch.unique(aggregate.rows)) < len(aggregate.rows):
             return f"padding hides nothing where rows of {name} have several receivers: which client gets a row shows its neighbours"
         return None

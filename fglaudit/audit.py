@@ -136,7 +136,7 @@ def _public_facts(cell: Cell, graph: FederatedGraph, session: DefenseSession, tr
         **graph.schema(),
         layout=trained.layout,
         noise=session.noise(),
-        sealed=tuple(payload.__name__ for payload in type(cell.protocol).emits if session.seals(payload)),
+        sealed=cell.protocol.sealed(graph, session),
         fit=_fit(cell.protocol),
     )
 

@@ -105,6 +105,10 @@ class RecordingChannel:
         """Return what the defense adds to this payload."""
         return self.session.noise().get(payload.__name__)
 
+    def seals(self, payload: type[Payload]) -> bool:
+        """Whether clients send this payload sealed."""
+        return self.session.seals(payload)
+
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
         """Return the defense's groups of cross-client edges [E]."""
         return self.session.merge(center, neighbor)

@@ -45,6 +45,10 @@ class Channel(Protocol):
         """Return what the defense adds to this payload: public, so receivers can reckon with it."""
         ...
 
+    def seals(self, payload: type[Payload]) -> bool:
+        """Whether clients send this payload sealed, so that the server cannot do more with it than linear algebra."""
+        ...
+
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
         """Return the defense's groups of cross-client edges, see :meth:`DefenseSession.merge`."""
         ...
@@ -144,17 +148,21 @@ class Aggregate:
     results on: what a defense must know to hide the payload from the server.
 
     Attributes:
-        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up. A
-            row with several receivers is listed once for each.
+        rows: ids [n] of result rows: ``Payload.nodes`` where there are any; otherwise 0 where all messages of one round are added up,
+            or the receiver where everyone gets a combination of its own. A row with several receivers is listed once for each.
         receivers: the client [n] that gets the row.
-        columns: entries of a row.
+        columns: entries of an uploaded row.
         largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
             message nor any sum of them exceeds it; None where no bound is known. It counts as public.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
         signed: whether entries may be negative.
         weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
+        weight: where they differ, bound on the sum of their absolute values in a row; None: as many as it has summands.
         releases: how often training sends the payload.
+        uploads: rows that clients upload in one release; None: as many as all result rows have summands.
+        parts: how many rows of ``columns`` entries each result row [n] is made of; None: one.
+        returned: the payload that brings results back, if it is another one than brings the rows.
     """
 
     rows: Tensor
@@ -165,7 +173,11 @@ class Aggregate:
     integers: bool = False
     signed: bool = True
     weighted: bool = False
+    weight: float | None = None
     releases: int = 1
+    uploads: int | None = None
+    parts: Tensor | None = None
+    returned: type[Payload] | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +186,7 @@ class Context:
 
     Attributes:
         aggregates: see :meth:`FederatedProtocol.aggregates`.
+        readers: see :meth:`FederatedProtocol.readers`.
         sends: whether the protocol sends anything at all.
         rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
         examples, uploads: see :class:`Examples` and :class:`Uploads`; where there are none, why.
@@ -185,10 +198,23 @@ class Context:
     num_features: int
     releases: tuple[Release, ...]
     aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
+    readers: Mapping[type[Payload], str] = field(default_factory=dict)
     sends: bool = True
     rows_per_node: int = 1
     examples: Examples | str = "nothing is known of its losses"
     uploads: Uploads | str = "nothing is known of the models that its clients send"
+
+    def unsealable(self, payload: type[Payload]) -> str | None:
+        """Return why ``payload`` cannot be hidden from the server, or None if it can."""
+        if payload in self.aggregates:
+            return None
+        name = payload.__name__
+        for sent, aggregate in self.aggregates.items():
+            if aggregate.returned is payload:
+                return f"{self.protocol}'s server makes {name} of {sent.__name__}, and is blind to it where that is sealed; seal that"
+        if payload in self.readers:
+            return f"{name} of {self.protocol} must be readable: {self.readers[payload]}"
+        return f"{self.protocol} sends no {name} with these settings"
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -383,6 +409,15 @@ class FederatedProtocol(ABC):
         """Return the payloads with which the server does no more than linear algebra; a defense can hide those from it."""
         return {}
 
+    def readers(self) -> Mapping[type[Payload], str]:
+        """Return why somebody must read the other payloads that clients send: what is done with them beyond linear algebra."""
+        return {}
+
+    def sealed(self, graph: FederatedGraph, session: DefenseSession) -> tuple[str, ...]:
+        """Return names of the payloads that ``session`` hides: those that clients send sealed, and what the server makes of them."""
+        made = {aggregate.returned for sent, aggregate in self.aggregates(graph).items() if session.seals(sent)}
+        return tuple(payload.__name__ for payload in type(self).emits if session.seals(payload) or payload in made)
+
     def context(self, graph: FederatedGraph) -> Context:
         """Return the facts that a defense is bound to."""
         holders = int(torch.bincount(torch.cat(graph.clients)).max().item())
@@ -393,6 +428,7 @@ class FederatedProtocol(ABC):
             num_features=graph.num_features,
             releases=self.releases(graph),
             aggregates=self.aggregates(graph),
+            readers=self.readers(),
             sends=bool(type(self).emits),
             rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
             examples=self.examples(graph),

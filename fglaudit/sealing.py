@@ -42,6 +42,14 @@ class SealedRows(ABC):
     def add(self, other: SealedRows) -> SealedRows:
         """Return the sum with ``other``, of the same scheme, keys and shape."""
 
+    def join(self, count: int) -> SealedRows:
+        """Return rows [R / count, count x D]: every ``count`` rows one behind the other.
+
+        Raises:
+            FglauditError: if the scheme cannot do it.
+        """
+        raise _refusal("joining of rows into longer ones")
+
     @abstractmethod
     def wire_bytes(self, splits: Tensor) -> Tensor:
         """Return the bytes [P] of messages, the p-th of which carries the rows ``splits[p]:splits[p + 1]``."""
@@ -53,10 +61,23 @@ class SealedTensor(Tensor):
 
     Supported: ``+`` of two of them, ``*`` and ``/`` by public numbers (one, or one per row), ``weights @ t``, ``t.sum(0)``,
     ``t.mean(0)``, ``t[rows]``, ``torch.index_add(zeros, 0, index, t)``, ``t.expand(K, -1)`` of one row, reshaping behind the leading
-    axis, changes of type or device (which change nothing).
+    axis, ``t.view(R', r, D)`` of rows [R' r, D] that a scheme can join, ``t.movedim`` behind the leading axis, changes of type or device
+    (which change nothing).
+
+    Attributes:
+        axes: order of the axes in which the rows' entries are shown, where ``movedim`` changed it.
     """
 
     sealed: SealedRows
+    axes: tuple[int, ...] | None = None
+
+    def opened(self, values: Tensor) -> Tensor:
+        """Return ``values`` [R, D] of the rows as this tensor: in its shape and of its type."""
+        shape = tuple(self.shape)
+        if self.axes is None:
+            return values.reshape(shape).to(self.dtype)
+        stored = [shape[self.axes.index(axis)] for axis in range(len(shape))]
+        return values.reshape(stored).permute(self.axes).to(self.dtype)
 
     @classmethod
     def __torch_function__(
@@ -78,10 +99,15 @@ class SealedTensor(Tensor):
         return f"SealedTensor{tuple(self.shape)}"
 
 
-def sealed_tensor(rows: SealedRows, shape: tuple[int, ...] | None = None, dtype: torch.dtype = torch.float32) -> SealedTensor:
+def sealed_tensor(
+    rows: SealedRows,
+    shape: tuple[int, ...] | None = None,
+    dtype: torch.dtype = torch.float32,
+    axes: tuple[int, ...] | None = None,
+) -> SealedTensor:
     """Return ``rows`` [R, D] as a tensor of ``shape``: [R, D] by default, or [R, ...] with D entries a row, or [D] if R is 1."""
     tensor = torch.empty(rows.shape if shape is None else shape, dtype=dtype, device="meta").as_subclass(SealedTensor)
-    tensor.sealed = rows
+    tensor.sealed, tensor.axes = rows, axes
     return tensor
 
 
@@ -103,13 +129,18 @@ def _count(t: SealedTensor) -> int:
 
 
 def _combined(t: SealedTensor, weights: Tensor, shape: tuple[int, ...]) -> SealedTensor:
-    return sealed_tensor(t.sealed.combine(weights), shape, t.dtype)
+    return sealed_tensor(t.sealed.combine(weights), shape, t.dtype, t.axes)
 
 
 def _add(a: Any, b: Any) -> SealedTensor:
-    if not (isinstance(a, SealedTensor) and isinstance(b, SealedTensor)) or a.shape != b.shape:
+    if not (isinstance(a, SealedTensor) and isinstance(b, SealedTensor)) or a.shape != b.shape or a.axes != b.axes:
         raise _refusal("addition to a public tensor, or of different shapes,")
-    return sealed_tensor(a.sealed.add(b.sealed), tuple(a.shape), a.dtype)
+    return sealed_tensor(a.sealed.add(b.sealed), tuple(a.shape), a.dtype, a.axes)
+
+
+def _add_in_place(a: SealedTensor, b: Any) -> SealedTensor:
+    a.sealed = _add(a, b).sealed
+    return a
 
 
 def _scaled(t: SealedTensor, factor: Tensor) -> SealedTensor:
@@ -137,7 +168,8 @@ def _divide(t: Any, divisor: Any) -> SealedTensor:
 def _matmul(weights: Any, t: Any) -> SealedTensor:
     if not isinstance(t, SealedTensor) or isinstance(weights, SealedTensor) or t.dim() != 2:
         raise _refusal("a matrix product other than public weights @ sealed rows")
-    matrix = weights.detach().double().reshape(-1, _count(t)).cpu().to_sparse_coo().coalesce()
+    matrix = weights.detach().double().cpu()
+    matrix = matrix.coalesce() if matrix.is_sparse else matrix.reshape(-1, _count(t)).to_sparse_coo().coalesce()
     return _combined(t, matrix, (*weights.shape[:-1], *t.shape[1:]))
 
 
@@ -146,7 +178,7 @@ def _total(t: SealedTensor, factor: float) -> SealedTensor:
     return _combined(t, _sparse(torch.zeros_like(at), at, torch.full((count,), factor), (1, count)), tuple(t.shape[1:]))
 
 
-def _sum(t: SealedTensor, dim: int) -> SealedTensor:
+def _sum(t: SealedTensor, dim: int, *, dtype: torch.dtype | None = None) -> SealedTensor:
     if dim != 0:
         raise _refusal("a sum along another axis than the first")
     return _total(t, 1.0)
@@ -183,11 +215,24 @@ def _expand(t: SealedTensor, *sizes: Any) -> SealedTensor:
 
 
 def _reshape(t: SealedTensor, *sizes: Any) -> SealedTensor:
+    count = _count(t)
     with torch._C.DisableTorchFunctionSubclass():
         shape = tuple(torch.empty(tuple(t.shape), device="meta").reshape(*sizes).shape)
-    if shape[0] != _count(t) and not (_count(t) == 1 and len(shape) == 1):
-        raise _refusal("reshaping of its rows")
-    return sealed_tensor(t.sealed, shape, t.dtype)
+    if t.axes is not None:
+        raise _refusal("reshaping after movedim")
+    if shape[0] == count or (count == 1 and len(shape) == 1):
+        return sealed_tensor(t.sealed, shape, t.dtype)
+    if len(shape) > 2 and count % shape[0] == 0 and shape[-1] == t.sealed.shape[1]:
+        return sealed_tensor(t.sealed.join(count // shape[0]), shape, t.dtype)
+    raise _refusal("reshaping of its rows")
+
+
+def _movedim(t: SealedTensor, source: int, destination: int) -> SealedTensor:
+    order = list(range(t.dim()))
+    order.insert(destination % t.dim(), order.pop(source % t.dim()))
+    if order[0] != 0 or t.axes is not None:
+        raise _refusal("movedim of its rows, or a second one,")
+    return sealed_tensor(t.sealed, tuple(t.shape[axis] for axis in order), t.dtype, tuple(order))
 
 
 def _flatten(t: SealedTensor, start_dim: int = 0, end_dim: int = -1) -> SealedTensor:
@@ -220,6 +265,7 @@ _LINEAR: dict[Any, Callable[..., Any]] = {
     Tensor.device.__get__: lambda t: torch.device("cpu"),
     Tensor.is_meta.__get__: lambda t: False,  # type: ignore[attr-defined]
     **dict.fromkeys((torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__), _add),
+    **dict.fromkeys((Tensor.add_, Tensor.__iadd__), _add_in_place),
     **dict.fromkeys((torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__), _multiply),
     **dict.fromkeys((torch.div, Tensor.div, Tensor.__truediv__), _divide),
     **dict.fromkeys((torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__), _matmul),
@@ -231,6 +277,7 @@ _LINEAR: dict[Any, Callable[..., Any]] = {
     Tensor.expand: _expand,
     **dict.fromkeys((torch.reshape, Tensor.reshape, Tensor.view), _reshape),
     **dict.fromkeys((torch.flatten, Tensor.flatten), _flatten),
+    **dict.fromkeys((torch.movedim, Tensor.movedim), _movedim),
     **dict.fromkeys(
         (Tensor.to, Tensor.float, Tensor.double, Tensor.cpu, Tensor.detach, Tensor.contiguous, Tensor.clone, torch.clone), _same
     ),

@@ -82,7 +82,7 @@ class Run:
             **self.graph.schema(),
             layout=self.trained.layout,
             noise=self.session.noise(),
-            sealed=tuple(payload.__name__ for payload in type(self.protocol).emits if self.session.seals(payload)),
+            sealed=self.protocol.sealed(self.graph, self.session),
         )
         auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
         labelled = self.protocol.labelled(self.graph, observer)

@@ -94,7 +94,7 @@ class PublicFacts:
     Attributes:
         layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
         noise: by payload name, what the defense adds; under ``FEATURE_ROWS`` what it adds to rows before they are used.
-        sealed: names of the payloads that clients send sealed.
+        sealed: names of the payloads that clients send sealed, and of those that the server makes of them.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
     """
 

@@ -25,6 +25,7 @@ Choices where the papers are silent:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,7 +34,8 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.nn.fedavg import averaged_models, broadcast
 from fglaudit.nn.split_training import (
     Server,
     ServerSettings,
@@ -119,6 +121,14 @@ class CNFGNN(FederatedProtocol):
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
 
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The weights, of which the server takes the mean."""
+        layout = first_layer(self.model().layout(graph.num_features, graph.num_classes))
+        return averaged_models(layout, graph.num_nodes, graph.num_nodes, self.rounds)
+
+    def readers(self) -> Mapping[type[Payload], str]:
+        return {Latents: "the server trains its layers on them", LatentGradients: "the server itself computes them"}
+
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """The training nodes, whose labels the server has."""
         return server_labels(graph, observer)
@@ -149,13 +159,13 @@ class CNFGNN(FederatedProtocol):
             users.step(values, send_gradients(channel, round, server.learn(held), everyone))
             idle.step(idle.entries.value, torch.zeros_like(held[:1]))
             mean = self.exchange(channel, round, users, idle.rows)
-            weights = common(send_model(channel, round, mean, graph.num_nodes))
+            weights = common(broadcast(channel, round, mean, graph.num_nodes).view(-1, *first.shape))
             server.test(held)
             channel.round_done(round, self.rounds)
         return server.result(first_layer(layout), empty_rows_note(self.name, x))
 
     def exchange(self, channel: Channel, round: int, users: UserWeights, idle: Tensor) -> Tensor:
-        """Have every user upload its weights; return their mean [F, D].
+        """Have every user upload its weights; return their mean [F D].
 
         Args:
             users: the touched rows after the step.
@@ -163,20 +173,22 @@ class CNFGNN(FederatedProtocol):
         """
         entries, everyone = users.entries, torch.arange(users.entries.num_users)
         if channel.wants(ModelUpdate, round):
-            total = torch.zeros(idle.shape, dtype=torch.float64, device=idle.device)
+            total: Tensor | None = None
             size = max(1, BUCKET // idle.numel())
             for low in range(0, len(everyone), size):
                 part = everyone[low : low + size]
                 payload = ModelUpdate(uploads(users, idle, low, len(part)).flatten(1))
                 arrived = channel.send(MessageBatch(round, part, torch.full_like(part, SERVER), payload))
                 assert isinstance(arrived, ModelUpdate)
-                total += arrived.vector.sum(0, dtype=torch.float64).view(idle.shape)
-            return (total / len(everyone)).to(idle)
+                more = arrived.vector.sum(0, dtype=torch.float64)
+                total = more if total is None else total.add_(more)
+            assert total is not None
+            return (total / len(everyone)).to(idle.dtype)
         announced = ModelUpdate(idle.new_zeros(1, 1).expand(len(everyone), idle.numel()))
         channel.send(MessageBatch(round, everyone, torch.full_like(everyone, SERVER), announced))
         touched = torch.zeros_like(idle).index_add_(0, entries.column, users.rows)
         count = torch.bincount(entries.column, minlength=len(idle)).to(idle).unsqueeze(1)
-        return idle + (touched - count * idle) / len(everyone)
+        return (idle + (touched - count * idle) / len(everyone)).flatten()
 
 
 def uploads(users: UserWeights, idle: Tensor, low: int, count: int) -> Tensor:

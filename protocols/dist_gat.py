@@ -6,13 +6,14 @@ What is observed: the server has every client's models, clients have the global 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained, Uploads
+from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Trained, Uploads
 from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores
@@ -78,6 +79,10 @@ class DistGAT(FederatedProtocol):
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes the mean."""
+        return self.averaging().aggregates(graph, self.shape().layout(graph.num_features, graph.num_classes))
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
         """No message is about features."""

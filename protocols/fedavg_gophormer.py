@@ -15,20 +15,20 @@ with consistency regularisation in training and averaged predictions in tests, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.interfaces import Aggregate, Channel, Trained
 from fglaudit.nn.ego_graphs import EgoGraphs
 from fglaudit.nn.gophormer import Gophormer
 from fglaudit.nn.neighbor_sampling import find_candidates
 from fglaudit.nn.proximity import Proximity
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
-from fglaudit.nn.subgraph_protocol import SubgraphProtocol, train_average
+from fglaudit.nn.subgraph_protocol import SubgraphProtocol, mean_model, train_average
 from fglaudit.nn.subgraph_training import SubgraphSettings
 from fglaudit.nn.weights import Layout
 from fglaudit.payloads import ModelUpdate, Payload
@@ -81,6 +81,10 @@ class FedAvgGophormer(SubgraphProtocol):
         candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(device)
         proximity = Proximity.of(clients, self.powers, device)
         return EgoGraphs(self.network(), candidates, proximity, inputs.present, self.hops, self.neighbors, self.test_samples)
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes a weighted mean."""
+        return mean_model(self, graph)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         return train_average(self, graph, channel, rng, device, changes=True)

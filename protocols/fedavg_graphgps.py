@@ -14,17 +14,17 @@ with the best validation accuracy counts. Dropout as FedGT's: 0.5 was better tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.interfaces import Aggregate, Channel, Trained
 from fglaudit.nn.graph_gps import GraphGPS, WholeGraph
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
-from fglaudit.nn.subgraph_protocol import SubgraphProtocol, train_average
+from fglaudit.nn.subgraph_protocol import SubgraphProtocol, mean_model, train_average
 from fglaudit.nn.weights import Layout
 from fglaudit.payloads import ModelUpdate, Payload
 
@@ -63,6 +63,10 @@ class FedAvgGraphGPS(SubgraphProtocol):
 
     def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> WholeGraph:
         return WholeGraph.of(self.network(), clients, inputs.present)
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes a weighted mean."""
+        return mean_model(self, graph)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         return train_average(self, graph, channel, rng, device, changes=True)

@@ -11,21 +11,21 @@ is stated, 0.5 between the layers is used; the round with the best validation ac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Examples, Trained, Uploads
+from fglaudit.interfaces import Aggregate, Channel, Examples, Trained, Uploads
 from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import largest_share
 from fglaudit.nn.neighbor_sampling import find_candidates
 from fglaudit.nn.sage import Sage
 from fglaudit.nn.sampled_neighbors import SampledNeighbors
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
-from fglaudit.nn.subgraph_protocol import SubgraphProtocol, train_average
+from fglaudit.nn.subgraph_protocol import SubgraphProtocol, mean_model, train_average
 from fglaudit.nn.weights import Layout
 from fglaudit.payloads import ModelUpdate, Payload
 
@@ -65,6 +65,10 @@ class FedAvgSage(SubgraphProtocol):
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return largest_share(graph, 1.0, "train-nodes")
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes a weighted mean."""
+        return mean_model(self, graph)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         return train_average(self, graph, channel, rng, device, changes=False)

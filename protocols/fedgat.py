@@ -15,7 +15,8 @@ sizes, so that their bytes are counted all the same). Noise on them is the serve
 Choices where the paper's text is silent:
 
 * The neighbourhood is closed (self-loops), as in the original GAT. The server learns the edges it needs by means not recorded here.
-* Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received.
+* Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received. Where rows travel
+  sealed it cannot: then every client scales its own before it sends them.
 * Of Assumption 2 only what the series needs is kept (``bounds: scores``): after every step the attention vectors of the first
   layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the assumption's bounds
   instead, which costs accuracy; with ``none`` the share of scores that leave is watched in every round.
@@ -33,7 +34,7 @@ Choices where the paper's text is silent:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -42,7 +43,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained, Uploads
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores
@@ -66,12 +67,14 @@ from fglaudit.payloads import (
     RawFeatures,
 )
 from fglaudit.rng import split
+from fglaudit.sealing import SealedTensor
 from fglaudit.view import Observer
 
 VARIANTS: dict[str, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedVectors}
 PATHS = ("auto", "matrices", "moments")
 NEIGHBORHOODS = ("closed",)
 REMOTES = ("matrices", "embeddings")
+SEALABLE = "use variant: matrix"
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,41 @@ class FedGAT(FederatedProtocol):
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
 
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes the mean; matrix variant: the rows, combined with coefficients of the server's.
+
+        Entries of ``U_j`` are at most ``(r + 1/r) / 2 <= 5/4``, those of ``u1_j`` at most 1: with rows of norm at most 1 no number in a
+        message about b of them exceeds ``3/2 b``.
+        """
+        layout = self.shape().layout(graph.num_features, graph.num_classes)
+        found = self.averaging().aggregates(graph, layout)
+        if self.masked is MaskedMatrices:
+            edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+            codes = self.messages(edges, graph.num_clients)
+            nodes, sizes = codes % graph.num_nodes, edges.start.diff()
+            found[RawFeatures] = Aggregate(
+                rows=nodes,
+                receivers=codes // graph.num_nodes,
+                columns=graph.num_features,
+                largest=1.5 * sizes,
+                summands=sizes,
+                weighted=True,
+                weight=1.5 * float(sizes.max().item()),
+                uploads=graph.num_nodes,
+                parts=(8 * sizes**2 + 2 * sizes)[nodes],
+                returned=MaskedMatrices,
+            )
+        return found
+
+    def readers(self) -> Mapping[type[Payload], str]:
+        made = "the server makes them of rows that it reads"
+        vectors = f"the server adds masks of its own to vectors that it makes of them; {SEALABLE}"
+        return {
+            RawFeatures: vectors,
+            MaskedVectors: f"{made}; {SEALABLE}",
+            Embeddings: "clients send them to each other, and the receiver computes attention on them",
+        }
+
     def messages(self, edges: KeptEdges, num_clients: int) -> Tensor:
         """Return which client gets the masked message of which node, as codes ``client x N + node``."""
         parties = Clients(edges, edges.owner, num_clients)
@@ -215,10 +253,12 @@ class FedGAT(FederatedProtocol):
         start, masks, rest = split(rng, "weights"), split(rng, "masks"), split(rng, "rounds")
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
-        x = unit_ball(self.collect(clients, graph, channel).to(device))
+        x = self.collect(clients, graph, channel).to(device)
+        if not isinstance(x, SealedTensor):
+            x = unit_ball(x)
         plan = Plan.of(clients, edges, self.layers, exchange=self.remote == "embeddings")
         layout = self.shape().layout(graph.num_features, graph.num_classes)
-        initial = initial_model(layout, start).to(x)
+        initial = initial_model(layout, start).to(device, x.dtype)
         series = self.series()
         codes = self.messages(edges, graph.num_clients)
         messages = degree_batches(edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked)
@@ -254,7 +294,7 @@ class FedGAT(FederatedProtocol):
 
     def from_messages(self, channel: Channel) -> bool:
         """Whether the first layer is evaluated from the received messages (rule 2)."""
-        wanted = channel.wants(self.masked)
+        wanted = channel.wants(self.masked) or channel.seals(RawFeatures)
         if wanted and self.path == "moments":
             raise FglauditError(
                 f"path 'moments' trains without {self.masked.__name__}, but a recorder or the defense needs them; use path 'auto'"
@@ -266,10 +306,11 @@ class FedGAT(FederatedProtocol):
         senders = torch.arange(len(clients))
         lengths = torch.tensor([0, *(len(client.nodes) for client in clients)])
         nodes = torch.cat([client.nodes for client in clients])
-        payload = RawFeatures(nodes, torch.cat([client.x for client in clients]))
+        rows = torch.cat([client.x for client in clients])
+        payload = RawFeatures(nodes, unit_ball(rows) if channel.seals(RawFeatures) else rows)
         arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, lengths.cumsum(0)))
         assert isinstance(arrived, RawFeatures)
-        return torch.zeros(graph.x.shape, dtype=arrived.x.dtype).index_copy(0, nodes, arrived.x.cpu())
+        return torch.index_add(torch.zeros(graph.x.shape, dtype=arrived.x.dtype), 0, nodes, arrived.x.cpu())
 
 
 def _outside(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:

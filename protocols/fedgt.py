@@ -27,6 +27,8 @@ Choices where the paper's text is silent:
   clients). ``tested: received`` tests the averages instead.
 * ``similarity: label-distributions`` sends the shares of the classes among a client's training nodes once; with
   ``global-nodes-unaligned`` nothing is aligned, in the averages neither; ``fedavg`` weights by training nodes.
+* Changes that travel sealed are added up, and nothing else: the server then returns their mean, and clients add it to the model that
+  they had, which is the same for all of them (``fedavg`` alone).
 * Local differential privacy is not part of the protocol: the paper's is the defense ``clipped-laplace``.
 """
 
@@ -34,6 +36,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -42,13 +45,15 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Trained, Uploads
+from fglaudit.interfaces import Aggregate, Channel, Trained, Uploads
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
+from fglaudit.nn.fedavg import averaged_models
 from fglaudit.nn.hybrid_protocol import HybridProtocol
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
 from fglaudit.nn.subgraph_progress import Progress
 from fglaudit.nn.subgraph_training import SubgraphSettings
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, MessageBatch, ModelUpdate, Payload
+from fglaudit.sealing import SealedTensor
 
 SIMILARITIES = ("global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
 TESTED = ("local", "received")
@@ -92,6 +97,21 @@ class FedGT(HybridProtocol):
         clients = graph.num_clients
         return Uploads(clients, clients, 1.0, changes=True, mean=False)
 
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """With ``similarity: fedavg`` the changes of the models, of which the server takes a weighted mean for all."""
+        if self.similarity != "fedavg":
+            return {}
+        layout = self.layout(graph.num_features + self.positions, graph.num_classes)
+        return averaged_models(layout, graph.num_clients, graph.num_clients, self.rounds, weighted=True)
+
+    def readers(self) -> Mapping[type[Payload], str]:
+        again = "the server adds them to models of its own for every client, and averages those again in every round"
+        return {
+            GlobalNodes: "the server matches them by the Hungarian method and compares them by their cosines",
+            LabelDistributions: "the server compares them by their cosines",
+            ModelUpdate: "the server compares them by their cosines" if self.similarity == "local-updates" else again,
+        }
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)
         clients = graph.num_clients
@@ -110,8 +130,11 @@ class FedGT(HybridProtocol):
             uploaded = self._upload(round, GlobalNodes(models.global_nodes), channel)
             assert isinstance(change, ModelUpdate) and isinstance(uploaded, GlobalNodes)
             weights, matching = self._compare(change.vector, uploaded.values, labels, models.inputs.train.sum(1))
-            sent = weights @ (sent + change.vector)
-            models.load(*self._return(round, sent, average_global_nodes(uploaded.values, matching, weights), channel))
+            sealed = isinstance(change.vector, SealedTensor)
+            sent = weights @ (change.vector if sealed else sent + change.vector)
+            returned = average_global_nodes(uploaded.values, matching, weights)
+            received, received_nodes = self._return(round, sent, returned, channel)
+            models.load(before + received if sealed else received, received_nodes)
             if self.tested == "received":
                 progress.test()
             channel.round_done(round, self.rounds)

@@ -7,6 +7,7 @@ without training samples keeps that. What is observed: the server has every mode
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,8 +15,8 @@ import torch
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained, Uploads
-from fglaudit.nn.fedavg import broadcast, largest_share, upload_models
+from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Trained, Uploads
+from fglaudit.nn.fedavg import averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.nn.jacobians import Hidden
 from fglaudit.nn.local_steps import LocalSteps
 from fglaudit.nn.node_clients import NodeClients, check_node_clients
@@ -70,6 +71,13 @@ class FedMLP(FederatedProtocol):
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
         return largest_share(graph, 1.0, "uniform") if self.federated else super().uploads(graph)
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes the mean."""
+        if not self.federated:
+            return {}
+        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
+        return averaged_models(layout, graph.num_clients, len(trainers(graph)), self.rounds)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

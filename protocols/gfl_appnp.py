@@ -33,6 +33,7 @@ the sums that are used, with the covariance ``A A'`` that it has there: equal in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,14 +42,14 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained, Uploads
-from fglaudit.nn.fedavg import broadcast, largest_share, upload_models
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.nn.fedavg import ROUNDING, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.nn.hidden_sharing import Sharing, one_model
 from fglaudit.nn.local_steps import LocalSteps
 from fglaudit.nn.neighborhood import foreign_nodes_within
 from fglaudit.nn.node_clients import TASKS, NodeClients, check_node_clients, personalised_propagation, task_of
 from fglaudit.nn.record import CHOICES, Record
-from fglaudit.nn.weights import gcn_layout, glorot, unflatten
+from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
 from fglaudit.payloads import (
     HiddenRepresentations,
     Jacobians,
@@ -161,6 +162,37 @@ class GFLAPPNP(FederatedProtocol):
             return largest_share(graph, 1.0, "uniform")
         return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
 
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """Every client's combination of the others' representations and of their Jacobians, and the mean of the models."""
+        layout = self.layout(graph)
+        senders = graph.num_clients if self.averaging == "all" else len(trainers(graph))
+        found = averaged_models(layout, graph.num_clients, senders, self.rounds)
+        everyone, classes = torch.arange(graph.num_clients), graph.num_classes
+        used = personalised_propagation(graph.edge_index, graph.num_nodes, self.alpha, self.propagation_steps)
+        weight = float((used.sum(1) - used.diagonal()).max().item()) * (1 + ROUNDING)
+        sums: list[tuple[type[Payload], type[Payload], int, int]] = [
+            (HiddenRepresentations, PropagatedRepresentations, classes, self.rounds + 1)
+        ]
+        if self.variant != "v2":
+            sums.append((Jacobians, PropagatedJacobians, classes * found[ModelUpdate].columns, self.rounds))
+        for sent, returned, columns, releases in sums:
+            found[sent] = Aggregate(
+                rows=everyone,
+                receivers=everyone,
+                columns=columns,
+                largest=None,
+                summands=torch.full_like(everyone, graph.num_clients - 1),
+                weighted=True,
+                weight=weight,
+                releases=releases,
+                uploads=graph.num_clients,
+                returned=returned,
+            )
+        return found
+
+    def layout(self, graph: FederatedGraph) -> Layout:
+        return gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
@@ -168,7 +200,7 @@ class GFLAPPNP(FederatedProtocol):
         rows = data.training_rows(graph.num_classes)
         weights = personalised_propagation(graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps)
         own = weights.diagonal().clone()
-        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
+        layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
         batches, noise = split(rng, "batches"), split(rng, "jacobian-noise")
         noise_scale = {"full": 0.0, "v1": self.jacobian_noise, "v2": None}[self.variant]

@@ -31,6 +31,7 @@ Choices where the paper's text is silent:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -139,6 +140,13 @@ class NFedGNN(FederatedProtocol):
         times = self.rounds * (2 if self.evaluation == "clean" else 1)
         why = "a latent moves with the features as far as the user's trained weights let it; clip the latents themselves"
         return (Release(Latents, times, None, "node", covers_training=True, why=why, one_message=True),)
+
+    def readers(self) -> Mapping[type[Payload], str]:
+        return {
+            Latents: "the server trains its layers on them",
+            LatentGradients: "the server itself computes them",
+            ModelUpdate: "the server itself draws it, and nobody sends another",
+        }
 
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """The training nodes, whose labels the server has."""

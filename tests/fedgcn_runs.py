@@ -44,6 +44,9 @@ class PlainChannel:
     def noise(self, payload: type[Payload]) -> Noise | None:
         return None
 
+    def seals(self, payload: type[Payload]) -> bool:
+        return False
+
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
         return torch.full_like(center, -1)
 

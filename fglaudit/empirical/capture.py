@@ -64,6 +64,9 @@ class _Capture:
     def local_update(self) -> LocalUpdate | None:
         return None
 
+    def seals(self, payload: type[Payload]) -> bool:
+        return False
+
     def send(self, batch: MessageBatch) -> Payload:
         by_server = bool((batch.senders == SERVER).all())
         if type(batch.payload) is self.released.payload and by_server is self.released.by_server:

@@ -18,6 +18,8 @@ from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
 
 WEIGHTINGS = ("uniform", "train-nodes")
+ROUNDING = 1e-4
+"""Relative error of sums of float32 weights, generously."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,10 @@ def averaged_models(
     everyone = torch.arange(num_clients)
     width = sum(math.prod(shape) for shape in layout.values())
     summands = torch.tensor([uploads])
-    mean = Aggregate(torch.zeros_like(everyone), everyone, width, None, summands, weighted=weighted, releases=rounds)
-    return {ModelUpdate: mean}
+    zero = torch.zeros_like(everyone)
+    return {
+        ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1 + ROUNDING, releases=rounds)
+    }
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:

@@ -20,6 +20,7 @@ from fglaudit.nn.training import accuracies
 from fglaudit.nn.weights import Layout, flatten, unflatten
 from fglaudit.payloads import Embeddings, MessageBatch
 from fglaudit.rng import split
+from fglaudit.sealing import SealedTensor
 
 FirstLayer = Callable[[LayerWeights], Tensor]
 """From the first layer's weights to its means [K, rows, heads, out]."""
@@ -173,7 +174,7 @@ class GatTraining:
         sampling = split(rng, "participation")
         counts = problem.train.field.counts.cpu()
         eligible = counts.nonzero().squeeze(1)
-        shares = counts.to(initial) if averaging.weighting == "train-nodes" else None
+        shares = counts.to(initial.dtype) if averaging.weighting == "train-nodes" else None
         model = initial.clone()
         self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
         received = self._broadcast(0, model, len(counts), federated)
@@ -188,10 +189,11 @@ class GatTraining:
             if federated:
                 chosen = sample_clients(eligible, averaging.participation, sampling)
                 uploads = upload(self.channel, round, vectors, chosen)
-                model = average(uploads, None if shares is None else shares[chosen.to(shares.device)].to(uploads))
+                model = average(uploads, None if shares is None else shares[chosen].to(uploads.device))
             else:
                 model = vectors[0]
-            self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
+            if not isinstance(model, SealedTensor):  # every client does it again to what it reads
+                self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
             received = self._broadcast(round, model, len(counts), federated)
             self._load(weights, received, optimizer)
             hit = self._predict(round, received)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
+from fglaudit.sealing import SealedTensor
 
 BATCH_BYTES = 2**28
 """Most bytes of masked messages in memory at once, copies for several receivers not counted."""
@@ -87,9 +88,11 @@ def mask_nodes(edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: t
     """
     distinct, inverse = torch.unique_consecutive(nodes, return_inverse=True)
     _, source = edges.incoming(distinct)
-    neighbors = x[source.view(len(distinct), size)]
-    build = masked_matrices if variant is MaskedMatrices else masked_vectors
-    payload = build(distinct, x[distinct], neighbors, rng)
+    if isinstance(x, SealedTensor):
+        payload: Masked = sealed_matrices(distinct, x, source.view(len(distinct), size), rng)
+    else:
+        build = masked_matrices if variant is MaskedMatrices else masked_vectors
+        payload = build(distinct, x[distinct], x[source.view(len(distinct), size)], rng)
     return payload if len(distinct) == len(nodes) else payload.select(inverse)
 
 
@@ -103,19 +106,54 @@ def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Ge
     """
     count, size, features = neighbors.shape
     width = 2 * size
-    gaussian = torch.randn(count, width, width, generator=rng, dtype=torch.float64)
-    basis = torch.linalg.qr(gaussian).Q.to(own)
-    first, second = basis[..., :size], basis[..., size:]
-    exponent = torch.rand(count, 1, 1, generator=rng, dtype=torch.float64) * 2 - 1
-    r = (exponent * math.log(LARGEST_R)).exp().to(own)
-    # U_j is of rank one: 1/2 (u1 + u2 / r)(u1 + r u2)'.
-    left, right = (first + second / r) / 2, first + r * second
-    units = torch.einsum("pwj,pvj->pjwv", left, right).flatten(2)
+    first, units = draw_units(count, size, own, rng)
     total = units.sum(1)
     m1 = (own.unsqueeze(2) * total.unsqueeze(1)).view(count, features, width, width)
     m2 = (neighbors.transpose(1, 2) @ units).view(count, features, width, width)
     root = math.sqrt(2)
     return MaskedMatrices(nodes, m1, m2, root * first.sum(2), root * first @ neighbors)
+
+
+def draw_units(count: int, size: int, like: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw the masks of ``count`` nodes with ``size`` neighbours: u1 [P, 2b, b], one per column, and U [P, b, 4 b^2]; of the type and
+    device of ``like``."""
+    width = 2 * size
+    gaussian = torch.randn(count, width, width, generator=rng, dtype=torch.float64)
+    basis = torch.linalg.qr(gaussian).Q.to(like)
+    first, second = basis[..., :size], basis[..., size:]
+    exponent = torch.rand(count, 1, 1, generator=rng, dtype=torch.float64) * 2 - 1
+    r = (exponent * math.log(LARGEST_R)).exp().to(like)
+    # U_j is of rank one: 1/2 (u1 + u2 / r)(u1 + r u2)'.
+    left, right = (first + second / r) / 2, first + r * second
+    return first, torch.einsum("pwj,pvj->pjwv", left, right).flatten(2)
+
+
+def sealed_matrices(nodes: Tensor, x: SealedTensor, source: Tensor, rng: torch.Generator) -> MaskedMatrices:
+    """Return :func:`masked_matrices` of sealed rows ``x`` [N, F]: every message is a public combination of them but K1, which does
+    not depend on them.
+
+    Args:
+        nodes: i [P].
+        source: j [P, b].
+    """
+    count, size = source.shape
+    width, features, root = 2 * size, x.shape[1], math.sqrt(2)
+    first, units = draw_units(count, size, torch.empty(0), rng)
+
+    def combined(coefficients: Tensor, rows: Tensor) -> Tensor:
+        """Return ``sum_j coefficients[p, j, r] x[rows[p, j]]`` as [P, r, F]."""
+        lines = coefficients.shape[2]
+        target = torch.arange(count * lines).view(count, 1, lines).expand_as(coefficients)
+        column = rows.cpu().unsqueeze(2).expand_as(coefficients)
+        index = torch.stack([target.flatten(), column.flatten()])
+        weights = torch.sparse_coo_tensor(index, coefficients.flatten(), (count * lines, len(x)), check_invariants=False)
+        mixed: Tensor = weights @ x
+        return mixed.view(count, lines, features)
+
+    m1 = combined(units.sum(1, keepdim=True), nodes.unsqueeze(1)).view(count, width, width, features).movedim(3, 1)
+    m2 = combined(units, source).view(count, width, width, features).movedim(3, 1)
+    k1 = (root * first.sum(2)).to(nodes.device, x.dtype)
+    return MaskedMatrices(nodes, m1, m2, k1, combined(root * first.transpose(1, 2), source))
 
 
 def masked_vectors(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedVectors:

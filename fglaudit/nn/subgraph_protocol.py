@@ -10,15 +10,16 @@ import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Release, Trained, Uploads
-from fglaudit.nn.fedavg import average, broadcast, largest_share, upload_models
+from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.nn.fedavg import average, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.nn.subgraph_progress import Progress
 from fglaudit.nn.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
 from fglaudit.nn.weights import Layout
-from fglaudit.payloads import GlobalNodes, ModelUpdate
+from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.rng import split
+from fglaudit.sealing import SealedTensor
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,12 @@ class SubgraphProtocol(FederatedProtocol):
         return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update)
 
 
+def mean_model(protocol: SubgraphProtocol, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:
+    """Return what a defense must know of the models that :func:`train_average` averages."""
+    layout = protocol.layout(graph.num_features + protocol.positions, graph.num_classes)
+    return averaged_models(layout, graph.num_clients, len(trainers(graph)), protocol.rounds, weighted=True)
+
+
 def train_average(
     protocol: SubgraphProtocol,
     graph: FederatedGraph,
@@ -129,7 +136,8 @@ def train_average(
     """Train by FedAvg: one model for all, the average weighted by training nodes, which every client tests on its own nodes.
 
     Args:
-        changes: whether clients upload the change of their weights, or the new weights.
+        changes: whether clients upload the change of their weights, or the new weights. Where changes travel sealed the server
+            returns their mean.
     """
     start, near, training = split(rng, "weights"), split(rng, "candidates"), split(rng, "training")
     models = protocol.clients(graph, channel, near, training, device)
@@ -140,13 +148,16 @@ def train_average(
     model = initial_model(models.layout, start).to(device)
     models.load(broadcast(channel, 0, model, graph.num_clients))
     for round in range(1, protocol.rounds + 1):
-        before = models.vectors[chosen]
+        held = models.vectors.clone()
         models.train_round()
         after = models.vectors[chosen]
-        received = upload_models(channel, round, senders, after - before if changes else after)
+        received = upload_models(channel, round, senders, after - held[chosen] if changes else after)
         mean = average(received, trained[chosen].to(received))
-        model = model + mean if changes else mean
-        models.load(broadcast(channel, round, model, graph.num_clients))
+        if changes and isinstance(mean, SealedTensor):  # only the clients can add it to the model that all of them have
+            models.load(held + broadcast(channel, round, mean, graph.num_clients))
+        else:
+            model = model + mean if changes else mean
+            models.load(broadcast(channel, round, model, graph.num_clients))
         progress.test()
         channel.round_done(round, protocol.rounds)
     return progress.finish()
