@@ -23,7 +23,7 @@ Move = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 def without_defense(view: View, messages: MemoryMessages) -> View:
     """Return ``view`` with these messages, all of them in the clear."""
-    public = dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={})
+    public = dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={}, whole_models=False)
     return dataclasses.replace(view, messages=messages, public=public)
 
 

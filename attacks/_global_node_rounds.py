@@ -64,9 +64,10 @@ def _values(batch: MessageBatch) -> Tensor:
 
 
 def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield clients [K], what they received and what they uploaded, [K, ...] each, of at most ``most`` rounds."""
+    """Yield clients [K], what they received and what they uploaded, [K, ...] each, of at most ``most`` rounds; models as changes."""
     held: dict[int, Tensor] = {}
     sums = payload.__name__ in view.public.sealed  # then the server returns changes as well, to be added to what clients have
+    whole = payload is ModelUpdate and view.public.whole_models
     done = 0
     for batch in view.messages.of(payload):
         values = _values(batch)
@@ -75,7 +76,8 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
             order = uploads[batch.senders[uploads].argsort()]
             clients = batch.senders[order]
             blank = torch.zeros_like(values[0])
-            yield clients, torch.stack([held.get(k, blank) for k in clients.tolist()]), values[order]
+            received = torch.stack([held.get(k, blank) for k in clients.tolist()])
+            yield clients, received, values[order] - received if whole else values[order]
             done += 1
         for index in (batch.senders == SERVER).nonzero().squeeze(1).tolist():
             client = int(batch.receivers[index].item())

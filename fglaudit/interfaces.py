@@ -435,6 +435,11 @@ class FederatedProtocol(ABC):
             uploads=self.uploads(graph),
         )
 
+    def whole_models(self, graph: FederatedGraph) -> bool:
+        """Return whether clients upload weights, rather than their changes."""
+        uploads = self.uploads(graph)
+        return isinstance(uploads, Uploads) and not uploads.changes
+
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all
         nodes that the observing clients do not own; none for a protocol that sends nothing at all."""

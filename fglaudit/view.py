@@ -95,6 +95,7 @@ class PublicFacts:
         layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
         noise: by payload name, what the defense adds; under ``FEATURE_ROWS`` what it adds to rows before they are used.
         sealed: names of the payloads that clients send sealed, and of those that the server makes of them.
+        whole_models: whether clients upload their weights, rather than the change since they received them.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
     """
 
@@ -110,6 +111,7 @@ class PublicFacts:
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Noise] = field(default_factory=dict)
     sealed: tuple[str, ...] = ()
+    whole_models: bool = False
     fit: Callable[..., Any] | None = None
 
 
