@@ -29,6 +29,7 @@ ATTACKS: dict[str, str] = {
     "label-reading": "fglaudit.attacks.label_reading:LabelReading",
     "mask-flip": "fglaudit.attacks.mask_flip:MaskFlip",
     "global-node-denoising": "fglaudit.attacks.global_node_denoising:GlobalNodeDenoising",
+    "global-node-centroids": "fglaudit.attacks.global_node_centroids:GlobalNodeCentroids",
     "global-node-labels": "fglaudit.attacks.global_node_labels:GlobalNodeLabels",
     "global-node-linkage": "fglaudit.attacks.linkage:GlobalNodeLinkage",
     "global-node-membership": "fglaudit.attacks.global_node_membership:GlobalNodeMembership",

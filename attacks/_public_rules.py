@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
+from fglaudit.payloads import Payload
 from fglaudit.view import View
 
-_ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood")
+_ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggregation")
 
 
 def fewest_neighbors(view: View) -> int:
     """Return how many cross-client neighbours a node must have to receive anything from them; 1 where nothing is dropped."""
     return int(view.public.defense_parameters.get("fewest", 1))
+
+
+def absent_clients(view: View, payload: type[Payload]) -> Tensor:
+    """Return the clients whose messages with ``payload`` were left out of all sums, because they dropped out."""
+    absent = view.public.defense_parameters.get("absent", {})
+    return torch.tensor(absent.get(payload.__name__, ()), dtype=torch.long)
+
+
+def rounding_of_sums(view: View, payload: type[Payload]) -> float:
+    """Return how far a sum over clients may be off because the defense rounds what they send, besides the rounding to float32."""
+    rounding: float = view.public.defense_parameters.get("rounding", {}).get(payload.__name__, 0.0)
+    return rounding
 
 
 def rows_stay(view: View) -> bool:

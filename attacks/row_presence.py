@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._planting import MemoryMessages
-from fglaudit.attacks._recorded_sums import sees_parts
+from fglaudit.attacks._recorded_sums import sees_deliveries
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, NeighborSums, Payload
 from fglaudit.rng import split
@@ -36,7 +36,7 @@ class RowPresence(Attack):
     first_rounds: ClassVar[int | None] = 0
 
     def unsupported(self, view: View) -> str | None:
-        if not sees_parts(view):
+        if not sees_deliveries(view):
             return "only the server and the wire see which rows the clients send"
         return None if len(_sent(view)) else "no client's message names the nodes that its rows belong to"
 
@@ -59,13 +59,15 @@ class RowPresence(Attack):
 
 def _sent(view: View) -> Tensor:
     """Return the pairs (client, node) [S, 2] of all rows sent to the server; those that can be read, if any can."""
+    pairs = torch.empty(0, 2, dtype=torch.long)
     for kind in (NeighborSums, Ciphertexts):
-        found = []
+        found = [pairs]
         for batch in view.messages.of(kind):
             assert isinstance(batch.payload, NeighborSums | Ciphertexts)
             sender = batch.senders[batch.entry_messages()]
             use = (sender != SERVER) & (batch.payload.nodes >= 0)
             found.append(torch.stack([sender, batch.payload.nodes], 1)[use])
-        if found:
-            return torch.unique(torch.cat(found), dim=0)
-    return torch.empty(0, 2, dtype=torch.long)
+        pairs = torch.unique(torch.cat(found), dim=0)
+        if len(pairs):
+            break
+    return pairs

@@ -16,7 +16,7 @@ from fglaudit.rng import derive
 from fglaudit.score_inferences import inference_outcome, questions
 from fglaudit.score_reconstructions import reconstruction_outcome
 from fglaudit.stats import UNINFORMATIVE, advantage_interval
-from fglaudit.view import View
+from fglaudit.view import FEATURE_ROWS, View
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def _inapplicable(attack: Attack, arena: Arena) -> str | None:
 
 def _unsupported(attack: Attack, view: View) -> str | None:
     """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
-    return attack.unsupported(as_sent(view, derive(0, "reports")))
+    noise = view.public.noise.get(FEATURE_ROWS)
+    alone = noise is None or noise.distribution in attack.reads_noisy_rows
+    return attack.unsupported(view if alone else as_sent(view))
 
 
 def _unreadable(attack: Attack, view: View) -> str | None:

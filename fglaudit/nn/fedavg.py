@@ -109,7 +109,7 @@ def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> T
 def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that arrived alike."""
     if weights is None:
-        weights = torch.ones(len(vectors), device=vectors.device)
+        weights = torch.ones(len(vectors), dtype=vectors.dtype, device=vectors.device)
     return (weights / weights.sum()) @ vectors
 
 

@@ -168,7 +168,7 @@ class GatTraining:
         sampling = split(rng, "participation")
         counts = problem.train.field.counts.cpu()
         eligible = counts.nonzero().squeeze(1)
-        shares = counts.to(initial.dtype) if averaging.weighting == "train-nodes" else None
+        shares = counts.to(initial) if averaging.weighting == "train-nodes" else None
         model = initial.clone()
         self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
         received = self._broadcast(0, model, len(counts), federated)
@@ -183,7 +183,7 @@ class GatTraining:
             if federated:
                 chosen = sample_clients(eligible, averaging.participation, sampling)
                 uploads = upload(self.channel, round, vectors, chosen)
-                model = average(uploads, None if shares is None else shares[chosen].to(uploads.device))
+                model = average(uploads, None if shares is None else shares[chosen.to(shares.device)].to(uploads))
             else:
                 model = vectors[0]
             if not isinstance(model, SealedTensor):  # every client does it again to what it reads

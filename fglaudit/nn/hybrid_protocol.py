@@ -24,7 +24,7 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class HybridProtocol(SubgraphProtocol):
-    """Fields of FedGT's clients; defaults are the paper's as far as it states them.
+    """FedGT's clients; defaults are the paper's as far as it states them.
 
     Attributes:
         heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.

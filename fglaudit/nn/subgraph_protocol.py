@@ -24,7 +24,7 @@ from fglaudit.sealing import SealedTensor
 
 @dataclass(frozen=True)
 class SubgraphProtocol(FederatedProtocol):
-    """Fields of every such protocol; defaults are FedGT's settings for all methods on Cora, CiteSeer and PubMed.
+    """What they share; defaults are FedGT's settings for all methods on Cora, CiteSeer and PubMed.
 
     Attributes:
         layers, hidden: of the network.

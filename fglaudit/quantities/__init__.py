@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fglaudit.errors import unknown
 from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
 from fglaudit.quantities.global_nodes import GlobalNodeValues
 from fglaudit.quantities.label_distributions import LabelDistributions
@@ -23,6 +24,7 @@ QUANTITIES: dict[str, Quantity] = {
         L1Norms(),
         SquaredNorms(),
         GlobalNodeValues(),
+        Centroids(),
         Linkage(),
         NeighboringClients(),
     )
