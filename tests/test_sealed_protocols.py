@@ -100,7 +100,9 @@ CASES = {
         example_graph(),
     ),
     "fedavg-graphgps": Case(
-        FedAvgGraphGPS(rounds=2, hidden=8, heads=2, feed_forward=8, encoding=2, random_features=8, dropout=0.0), MODEL, example_graph()
+        FedAvgGraphGPS(rounds=2, hidden=8, heads=2, feed_forward=8, encoding=2, random_features=8, dropout=0.0),
+        MODEL,
+        example_graph(),
     ),
     "fedgt": Case(TINY_GT, MODEL, example_graph()),
     "fedgt, received": Case(dataclasses.replace(TINY_GT, tested="received"), MODEL, example_graph()),

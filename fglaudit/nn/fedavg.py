@@ -95,7 +95,9 @@ def averaged_models(
     width = sum(math.prod(shape) for shape in layout.values())
     summands = torch.tensor([uploads])
     zero = torch.zeros_like(everyone)
-    return {ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1 + ROUNDING, releases=rounds)}
+    return {
+        ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1 + ROUNDING, releases=rounds)
+    }
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:
