@@ -74,8 +74,9 @@ class _Session(DefenseSession):
         return {name: Noise("laplace", self.defense.scale) for name in self.defense.on}
 
     def parameters(self) -> Mapping[str, Any]:
-        """Epsilon of each defended payload over all rounds, as far as released by now."""
-        return {f"epsilon {name}": self._epsilon(name) for name in self.releases}
+        """What the clip is, and the epsilon of each defended payload over all rounds, as far as released by now."""
+        clip_norm = "L1" if self.defense.norm == "l1" else self.defense.norm
+        return {"clip_norm": clip_norm, **{f"epsilon {name}": self._epsilon(name) for name in self.releases}}
 
     def _epsilon(self, name: str) -> float:
         defense = self.defense

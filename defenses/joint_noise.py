@@ -64,7 +64,8 @@ class _Session(DefenseSession):
         return {payload.__name__: Noise("gaussian", self._sigma(payload)) for payload in self.noised}
 
     def parameters(self) -> Mapping[str, Any]:
-        return {"noise_multiplier": self.multiplier, "sigma": {p.__name__: self._sigma(p) for p in self.noised}}
+        sigma = {p.__name__: self._sigma(p) for p in self.noised}
+        return {"noise_multiplier": self.multiplier, "sigma": sigma, "clip_norm": "L2"}
 
     def guarantee(self) -> Guarantee:
         parts = ", ".join(f"{p.__name__} (clip {clip:g}, sigma {self._sigma(p):.4g})" for p, clip in self.noised.items())
