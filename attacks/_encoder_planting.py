@@ -24,6 +24,7 @@ from torch.nn.functional import one_hot
 from fglaudit.attacks._encoder import Shape, encoder_shape
 from fglaudit.attacks._planting import MemoryMessages, planted_client, planted_rows
 from fglaudit.attacks._propagation import propagation_row
+from fglaudit.attacks._recorded_sums import sees_parts
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import (
@@ -58,9 +59,9 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     own = torch.tensor(view.observer.clients, dtype=torch.long)
     others = torch.arange(n)[~torch.isin(torch.arange(n), own)]
     others = others[torch.randperm(len(others), generator=rng)][: _NODES_WITH_JACOBIANS if jacobians else _NODES]
-    receivers = own[: len(others)]
+    receivers = own[:0] if sees_parts(view) else own[: len(others)]  # who sees all uploads needs no neighbours
     pairs = torch.stack([receivers, others[: len(receivers)]])
-    targets = (others if len(own) == 0 else pairs[1]).sort().values
+    targets = (others if sees_parts(view) else pairs[1]).sort().values
     shown, samples = _samples(view, len(targets)) if jacobians else (torch.ones_like(targets), torch.ones_like(targets))
     owners = torch.arange(len(targets)).repeat_interleave(shown)
     rows = _rows(view, targets[owners], rng)
@@ -189,8 +190,7 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
     model = torch.ones(1, shape.parameters).expand(len(everyone), -1)
     server = torch.full_like(everyone, SERVER)
     batches = [MessageBatch(0, server, everyone, ModelUpdate(model))]
-    clients = torch.tensor(view.observer.clients, dtype=torch.long)
-    if len(clients) == 0:
+    if sees_parts(view):
         batches.append(MessageBatch(0, nodes, torch.full_like(nodes, SERVER), HiddenRepresentations(hidden)))
     else:  # the k-th observing client has one neighbour, the node whose sum it receives
         pairs = torch.stack([torch.stack([c.nodes[0], c.remote_nodes[0]]) for c in plain.view.own if len(c.remote_nodes)])

@@ -48,7 +48,7 @@ def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior
         degrees = torch.cat([client.degrees for client in view.own]) + 1
         equations, _ = fill_degrees(complete, prior.size, degrees, largest)
         certain[:] = False
-    clip = view.public.defense_parameters.get("clip") if view.public.defense == "gaussian" else None
+    clip = view.public.defense_parameters.get("row_norm")
     if not normalised and clip is None:
         return equations, RowScales(normalised, certain)
     certain[:] = False

@@ -60,7 +60,7 @@ class _Session(DefenseSession):
         return {self.released.payload.__name__: Noise("gaussian", self.sigma, self.released.fields)}
 
     def parameters(self) -> Mapping[str, Any]:
-        return {"sigma": self.sigma, "sensitivity": self.sensitivity}
+        return {"sigma": self.sigma, "sensitivity": self.sensitivity, "row_norm": self.defense.clip}
 
     def guarantee(self) -> Guarantee:
         covered = self.released.covers_training
