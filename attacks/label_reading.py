@@ -35,6 +35,8 @@ from fglaudit.view import View
 
 _UNMOVED = 1e-6
 """Relative change of a client's second layer below which it did not train."""
+_ABOVE_NOISE = 3.0
+"""Standard deviations of the noise that what an update says must reach to count."""
 _LATE = 0.5
 """Share of the rounds, the last ones, over which predictions with noise are averaged."""
 
@@ -109,7 +111,8 @@ def _through_noise(view: View) -> Tensor:
     size = (
         columns[trained].square().mean().sqrt() if noise is None else noise.std * (count[trained, None] * shape.hidden).sqrt()
     )
-    scores[trained] += columns[trained] / torch.as_tensor(size).clamp(min=1e-30)
+    signal = columns[trained] / torch.as_tensor(size).clamp(min=1e-30)
+    scores[trained] += torch.where(signal.abs() > _ABOVE_NOISE, signal, 0.0)
     return scores
 
 

@@ -4,8 +4,8 @@ The server holds the labels of the training nodes (Algorithm 1) and sees all lat
 them over the edges that the observer knows, and fits a ridge classifier to the labels it has. Added in log odds is label propagation from
 the same labels, which needs no messages and is the control: what the latents add is the advantage.
 
-How many rounds are averaged (noise that a defense adds asks for more) and how much the classifier's scores count is decided by how well
-they predict known labels that are left out; where they predict nothing, label propagation stands alone.
+Where a defense alters latents, how many rounds are averaged (noise asks for more) and how much the classifier's scores count is decided
+by how well they predict known labels that are left out; where they predict nothing, label propagation stands alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._clipping import Clipping, added_std
 from fglaudit.attacks._latent_messages import LatentRounds, latent_rounds, missing_latents, unknown_users
 from fglaudit.attacks._latent_planting import plant_labels
 from fglaudit.attacks._recorded_sums import known_edges
@@ -53,7 +54,9 @@ class LatentLabels(Attack):
         nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
         nodes, y = nodes[y >= 0], y[y >= 0]
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
-        found = [_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes) for late in _LATE]
+        plain = Clipping.of(view, Latents) is None and added_std(view, Latents, rounds.latents[-1]) == 0
+        lates, scales = (_LATE[:1], _SHARPNESS[-1:]) if plain else (_LATE, _SHARPNESS)
+        found = [_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales) for late in lates]
         scores = max(found, key=lambda fitted: fitted[1])[0]
         users = unknown_users(view)
         users = users[~torch.isin(users, nodes)]
@@ -65,9 +68,9 @@ class LatentLabels(Attack):
         return plant_labels(view, rng)
 
 
-def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int) -> tuple[Tensor, float]:
-    """Return log odds [N, C] from ridge regression of the labels ``y`` of ``nodes`` [L] on ``inputs`` [N, D], at the scale that
-    predicts left-out labels best, and their log likelihood."""
+def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tuple[float, ...]) -> tuple[Tensor, float]:
+    """Return log odds [N, C] from ridge regression of the labels ``y`` of ``nodes`` [L] on ``inputs`` [N, D], at that of ``scales``
+    which predicts left-out labels best, and their log likelihood."""
     design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
     train = design[nodes.to(design.device)]
     gram = train.mT @ train
@@ -77,9 +80,9 @@ def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int) -> tuple[Ten
     hat = (train * solved.mT).sum(1, keepdim=True)
     left_out = (train @ (solved @ targets) - hat * targets) / (1 - hat).clamp(min=1e-9)
     usual = ((targets.sum(0) + 1) / (len(targets) + classes)).log()
-    likelihood = [float(((scale * left_out + usual).log_softmax(1) * targets).sum().item()) for scale in _SHARPNESS]
-    best = max(range(len(_SHARPNESS)), key=likelihood.__getitem__)
-    return _SHARPNESS[best] * (design @ (solved @ targets)), likelihood[best]
+    likelihood = [float(((scale * left_out + usual).log_softmax(1) * targets).sum().item()) for scale in scales]
+    best = max(range(len(scales)), key=likelihood.__getitem__)
+    return scales[best] * (design @ (solved @ targets)), likelihood[best]
 
 
 def _smoothed(view: View, rounds: LatentRounds, late: float) -> Tensor:

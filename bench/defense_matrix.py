@@ -85,7 +85,8 @@ def cells(setup: Setup) -> list[Cell]:
 
 def key(cell: Cell, observer: ObserverSpec) -> dict[str, str]:
     """Return what identifies an entry."""
-    named = (cell.protocol.name, arguments(cell.protocol), cell.defense.name, arguments(cell.defense), observer.name)
+    who = observer.name + (" with topology" if observer.topology else "")
+    named = (cell.protocol.name, arguments(cell.protocol), cell.defense.name, arguments(cell.defense), who)
     return dict(zip(KEY, named, strict=True))
 
 
@@ -99,7 +100,9 @@ def measure(cell: Cell) -> Iterator[dict[str, str]]:
         findings, refused = (), str(error)
     seconds = f"{time.process_time() - start:.1f}"
     for observer in cell.observers:
-        mine = [f for f in findings if f.observer == observer.name]
+        mine = [
+            f for f in findings if f.observer == observer.name and ("topology" in f.observer_knowledge) == observer.topology
+        ]
         entry = strongest(mine) if mine else {"verdict": "reason", "reason": refused}
         yield {**dict.fromkeys(VALUES, ""), **key(cell, observer), **entry, "cpu_seconds": seconds}
 

@@ -46,8 +46,8 @@ def _citations(nodes: int, dimensions: int, train: float = 0.2) -> DatasetSpec:
 
 CLIENTS = (_citations(240, 120), PartitionSpec("dirichlet", 5, 10000.0))
 COMMUNITIES = (_citations(240, 120), PartitionSpec("louvain", 5))
-USERS = (_citations(120, 120), PartitionSpec("per-node"))
-TASK = (DatasetSpec("csbm-dnc", task=CsbmTask(nodes=60, dimensions=30)), PartitionSpec("per-node"))
+USERS = (_citations(80, 120), PartitionSpec("per-node"))
+TASK = (DatasetSpec("csbm-dnc", task=CsbmTask(nodes=40, dimensions=30)), PartitionSpec("per-node"))
 ATTENTION = {"learning_rate": 0.03, "server_learning_rate": 0.03, "dropout": 0.6}
 
 SETUPS: tuple[Setup, ...] = (
@@ -67,7 +67,7 @@ SETUPS: tuple[Setup, ...] = (
     Setup("gfl-appnp", {"hidden": 16, "rounds": 60}, *TASK),
     Setup("gfl-appnp", {"hidden": 16, "rounds": 60, "variant": "v1"}, *TASK),
     Setup("gfl-appnp", {"hidden": 16, "rounds": 60, "variant": "v2"}, *TASK),
-    Setup("fedgt", {"rounds": 12, "hidden": 32, "feed_forward": 64}, *COMMUNITIES),
+    Setup("fedgt", {"rounds": 12, "hidden": 64, "feed_forward": 64}, *COMMUNITIES),
     Setup("fedmlp", {"hidden": 16, "rounds": 20}, *TASK),
     Setup("dist-gat", {"rounds": 8, "heads": 2}, *CLIENTS),
     Setup("fedavg-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
