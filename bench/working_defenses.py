@@ -316,7 +316,7 @@ def attacked(recorded: Run, spec: ObserverSpec, attacks: Sequence[Attack], seed:
     arena = Arena(tuple(views), tuple(facts), seed)
     fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
     blank = Finding(**{**fields, "status": Status.OK, "clients": recorded.graph.num_clients, "seed": seed})  # type: ignore[arg-type]
-    return [measure(dataclasses.replace(attack), blank, arena, torch.device("cpu")) for attack in attacks]
+    return [measure(attack, blank, arena, torch.device("cpu")) for attack in attacks]
 
 
 def pooled(found: Sequence[Measurement]) -> dict[str, str]:
