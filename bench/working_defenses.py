@@ -26,14 +26,18 @@ from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.csbm import CsbmOptions
 from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses._noise import NoiseSession
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.joint_noise import JointNoise
 from fglaudit.defenses.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.multi_bit import MultiBit
 from fglaudit.defenses.none import NoDefense
+from fglaudit.defenses.secure_aggregation import SecureAggregation
 from fglaudit.finding import Finding, Status
-from fglaudit.interfaces import Attack, Context, Defense, DefenseSession, FederatedProtocol
+from fglaudit.interfaces import Attack, Defense, DefenseSession, FederatedProtocol
 from fglaudit.measure import Measurement, measure
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
@@ -110,13 +114,21 @@ COMMUNITIES = PartitionSpec("louvain", 6)
 PER_NODE = PartitionSpec("per-node")
 _OPTIONS = CsbmOptions(nodes=600, edges=1200, classes=4, dimensions=200, ones_per_row=10, homophily=0.8, degree_exponent=0.4)
 CITATIONS = DatasetSpec("csbm", csbm=_OPTIONS, split="random", train=0.2, val=0.3, test=0.5)
+SMALL = dataclasses.replace(CITATIONS, csbm=dataclasses.replace(_OPTIONS, nodes=300, edges=600, dimensions=100, ones_per_row=8))
 TASK = DatasetSpec("csbm-dnc", task=CsbmTask(nodes=150, dimensions=80))
 
-SUMS = (budgets("gaussian on sums", lambda e: Gaussian(epsilon=e, clip=4.5)),)
+ENCRYPTION = Family("encryption", (HomomorphicEncryption(),), noise=False)
+RANDOMISED = Family("randomised rows", tuple(MultiBit(epsilon=epsilon) for epsilon in (1000.0, 100.0, 10.0, 1.0)), noise=False)
+SUMS = (
+    budgets("gaussian on sums", lambda e: Gaussian(epsilon=e, clip=4.5)),
+    ENCRYPTION,
+    Family("secure aggregation", (SecureAggregation(on=("NeighborSums",)),), noise=False),
+    RANDOMISED,
+)
 MASKS = (
     budgets("gaussian on features", lambda e: Gaussian(epsilon=e, on="RawFeatures")),
-    budgets("gaussian on masked matrices", lambda e: Gaussian(epsilon=e, on="MaskedMatrices")),
-    Family("merge-neighbors", tuple(MergeNeighbors(size) for size in (2, 4, 8)), noise=False),
+    Family("merge-neighbors", tuple(MergeNeighbors(size) for size in (2, 8)), noise=False),
+    ENCRYPTION,
 )
 LATENTS = (
     budgets("clipped gaussian", lambda e: ClippedNoise("gaussian", epsilon=e, clip=1.0)),
@@ -125,6 +137,7 @@ LATENTS = (
 MODELS_TOO = (budgets("joint noise", lambda e: JointNoise(epsilon=e, on=("Latents", "ModelUpdate"), clip=(1.0, 1.0))),)
 ENCODER = ("HiddenRepresentations", "Jacobians", "ModelUpdate")
 ENCODERS = (
+    ENCRYPTION,
     budgets("joint noise, clip 1", lambda e: JointNoise(epsilon=e, on=ENCODER, clip=(1.0, 1.0, 1.0))),
     # Nothing reaches this clip, so that mask flips stay visible without noise.
     budgets("joint noise, clip 100", lambda e: JointNoise(epsilon=e, on=ENCODER, clip=(100.0, 100.0, 100.0))),
@@ -142,7 +155,7 @@ CASES: tuple[Case, ...] = (
     Case(FedGCN(hops=1, rounds=60), CITATIONS, FEW, SUMS),
     Case(FedGCN(hops=2, rounds=60), CITATIONS, FEW, SUMS),
     Case(NFedGNN(smoothness=10.0, rounds=60), CITATIONS, PER_NODE, LATENTS, observers=(SERVER_VIEW,), seeds=1),
-    Case(FedGAT(rounds=20, heads=2), CITATIONS, FEW, MASKS),
+    Case(FedGAT(rounds=10, heads=2), SMALL, FEW, MASKS),
     Case(GFLAPPNP(hidden=16, rounds=60), TASK, PER_NODE, ENCODERS, observers=(SERVER_VIEW, ONE_CLIENT)),
     Case(FedGT(rounds=20, hidden=32, feed_forward=64), CITATIONS, COMMUNITIES, UPLOADS),
     Case(CNFGNN(rounds=40, weight_decay=0.0), CITATIONS, PER_NODE, MODELS_TOO, observers=(SERVER_VIEW,), seeds=1),
@@ -164,7 +177,14 @@ def search(case: Case, table: Table) -> list[str]:
     """Return the rows of one protocol, one per observer and defense."""
     plain = evaluated(case, NoDefense(), "set", table)
     lines = []
+    graph = case.partition.apply(case.dataset.load(), case.dataset, derive(0, "partition"))
+    context = case.protocol.context(graph)
     for family in case.families:
+        if refused := family.ladder[-1].unsupported(context):
+            lines.append(
+                f"| {case.protocol.name} ({arguments(case.protocol)}) | all | {family.name}: does not apply, {refused} | | | | | |"
+            )
+            continue
         zero = evaluated(case, family.ladder[-1], "near zero", table) if family.noise else plain
         for observer in case.observers:
             setting = weakest(case, family, observer, table)
@@ -282,8 +302,7 @@ def train(case: Case, defense: Defense, near_zero: bool, attacks: Sequence[Attac
     """Return a recorded run under ``defense``."""
     graph = case.partition.apply(case.dataset.load(), case.dataset, derive(seed, "partition"))
     protocol = case.protocol
-    context = Context(protocol.name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
-    session = defense.bind(context)
+    session = defense.bind(protocol.context(graph))
     if near_zero:
         turn_down(session)
     observers = [o for spec in case.observers for o in expand(spec, graph.num_clients)[0]]
@@ -295,17 +314,12 @@ def train(case: Case, defense: Defense, near_zero: bool, attacks: Sequence[Attac
 
 def turn_down(session: DefenseSession) -> None:
     """Multiply the noise of a bound defense by a millionth; everything else stays as it is."""
-    found = False
-    for name in ("sigma", "scale", "multiplier"):
-        if hasattr(session, name):
-            setattr(session, name, getattr(session, name) * NEAR_ZERO)
-            found = True
-    defense = getattr(session, "defense", None)
-    if isinstance(defense, ClippedLaplace):
-        session.defense = dataclasses.replace(defense, scale=defense.scale * NEAR_ZERO)  # type: ignore[attr-defined]
-        found = True
-    if not found:
+    if not isinstance(session, NoiseSession):
         raise TypeError(f"{type(session).__module__} has no noise that could be turned down")
+    session.noised = {
+        payload: (release, dataclasses.replace(mechanism, multiplier=mechanism.multiplier * NEAR_ZERO))
+        for payload, (release, mechanism) in session.noised.items()
+    }
 
 
 def attacked(recorded: Run, spec: ObserverSpec, attacks: Sequence[Attack], seed: int) -> list[Measurement]:

@@ -11,5 +11,9 @@ DEFENSES: dict[str, str] = {
     "joint-noise": "fglaudit.defenses.joint_noise:JointNoise",
     "quantisation": "fglaudit.defenses.quantisation:Quantisation",
     "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
+    "secure-aggregation": "fglaudit.defenses.secure_aggregation:SecureAggregation",
+    "homomorphic-encryption": "fglaudit.defenses.homomorphic_encryption:HomomorphicEncryption",
+    "local-features": "fglaudit.defenses.local_features:LocalFeatures",
+    "multi-bit": "fglaudit.defenses.multi_bit:MultiBit",
     "gaussian": "fglaudit.defenses.gaussian:Gaussian",
 }

@@ -2,11 +2,13 @@
 
 The paper does not say what the clip is. ``norm: elementwise`` (default) cuts every coordinate to [-delta, delta]; ``norm: l1`` scales
 the whole vector of one message down to L1 norm delta. The epsilon that the paper claims, ``2 delta / lambda``, is one coordinate's of one
-round in the first case and one round's in the second; ``fglaudit.laplace_accounting`` composes what was really released, counted as it
-is sent.
+round in the first case and one round's in the second: n coordinates and T rounds cost ``n T 2 delta / lambda`` and
+``T 2 delta / lambda``. Coordinates are counted as they are sent.
 
-The guarantee covers training only where everything that clients upload gets the noise; otherwise no epsilon is stated, and the
-mechanism's description names what was left in the clear. What the server sends is computed from noisy uploads.
+The record is the features of all nodes of one client, replaced by any others: a clip bounds no smaller unit any better, since one node may
+move every coordinate to the other end. The guarantee covers training only where everything that clients upload about features gets the
+noise; otherwise no epsilon is stated, and the mechanism's description names what was left in the clear. What the server sends is
+computed from noisy uploads.
 """
 
 from __future__ import annotations
@@ -17,92 +19,61 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
-from fglaudit.defenses._clips import clip_messages
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.accounting import Relation, compose_all, epsilon_of
+from fglaudit.defenses._clips import not_bounded_by_clips
+from fglaudit.defenses._noise import NoiseSession
+from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee
-from fglaudit.laplace_accounting import claimed_epsilon, laplace_epsilon
-from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
-from fglaudit.view import Noise
-
-NORMS = ("elementwise", "l1")
+from fglaudit.mechanism import ELEMENTWISE, Mechanism, check_norm
+from fglaudit.payloads import MessageBatch, Payload, payload_type
 
 
-def laplace_noise(shape: torch.Size, scale: float, rng: torch.Generator) -> Tensor:
-    """Draw Laplace noise, float64, by its inverse distribution function."""
-    uniform = torch.rand(shape, generator=rng, dtype=torch.float64) - 0.5
-    tail = (1 - 2 * uniform.abs()).clamp(min=torch.finfo(torch.float64).tiny)
-    return -scale * uniform.sign() * tail.log()
-
-
-def clip(values: Tensor, bound: float, norm: str) -> Tensor:
-    """Return ``values`` [P, ...] with coordinates in [-bound, bound], or with an L1 norm of at most ``bound`` per message."""
-    if norm == "elementwise":
-        return values.clamp(-bound, bound)
-    return clip_messages(values, bound, order=1)
-
-
-class _Session(DefenseSession):
+class _Session(NoiseSession):
     def __init__(self, defense: ClippedLaplace, context: Context) -> None:
+        mechanism = Mechanism("laplace", defense.norm, defense.clip, Relation.REPLACE, defense.scale / defense.clip)
+        super().__init__({r: mechanism for r in context.releases if r.payload.__name__ in defense.on}, Guarantee(), {})
         self.defense = defense
-        self.on = {payload_type(name) for name in defense.on}
+        self.mechanism = mechanism
         self.open = sorted({r.payload.__name__ for r in context.releases} - set(defense.on))
-        self.coordinates: dict[str, int] = {}
-        self.releases: dict[str, int] = {}
-
-    def changes(self, payload: type[Payload]) -> bool:
-        return payload in self.on
+        self.coordinates: dict[type[Payload], int] = {}
+        self.sent: dict[type[Payload], int] = {}
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Clip and add noise to what clients send."""
-        kind, defense = type(batch.payload), self.defense
-        uploads = batch.senders != SERVER
-        if kind not in self.on or not bool(uploads.any()):
-            return batch.payload
-        defended = {}
-        for name, value in batch.payload.tensors().items():
-            mask = uploads.to(value.device).view(-1, *[1] * (value.dim() - 1))
-            noisy = clip(value, defense.clip, defense.norm) + laplace_noise(value.shape, defense.scale, rng).to(value)
-            defended[name] = torch.where(mask, noisy, value)
-        self.coordinates[kind.__name__] = sum(math.prod(v.shape[1:]) for v in defended.values())
-        most = int(torch.bincount(batch.senders[uploads]).max().item())
-        self.releases[kind.__name__] = self.releases.get(kind.__name__, 0) + most
-        return kind.from_tensors(defended)
-
-    def noise(self) -> Mapping[str, Noise]:
-        return {name: Noise("laplace", self.defense.scale) for name in self.defense.on}
+        """Clip and disturb what clients upload, and count it."""
+        released = super().release(batch, rng)
+        if released is not batch.payload:
+            kind = type(released)
+            self.coordinates[kind] = sum(math.prod(value.shape[1:]) for value in released.tensors().values())
+            self.sent[kind] = self.sent.get(kind, 0) + int(torch.bincount(batch.senders).max().item())
+        return released
 
     def parameters(self) -> Mapping[str, Any]:
         """What the clip is, and the epsilon of each defended payload over all rounds, as far as released by now."""
-        clip_norm = "L1" if self.defense.norm == "l1" else self.defense.norm
-        return {"clip_norm": clip_norm, **{f"epsilon {name}": self._epsilon(name) for name in self.releases}}
+        norm = self.mechanism.norm
+        return {
+            "clip_norm": norm if norm == ELEMENTWISE else norm.upper(),
+            **{f"epsilon {kind.__name__}": self._epsilon(kind) for kind in self.sent},
+        }
 
-    def _epsilon(self, name: str) -> float:
-        defense = self.defense
-        return laplace_epsilon(
-            defense.clip,
-            defense.scale,
-            self.coordinates[name],
-            self.releases[name],
-            elementwise=defense.norm == "elementwise",
-            delta=defense.delta,
-        )
+    def _epsilon(self, *kinds: type[Payload]) -> float:
+        spent = compose_all([self.mechanism.event(self.sent[kind], self.coordinates[kind]) for kind in kinds])
+        return epsilon_of(spent, self.defense.delta, Relation.REPLACE)
 
     def guarantee(self) -> Guarantee:
         defense = self.defense
-        spent = {name: self._epsilon(name) for name in self.releases}
-        words = ", ".join(f"{name} alone: epsilon {value:.4g}" for name, value in spent.items())
+        words = ", ".join(f"{kind.__name__} alone: epsilon {self._epsilon(kind):.4g}" for kind in self.sent)
         left = f"; {', '.join(self.open)} in the clear, so nothing bounds the whole" if self.open else ""
-        covered = not self.open and set(spent) == set(defense.on)
+        covered = not self.open and set(self.sent) == set(self.noised)
         return Guarantee(
             mechanism=f"laplace scale={defense.scale:g}, {defense.norm} clip {defense.clip:g}; {words}{left}",
-            epsilon_claimed=claimed_epsilon(defense.clip, defense.scale),
-            epsilon_accounted=sum(spent.values()) if covered else None,
-            delta=defense.delta * len(spent) if covered else defense.delta,
+            epsilon_claimed=2 * defense.clip / defense.scale,
+            epsilon_accounted=self._epsilon(*self.sent) if covered else None,
+            delta=defense.delta,
             unit="client",
-            adjacency="all that one client holds replaced by anything else",
-            releases=max(self.releases.values(), default=None),
+            adjacency=Relation.REPLACE.of("the features of all nodes of one client"),
+            relation=Relation.REPLACE,
+            releases=max(self.sent.values(), default=None),
         )
 
 
@@ -115,7 +86,7 @@ class ClippedLaplace(Defense):
         scale: the paper's lambda.
         norm: "elementwise" or "l1".
         on: names of the payloads that get the noise, each with the same clip and scale.
-        delta: of the accounted epsilon, per payload; 0 composes pure epsilons.
+        delta: of the accounted epsilon; 0 adds up pure epsilons.
     """
 
     name: ClassVar[str] = "clipped-laplace"
@@ -135,8 +106,7 @@ class ClippedLaplace(Defense):
                     f"clipped-laplace needs {field} (the paper's {symbol}) > 0; got {value:g}; use e.g. 0.002 and 0.001, "
                     "or the defense `none` for no noise"
                 )
-        if self.norm not in NORMS:
-            raise unknown("norm", self.norm, NORMS)
+        check_norm("laplace", self.norm)
         if not 0 <= self.delta < 1:
             raise FglauditError(f"delta of the accounted epsilon lies in [0, 1); got {self.delta:g}; 0 is pure")
         if not self.on:
@@ -149,7 +119,8 @@ class ClippedLaplace(Defense):
         missing = [name for name in self.on if name not in known]
         if missing:
             return f"{context.protocol} does not list {missing[0]} among the payloads through which features leave a client"
-        return None
+        named = [release for release in context.releases if release.payload.__name__ in self.on]
+        return next(filter(None, (not_bounded_by_clips(context, release, "client") for release in named)), None)
 
     def bind(self, context: Context) -> DefenseSession:
         return _Session(self, context)

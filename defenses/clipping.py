@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from fglaudit.defenses._clips import check_clips, clip_messages, named_releases, not_clippable
+from fglaudit.defenses._clips import check_clips, named_releases, not_clippable
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.mechanism import clip_messages
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 
 
@@ -58,7 +59,7 @@ class Clipping(Defense):
         named = named_releases(context.releases, self.on, self.clip)
         if not named:
             return f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to clip"
-        return not_clippable(named)
+        return next(filter(None, (not_clippable(release) for release, _ in named)), None)
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

@@ -29,7 +29,7 @@ class _Session(DefenseSession):
     def __init__(self, kept: Tensor) -> None:
         self.kept = kept
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         """Return the client with all features but the kept ones set to zero."""
         x = torch.zeros_like(client.x).index_copy(-1, self.kept, client.x.index_select(-1, self.kept))
         return dataclasses.replace(client, x=x)

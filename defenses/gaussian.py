@@ -1,9 +1,9 @@
 """Gaussian mechanism on a feature-bearing payload, calibrated jointly over everything one node's features enter.
 
-Clip, sensitivity and noise are tied together here and nowhere else: every feature row is scaled to L2 norm at most
-``clip`` before anything is computed from it; the protocol states how far a row of norm 1 moves all messages of one release
-together (``Release.gain``, a bound on the column norms of the aggregation matrix); the noise is calibrated to ``gain x clip``
-over all releases. The guarantee is about one node's feature row (zeroed out or not), with edges and labels public.
+Every feature row is scaled to L2 norm at most ``clip`` before anything is computed from it; the protocol states how far a row of
+norm 1 moves all messages of one release together (``Release.gain``, a bound on the column norms of the aggregation matrix); the noise is
+calibrated to ``gain x clip`` over all releases. The guarantee is about one node's feature row (zeroed out or not), with edges
+and labels public.
 
 Who adds the noise: the clients to what they send; but where a payload is made by the server from rows that it received in the clear
 (``Release.by_server``: FedGAT's matrices and vectors), the server, which is then trusted, and the guarantee holds against clients
@@ -13,67 +13,48 @@ alone. Fields that do not depend on features (``Release.fields``: parts of FedGA
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from fglaudit.accounting import accounted_noise_multiplier, check_budget
+from fglaudit.accounting import Relation, check_budget
+from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Release
-from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
-from fglaudit.view import Noise
+from fglaudit.mechanism import Mechanism, calibrated, check_clip, clip_rows
+from fglaudit.payloads import MessageBatch, payload_type
 
 
-class _Session(DefenseSession):
+class _Session(NoiseSession):
     def __init__(self, defense: Gaussian, release: Release, gain: float) -> None:
-        self.defense = defense
-        self.released = release
-        self.sensitivity = gain * defense.clip
-        self.multiplier, self.accounted = accounted_noise_multiplier(defense.epsilon, defense.delta, release.times)
-        self.sigma = self.multiplier * self.sensitivity
-
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Scale every feature row to norm at most ``clip``."""
-        norm = client.x.norm(dim=-1, keepdim=True)
-        return dataclasses.replace(client, x=client.x * (self.defense.clip / norm.clamp(min=self.defense.clip)))
-
-    def changes(self, payload: type[Payload]) -> bool:
-        return payload is self.released.payload
-
-    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Add noise to the fields that depend on features; the server forwards what clients made noisy as it is."""
-        from_server = bool((batch.senders == SERVER).all())
-        if not self.changes(type(batch.payload)) or from_server is not self.released.by_server:
-            return batch.payload
-        noisy = {}
-        for name, value in batch.payload.tensors().items():
-            if name in self.released.fields if self.released.fields else value.is_floating_point():
-                noise = torch.randn(value.shape, generator=rng, dtype=torch.float32)
-                value = noise.mul_(self.sigma).to(value).add_(value)
-            noisy[name] = value
-        return type(batch.payload).from_tensors(noisy)
-
-    def noise(self) -> Mapping[str, Noise]:
-        return {self.released.payload.__name__: Noise("gaussian", self.sigma, self.released.fields)}
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"sigma": self.sigma, "sensitivity": self.sensitivity, "row_norm": self.defense.clip}
-
-    def guarantee(self) -> Guarantee:
-        covered = self.released.covers_training
-        return Guarantee(
-            mechanism=f"gaussian sigma={self.sigma:.4g} on {self.defense.on}, sensitivity {self.sensitivity:.4g}",
-            epsilon_claimed=self.defense.epsilon,
-            epsilon_accounted=self.accounted if covered else None,
-            delta=self.defense.delta,
-            unit=self.defense.unit,
-            adjacency="one node's feature row zeroed out; edges and labels public",
-            releases=self.released.times,
-            server_trusted=self.released.by_server,
+        mechanism = calibrated(
+            "gaussian", defense.clip, Relation.ZERO_OUT,
+            epsilon=defense.epsilon, delta=defense.delta, releases=release.times, gain=gain,
+        )  # fmt: skip
+        promise = Guarantee(
+            mechanism=f"gaussian sigma={mechanism.scale:.4g} on {defense.on}, sensitivity {mechanism.sensitivity:.4g}",
+            epsilon_claimed=defense.epsilon,
+            epsilon_accounted=mechanism.epsilon(defense.delta, release.times) if release.covers_training else None,
+            delta=defense.delta,
+            unit=defense.unit,
+            adjacency=Relation.ZERO_OUT.of("one node's feature row"),
+            relation=Relation.ZERO_OUT,
+            releases=release.times,
+            server_trusted=release.by_server,
         )
+        facts = {"sigma": mechanism.scale, "sensitivity": mechanism.sensitivity, "row_norm": defense.clip}
+        super().__init__({release: mechanism}, promise, facts)
+        self.clip = defense.clip
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        """Scale every feature row to norm at most ``clip``."""
+        return dataclasses.replace(client, x=clip_rows(client.x, self.clip))
+
+    def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:
+        return value  # made of clipped rows
 
 
 @dataclass(frozen=True)
@@ -98,8 +79,7 @@ class Gaussian(Defense):
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
-        if self.clip <= 0:
-            raise FglauditError(f"clip must be positive; got {self.clip}; use e.g. clip: 1.0")
+        check_clip(self.clip)
         payload_type(self.on)
 
     def unsupported(self, context: Context) -> str | None:

@@ -16,72 +16,62 @@ says, and is no figure for "node".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import accounted_noise_multiplier, check_budget
-from fglaudit.defenses._clips import check_clips, clip_messages, named_releases, not_clippable
+from fglaudit.accounting import Relation, check_budget, compose_all, epsilon_of
+from fglaudit.defenses._clips import check_clips, named_releases, not_bounded_by_clips
+from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Release
+from fglaudit.mechanism import Mechanism, calibrated
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
-from fglaudit.view import Noise
 
 
-class _Session(DefenseSession):
+class _Session(NoiseSession):
     def __init__(self, defense: JointNoise, releases: tuple[Release, ...]) -> None:
-        self.defense = defense
-        self.noised = {r.payload: clip for r, clip in named_releases(releases, defense.on, defense.clip)}
-        self.left_out = [r.payload.__name__ for r in releases if r.payload not in self.noised]
-        self.times = sum(r.times for r, _ in named_releases(releases, defense.on, defense.clip))
-        self.multiplier, self.accounted = accounted_noise_multiplier(defense.epsilon, defense.delta, self.times)
+        named = named_releases(releases, defense.on, defense.clip)
+        times = sum(release.times for release, _ in named)
+        noised = {
+            release: calibrated(
+                "gaussian", clip, Relation.REPLACE, epsilon=defense.epsilon, delta=defense.delta, releases=times
+            )
+            for release, clip in named
+        }
+        left_out = [release.payload.__name__ for release in releases if release not in noised]
+        event = compose_all([mechanism.event(release.times) for release, mechanism in noised.items()])
+        parts = ", ".join(f"{r.payload.__name__} (clip {m.clip:g}, sigma {m.scale:.4g})" for r, m in noised.items())
+        partly = f"; holds only for nodes that send no {' or '.join(left_out)}" if left_out else ""
+        promise = Guarantee(
+            mechanism=f"gaussian on {parts}{partly}",
+            epsilon_claimed=defense.epsilon,
+            epsilon_accounted=None if left_out else epsilon_of(event, defense.delta, Relation.REPLACE),
+            delta=defense.delta,
+            unit=defense.unit,
+            adjacency=Relation.REPLACE.of("one node's features"),
+            relation=Relation.REPLACE,
+            releases=times,
+        )
+        super().__init__(
+            noised, promise, {"sigma": {r.payload.__name__: m.scale for r, m in noised.items()}, "clip_norm": "L2"}
+        )
         self._global: Tensor | None = None
 
-    def changes(self, payload: type[Payload]) -> bool:
-        return payload in self.noised
-
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Clip and disturb what clients send; the server's own messages stay as they are."""
-        kind = type(batch.payload)
-        if kind not in self.noised:
-            return batch.payload
-        ((name, value),) = batch.payload.tensors().items()
-        if bool((batch.senders == SERVER).all()):
-            if kind is ModelUpdate:
-                self._global = value
-            return batch.payload
-        start = torch.zeros_like(value)
-        if kind is ModelUpdate and self._global is not None:
-            start = self._global[batch.senders.to(value.device)]
-        clipped = clip_messages(value - start, self.noised[kind])
-        noise = torch.randn(value.shape, generator=rng).to(value)
-        return kind.from_tensors({name: start + clipped + self._sigma(kind) * noise})
+        """Clip and disturb what clients send; remember the model that they start from."""
+        if isinstance(batch.payload, ModelUpdate) and bool((batch.senders == SERVER).all()):
+            self._global = batch.payload.vector
+        return super().release(batch, rng)
 
-    def noise(self) -> Mapping[str, Noise]:
-        return {payload.__name__: Noise("gaussian", self._sigma(payload)) for payload in self.noised}
-
-    def parameters(self) -> Mapping[str, Any]:
-        sigma = {p.__name__: self._sigma(p) for p in self.noised}
-        return {"noise_multiplier": self.multiplier, "sigma": sigma, "clip_norm": "L2"}
-
-    def guarantee(self) -> Guarantee:
-        parts = ", ".join(f"{p.__name__} (clip {clip:g}, sigma {self._sigma(p):.4g})" for p, clip in self.noised.items())
-        partly = f"; holds only for nodes that send no {' or '.join(self.left_out)}" if self.left_out else ""
-        return Guarantee(
-            mechanism=f"gaussian on {parts}{partly}",
-            epsilon_claimed=self.defense.epsilon,
-            epsilon_accounted=None if self.left_out else self.accounted,
-            delta=self.defense.delta,
-            unit=self.defense.unit,
-            adjacency="one node's features replaced; edges and labels public",
-            releases=self.times,
-        )
-
-    def _sigma(self, payload: type[Payload]) -> float:
-        return self.multiplier * 2 * self.noised[payload]
+    def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:
+        """Return the clipped message; of a model, the model received plus its clipped change."""
+        if not isinstance(batch.payload, ModelUpdate) or self._global is None:
+            return mechanism.clipped(value)
+        start = self._global[batch.senders.to(value.device)]
+        return start + mechanism.clipped(value - start)
 
 
 @dataclass(frozen=True)
@@ -114,12 +104,7 @@ class JointNoise(Defense):
             return (
                 f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so noise on them protects nothing"
             )
-        if why := not_clippable(named):
-            return why
-        other = next((r for r, _ in named if r.unit != self.unit), None)
-        if other is not None:
-            return f"{context.protocol} states how {other.payload.__name__} depends on one {other.unit}, not on one {self.unit}"
-        return None
+        return next(filter(None, (not_bounded_by_clips(context, release, self.unit) for release, _ in named)), None)
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

@@ -38,7 +38,7 @@ class FewestSession(DefenseSession):
     def __init__(self, fewest: int) -> None:
         self.fewest = fewest
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         """Return the client without small remote neighbourhoods."""
         return without_few(client, self.fewest)
 

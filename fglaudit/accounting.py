@@ -1,55 +1,81 @@
-"""Epsilon, by dp-accounting: calibration of noise and composition of what was released.
+"""Epsilon, by dp-accounting: what was released, composed, and the noise that a budget asks for.
 
-Defenses state facts (events); the accountant here judges them and refuses what it cannot judge. All epsilons are for the
-add-or-remove form "one record's contribution is zeroed out", unless a guarantee says otherwise.
+Defenses state events; the accountant here judges them and refuses what it cannot judge. A *noise multiplier* is the scale of the noise
+per *clip*, the clip being the most that one record contributes (dp-accounting's own definition). How far the output moves between
+neighbouring data sets is then a matter of the neighbouring relation, which every function here must be told: one clip where the record
+is added, removed or zeroed out, two where it is replaced by another. The library's accountants do not agree on this (the one by
+privacy loss distributions counts two clips for a replaced record, the Renyi one a single clip), so multipliers are halved for the latter.
+
+Gaussian releases compose exactly to one (Dong, Roth and Su 2022, corollary 3.3), which has a closed form (Balle and Wang 2018). Events
+with Laplace noise or randomised response get the smaller of plain addition and Renyi composition, an upper bound a few per cent above
+the exact one, whose grid would cost minutes for many releases. Everything else goes to privacy loss distributions first.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
 
 import dp_accounting
-from dp_accounting import pld
+from dp_accounting import DpEvent, NeighboringRelation, pld, rdp
 
 from fglaudit.errors import FglauditError
 
 MAX_EPSILON = 1e4
-"""Above this the accountant's numerics fail and the number means nothing anyway."""
-_CALIBRATIONS = 8
+"""Above this the accountants' numerics fail and the number means nothing anyway."""
+_BISECTIONS = 60
+_ADDED_UP = (dp_accounting.LaplaceDpEvent, dp_accounting.RandomizedResponseDpEvent)
+_SCALE_FREE = (dp_accounting.NoOpDpEvent, dp_accounting.NonPrivateDpEvent, dp_accounting.RandomizedResponseDpEvent)
 
 
-def _accountant(scale: float) -> pld.PLDAccountant:
-    # The grid's cost grows with the range of losses it must cover, so its step follows the expected epsilon.
-    return pld.PLDAccountant(
-        neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-        value_discretization_interval=max(1e-4, scale * 2e-6),
-    )
+class Relation(StrEnum):
+    """What neighbouring data sets are: what happens to one record."""
+
+    ADD_OR_REMOVE = "added or removed"
+    ZERO_OUT = "zeroed out"  # or back; who has a record stays public
+    REPLACE = "replaced"  # by any other
+
+    @property
+    def moves(self) -> int:
+        """How many clips the sum of clipped contributions moves at most."""
+        return 2 if self is Relation.REPLACE else 1
+
+    def of(self, record: str) -> str:
+        """Return the adjacency in words, for a guarantee about features."""
+        return f"{record} {self}; edges and labels public"
 
 
-def check_budget(epsilon: float, delta: float) -> None:
-    """Raise unless 0 < epsilon <= 10000 and 0 < delta < 1."""
-    if not (0 < epsilon <= MAX_EPSILON and math.isfinite(epsilon)):
+_LIBRARY = {
+    Relation.ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
+    Relation.ZERO_OUT: NeighboringRelation.REPLACE_SPECIAL,
+    Relation.REPLACE: NeighboringRelation.REPLACE_ONE,
+}
+
+
+def check_budget(epsilon: float, delta: float, *, pure: bool = False) -> None:
+    """Raise :class:`FglauditError` unless 0 < epsilon <= 10000 and 0 < delta < 1; ``pure`` allows delta = 0 too."""
+    if not 0 < epsilon <= MAX_EPSILON:
         raise FglauditError(
             f"epsilon must be positive and at most {MAX_EPSILON:g}; got {epsilon}; use e.g. epsilon: 8, "
             "or the defense `none` for no noise"
         )
-    if not 0 < delta < 1:
+    if not (0 < delta < 1 or (pure and delta == 0)):
         raise FglauditError(f"delta must lie strictly between 0 and 1; got {delta}; use e.g. delta: 1.0e-5")
 
 
-def epsilon_of(event: dp_accounting.DpEvent, delta: float, *, scale: float = 1.0) -> float:
-    """Return the epsilon of ``event`` at ``delta``; ``scale`` is its order of magnitude (precision is a few millionths of it).
+def event_of(distribution: str, multiplier: float) -> DpEvent:
+    """Return the event of one release with "gaussian" or "laplace" noise of ``multiplier`` times the clip.
 
     Raises:
-        FglauditError: if the accountant does not support the event.
+        FglauditError: unless the multiplier is positive and finite.
     """
-    accountant = _accountant(scale)
-    if not accountant.supports(event):
-        raise FglauditError(f"the accountant must support every released event; it refuses {event}; state it another way")
-    return float(accountant.compose(event).get_epsilon(delta))
+    if not (multiplier > 0 and math.isfinite(multiplier)):
+        raise FglauditError(f"a noise multiplier must be positive and finite; got {multiplier}; add noise, or state no event")
+    return {"gaussian": dp_accounting.GaussianDpEvent, "laplace": dp_accounting.LaplaceDpEvent}[distribution](multiplier)
 
 
-def compose(event: dp_accounting.DpEvent, count: int) -> dp_accounting.DpEvent:
+def compose(event: DpEvent, count: int) -> DpEvent:
     """Return the event of releasing ``event`` ``count`` times with fresh noise.
 
     Raises:
@@ -60,62 +86,137 @@ def compose(event: dp_accounting.DpEvent, count: int) -> dp_accounting.DpEvent:
     return dp_accounting.SelfComposedDpEvent(event, count)
 
 
-def gaussian_event(noise_multiplier: float, releases: int) -> dp_accounting.DpEvent:
-    """Return the event of ``releases`` Gaussian mechanisms, each with noise std ``noise_multiplier`` x its sensitivity."""
-    return compose(dp_accounting.GaussianDpEvent(noise_multiplier), releases)
+def compose_all(events: Sequence[DpEvent]) -> DpEvent:
+    """Return the event of all ``events``, each with noise of its own."""
+    return dp_accounting.ComposedDpEvent(list(events))
 
 
-def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
-    """Return the smallest noise std per unit of L2 sensitivity that gives (epsilon, delta) over ``releases`` releases."""
-    check_budget(epsilon, delta)
-    # T Gaussian releases compose exactly to one with sqrt(T) less noise, so a single release is calibrated.
-    loss = pld.privacy_loss_mechanism.GaussianPrivacyLoss.from_privacy_guarantee(
-        pld.common.DifferentialPrivacyParameters(epsilon, delta)
-    )
-    return float(loss.standard_deviation) * math.sqrt(releases)
+def poisson_sampled(event: DpEvent, rate: float) -> DpEvent:
+    """Return ``event`` on a sample that every record enters independently with probability ``rate``.
 
-
-def laplace_event(noise_multiplier: float, releases: int) -> dp_accounting.DpEvent:
-    """Return the event of ``releases`` Laplace mechanisms, each with noise scale ``noise_multiplier`` x its L1 sensitivity."""
-    return dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(noise_multiplier), releases)
-
-
-def laplace_epsilon(noise_multiplier: float, releases: int, delta: float) -> float:
-    """Return the epsilon of :func:`laplace_event` at ``delta``: by Renyi composition, or plain addition where that is smaller.
-
-    The exact composition costs a grid over the whole range of losses, minutes for many releases; this one is an upper bound, a
-    few per cent above it.
+    Raises:
+        FglauditError: unless 0 < rate <= 1.
     """
-    renyi = dp_accounting.rdp.RdpAccountant().compose(laplace_event(noise_multiplier, releases)).get_epsilon(delta)
-    return min(releases / noise_multiplier, float(renyi))
+    if not 0 < rate <= 1:
+        raise FglauditError(f"a sampling rate lies in (0, 1]; got {rate}; use the expected share of the records in a batch")
+    return dp_accounting.PoissonSampledDpEvent(rate, event)
 
 
-def laplace_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
-    """Return the smallest noise scale per unit of L1 sensitivity with :func:`laplace_epsilon` at most ``epsilon``."""
-    check_budget(epsilon, delta)
-    enough = releases / epsilon  # by plain addition
-    low, high = 0.0, enough
-    for _ in range(60):
+def fixed_size_sampled(event: DpEvent, size: int, population: int) -> DpEvent:
+    """Return ``event`` on ``size`` of ``population`` records drawn without replacement: a guarantee for replaced records alone.
+
+    Raises:
+        FglauditError: unless 1 <= size <= population.
+    """
+    if not 1 <= size <= population:
+        raise FglauditError(
+            f"a sample has between 1 and {population} of {population} records; got {size}; change the batch size"
+        )
+    return dp_accounting.SampledWithoutReplacementDpEvent(population, size, event)
+
+
+def epsilon_of(event: DpEvent, delta: float, relation: Relation) -> float:
+    """Return the epsilon of ``event`` at ``delta`` under ``relation``; delta = 0 asks for pure differential privacy.
+
+    Raises:
+        FglauditError: if delta is not in [0, 1), or no accountant judges the event under this relation.
+    """
+    if not 0 <= delta < 1:
+        raise FglauditError(f"delta must lie in [0, 1); got {delta}; use e.g. delta: 1.0e-5")
+    parts = list(_parts(event, 1))
+    if delta > 0 and all(isinstance(part, dp_accounting.GaussianDpEvent) for part, _ in parts):
+        squares = math.fsum(count * (relation.moves / part.noise_multiplier) ** 2 for part, count in parts)
+        return float(dp_accounting.get_epsilon_gaussian(squares**-0.5, delta)) if squares else 0.0
+    pure = math.fsum(count * _pure_epsilon(part, relation) for part, count in parts)
+    if delta == 0:
+        if math.isinf(pure):
+            raise FglauditError(
+                f"only Laplace noise and randomised response have an epsilon at delta = 0; got {event}; set delta"
+            )
+        return pure
+    return min(pure, _by_accountant(event, delta, relation, [part for part, _ in parts]))
+
+
+def noise_multiplier(distribution: str, epsilon: float, delta: float, relation: Relation, releases: int = 1) -> float:
+    """Return the smallest noise multiplier with which ``releases`` releases spend at most ``epsilon`` at ``delta``.
+
+    Raises:
+        FglauditError: see :func:`check_budget`; delta = 0 is allowed for Laplace noise.
+    """
+    check_budget(epsilon, delta, pure=distribution == "laplace")
+    compose(event_of(distribution, 1.0), releases)
+    if distribution == "gaussian":
+        # A hair above the root that was found numerically, so that it is on the safe side.
+        alone = float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * (1 + 1e-9)
+        return alone * relation.moves * math.sqrt(releases)
+    low, high = 0.0, relation.moves * releases / epsilon  # enough by plain addition
+    if delta == 0:
+        return high
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if laplace_epsilon(middle, releases, delta) <= epsilon:
+        if epsilon_of(compose(event_of("laplace", middle), releases), delta, relation) <= epsilon:
             high = middle
         else:
             low = middle
     return high
 
 
-def accounted_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> tuple[float, float]:
-    """Return a noise multiplier whose accounted epsilon is at most ``epsilon``, and that accounted epsilon.
+def _parts(event: DpEvent, count: int) -> Iterator[tuple[DpEvent, int]]:
+    """Yield what ``count`` times ``event`` is composed of, with how often it happens."""
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        for part in event.events:
+            yield from _parts(part, count)
+    elif isinstance(event, dp_accounting.SelfComposedDpEvent):
+        yield from _parts(event.event, count * event.count)
+    elif not isinstance(event, dp_accounting.NoOpDpEvent):
+        yield event, count
 
-    The accountant rounds losses upwards on a grid, so at large budgets it sees slightly more than the closed form does.
-    """
-    target = epsilon
-    for _ in range(_CALIBRATIONS):
-        multiplier = gaussian_noise_multiplier(target, delta, releases)
-        accounted = epsilon_of(gaussian_event(multiplier, releases), delta, scale=epsilon)
-        if accounted <= epsilon:
-            return multiplier, accounted
-        target *= epsilon / accounted
-    raise FglauditError(
-        f"epsilon {epsilon:g} is below what the accountant resolves; got {accounted:g} at best; use a larger epsilon"
-    )
+
+def _pure_epsilon(event: DpEvent, relation: Relation) -> float:
+    """Return the epsilon of ``event`` at delta = 0."""
+    if isinstance(event, dp_accounting.LaplaceDpEvent):
+        return float(relation.moves / event.noise_multiplier)
+    if isinstance(event, dp_accounting.RandomizedResponseDpEvent) and relation is Relation.REPLACE:
+        other = event.noise_parameter / event.num_buckets
+        return float(math.log((1 - event.noise_parameter + other) / other)) if other > 0 else math.inf
+    return math.inf
+
+
+def _by_accountant(event: DpEvent, delta: float, relation: Relation, parts: Sequence[DpEvent]) -> float:
+    halved = _rescaled(event, relation.moves)
+    renyi = rdp.RdpAccountant(neighboring_relation=_LIBRARY[relation])
+    if any(isinstance(part, _ADDED_UP) for part in parts) and renyi.supports(halved):
+        return float(renyi.compose(halved).get_epsilon(delta))
+    # The grid's cost grows with the range of losses that it must cover, so its step follows the expected epsilon.
+    rough = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
+    expected = float(rough.compose(halved).get_epsilon(delta)) if rough.supports(halved) else 1.0
+    grid = pld.PLDAccountant(_LIBRARY[relation], max(1e-4, expected * 2e-6))
+    # This accountant of the library (0.6) composes a randomised response once, however often it happens.
+    if grid.supports(event) and not any(isinstance(part, dp_accounting.RandomizedResponseDpEvent) for part in parts):
+        return float(grid.compose(event).get_epsilon(delta))
+    try:
+        return float(renyi.compose(halved).get_epsilon(delta))
+    except dp_accounting.UnsupportedEventError as reason:
+        raise FglauditError(
+            f"an accountant must support every released event; none does for records that are {relation}: {reason}; state it "
+            "another way"
+        ) from None
+
+
+def _rescaled(event: DpEvent, moves: int) -> DpEvent:
+    """Return ``event`` with noise multipliers per distance of the outputs instead of per clip."""
+    if isinstance(event, dp_accounting.GaussianDpEvent | dp_accounting.LaplaceDpEvent):
+        return type(event)(event.noise_multiplier / moves)
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        return compose_all([_rescaled(part, moves) for part in event.events])
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return compose(_rescaled(event.event, moves), event.count)
+    if isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        return poisson_sampled(_rescaled(event.event, moves), event.sampling_probability)
+    if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
+        return fixed_size_sampled(_rescaled(event.event, moves), event.sample_size, event.source_dataset_size)
+    if moves > 1 and not isinstance(event, _SCALE_FREE):
+        raise FglauditError(
+            f"it is not known how the noise of {event} compares with a clip; state the event for one record zeroed out"
+        )
+    return event

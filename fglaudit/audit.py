@@ -14,11 +14,12 @@ import torch
 from fglaudit.arena import Arena
 from fglaudit.cell import Cell, describe
 from fglaudit.channel import Keep, RecordingChannel
+from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.finding import CellRecord, Status
 from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import SERVER_TRUSTED, Context, DefenseSession, FederatedProtocol, Guarantee, Trained
+from fglaudit.interfaces import SERVER_TRUSTED, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.measure import Measurement, measure
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
@@ -63,7 +64,7 @@ def _run_cell(
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     protocol = cell.protocol
     protocol.check(graph)
-    context = Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
+    context = protocol.context(graph)
     refused = cell.defense.unsupported(context)
     if refused is not None:
         return blank_record(cell, suite, Status.NOT_APPLICABLE, refused)
@@ -79,7 +80,7 @@ def _run_cell(
     seconds = time.perf_counter() - start
 
     promise = session.guarantee()
-    shown, remarks = _empirical_epsilon(cell, graph, session, promise, device)
+    shown, remarks = _empirical_bound(cell, graph, session, promise, device)
     public = _public_facts(cell, graph, session, trained)
     shared: dict[str, Any] = {
         "clients": graph.num_clients,
@@ -87,6 +88,7 @@ def _run_cell(
         "accuracy_global": trained.whole_test_set,
         "bytes_up": int(channel.bytes_up.sum().item()),
         "bytes_down": int(channel.bytes_down.sum().item()),
+        "ciphertext_bytes": channel.bytes_sealed or None,
         "seconds_train": seconds,
         "device": str(device),
     }
@@ -94,7 +96,9 @@ def _run_cell(
     saved_views: list[View] = []
     for spec, members, pooled in groups:
         auxiliary = draw_auxiliary(graph, spec.auxiliary, cell.seed)
-        views = [make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o)) for o in members]
+        views = [
+            make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o), channel.inputs) for o in members
+        ]
         facts = [Facts(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
         saved_views += views
         arena = Arena(tuple(views), tuple(facts), cell.seed)
@@ -132,6 +136,7 @@ def _public_facts(cell: Cell, graph: FederatedGraph, session: DefenseSession, tr
         **graph.schema(),
         layout=trained.layout,
         noise=session.noise(),
+        sealed=tuple(payload.__name__ for payload in type(cell.protocol).emits if session.seals(payload)),
         fit=_fit(cell.protocol),
     )
 
@@ -146,9 +151,9 @@ def _fit(protocol: FederatedProtocol) -> Callable[..., Trained]:
     return fit
 
 
-def _empirical_epsilon(
+def _empirical_bound(
     cell: Cell, graph: FederatedGraph, session: DefenseSession, promise: Guarantee, device: torch.device
-) -> tuple[float | None, tuple[str, ...]]:
+) -> tuple[Bound | None, tuple[str, ...]]:
     """Return what a canary shows of the accounted epsilon, or None, with notes on what it could not show."""
     if promise.epsilon_accounted is None or not cell.empirical:
         return None, ()
@@ -156,14 +161,14 @@ def _empirical_epsilon(
     if isinstance(bound, str):
         return None, (f"the accounted epsilon was not tested: {bound}",)
     if bound.ceiling >= promise.epsilon_accounted:
-        return bound.epsilon, ()
+        return bound, ()
     limit = f"{bound.trials} replays show at most {bound.ceiling:.3g}"
-    return bound.epsilon, (f"the empirical epsilon cannot reach the accounted {promise.epsilon_accounted:.4g}: {limit}",)
+    return bound, (f"the empirical epsilon cannot reach the accounted {promise.epsilon_accounted:.4g}: {limit}",)
 
 
-def _guarantee_columns(promise: Guarantee, shown: float | None, members: Sequence[Observer]) -> dict[str, Any]:
+def _guarantee_columns(promise: Guarantee, shown: Bound | None, members: Sequence[Observer]) -> dict[str, Any]:
     """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
-    words = (promise.mechanism, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
+    words = (promise.mechanism, promise.key_custody, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
     columns: dict[str, Any] = {
         "mechanism": "; ".join(filter(None, words)),
         "privacy_unit": promise.unit,
@@ -174,7 +179,8 @@ def _guarantee_columns(promise: Guarantee, shown: float | None, members: Sequenc
     return {
         "epsilon_claimed": promise.epsilon_claimed,
         "epsilon_accounted": promise.epsilon_accounted,
-        "epsilon_empirical": shown,
+        "epsilon_empirical": None if shown is None else shown.epsilon,
+        "epsilon_p_value": None if shown is None else shown.p_value(promise.epsilon_accounted or 0.0),
         "delta": promise.delta,
         **columns,
     }

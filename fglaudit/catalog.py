@@ -24,6 +24,9 @@ def _plugins(kind: str) -> Section:
     def explain_plugin(name: str) -> str:
         cls = registry.load(kind, name)
         facts = [f"{kind} {cls.name}", "", inspect.getdoc(cls) or "", ""]
+        for base in cls.__mro__[1:]:  # fields that several plugins share are described where they are declared
+            if dataclasses.is_dataclass(base) and "Attributes:" in (base.__doc__ or ""):
+                facts += [inspect.cleandoc(base.__doc__ or ""), ""]
         module = inspect.getmodule(cls)
         if module is not None and module.__doc__:
             facts += [inspect.cleandoc(module.__doc__), ""]

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession
-from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload
 from fglaudit.transcript import Transcript
-from fglaudit.view import Noise, Observer
+from fglaudit.view import FEATURE_ROWS, Noise, Observer
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class Keep:
 
     Attributes:
         payloads: by payload type the last round that is kept, None for all rounds; None means every payload.
-        parties: whose messages; None means everybody's.
+        parties: whose messages; None means everybody's, and that any number of clients may pool their keys.
+        pooled: how many clients pool their keys at most.
     """
 
     payloads: Mapping[type[Payload], int | None] | None = None
     parties: frozenset[int] | None = None
+    pooled: int = 0
 
     @staticmethod
     def for_attacks(observers: Iterable[Observer], attacks: Iterable[Attack]) -> Keep:
@@ -38,7 +40,7 @@ class Keep:
                 rounds = type(attack).last_round(payload)
                 known = last.get(payload, 0)
                 last[payload] = None if rounds is None or known is None else max(known, rounds)
-        return Keep(last, parties)
+        return Keep(last, parties, max((len(o.clients) for o in observers), default=0))
 
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         if self.payloads is None:
@@ -53,13 +55,15 @@ class RecordingChannel:
     Args:
         session: the defense, bound to this run.
         num_clients: K.
-        rng: draws the defense's noise.
+        rng: draws the defense's noise, on messages and on what clients start from.
         transcript: where messages are recorded; None records nothing.
         keep: what is recorded.
         progress: called with (round, rounds) after every round.
 
     Attributes:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
+        bytes_sealed: those of them that are ciphertexts, in all.
+        inputs: feature rows that a defense drew at random for its clients, by client.
     """
 
     def __init__(
@@ -76,12 +80,17 @@ class RecordingChannel:
         self.keep = keep or Keep()
         self.bytes_up = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_down = torch.zeros(num_clients, dtype=torch.long)
+        self.bytes_sealed = 0
+        self.inputs: dict[int, Tensor] = {}
         self._rng = rng
         self._progress = progress
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph after the defense had its say."""
-        return self.session.prepare(client)
+        prepared = self.session.prepare(client, self._rng)
+        if FEATURE_ROWS in self.session.noise():
+            self.inputs[client.client] = prepared.x
+        return prepared
 
     def prepares(self) -> bool:
         """Whether the defense changes what clients start from."""
@@ -90,7 +99,7 @@ class RecordingChannel:
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         """Whether this payload must really be produced in ``round`` (rule 2)."""
         recorded = self.transcript is not None and self.keep.wants(payload, round)
-        return recorded or self.session.changes(payload)
+        return recorded or self.session.changes(payload) or self.session.seals(payload)
 
     def noise(self, payload: type[Payload]) -> Noise | None:
         """Return what the defense adds to this payload."""
@@ -101,13 +110,28 @@ class RecordingChannel:
         return self.session.merge(center, neighbor)
 
     def send(self, batch: MessageBatch) -> Payload:
-        """Defend, count, record; return what the receivers get."""
-        if self.session.changes(type(batch.payload)):
-            payload = self.session.release(batch, self._rng)
-            batch = MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+        """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
+        if batch.payload.sealed_fields():
+            batch = self.session.forward(batch)
+        else:
+            if self.session.changes(type(batch.payload)):
+                payload = self.session.release(batch, self._rng)
+                batch = MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+            if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
+                batch = self.session.seal(batch, self._rng)
         self._count(batch)
-        if self.transcript is not None and self.keep.wants(type(batch.payload), batch.round):
-            self._record(self.transcript, batch)
+        if not batch.payload.sealed_fields():
+            self._record(batch)
+            return batch.payload
+        self._record(batch.ciphertexts())
+        readers = self.session.readers(batch)
+        if bool((batch.receivers != SERVER).all()):
+            opened = self.session.unseal(batch)
+            self._record(opened, readers)
+            return opened.payload
+        readable = self._readable(batch, readers)
+        if bool(readable.any()):
+            self._record(self.session.unseal(batch.select(readable)), readers)
         return batch.payload
 
     def round_done(self, round: int, rounds: int) -> None:
@@ -117,18 +141,34 @@ class RecordingChannel:
 
     def _count(self, batch: MessageBatch) -> None:
         size = batch.bytes_per_message()
+        self.bytes_sealed += int(batch.sealed_bytes().sum().item())
         up = batch.senders != SERVER
         down = batch.receivers != SERVER
         self.bytes_up.index_add_(0, batch.senders[up], size[up])
         self.bytes_down.index_add_(0, batch.receivers[down], size[down])
+        if (more := self.session.overhead()) is not None:
+            self.bytes_up += more[0]
+            self.bytes_down += more[1]
 
-    def _record(self, transcript: Transcript, batch: MessageBatch) -> None:
+    def _readable(self, batch: MessageBatch, readers: int) -> Tensor:
+        """Return which messages [P] of a sealed upload must be opened, because they are recorded and an observer can read them."""
+        keep = self.keep
+        if self.transcript is None or not keep.wants(type(batch.payload), batch.round):
+            return torch.zeros(len(batch.senders), dtype=torch.bool)
+        if keep.parties is None or keep.pooled >= readers:
+            return torch.ones(len(batch.senders), dtype=torch.bool)
+        return torch.isin(batch.senders, torch.tensor(sorted(keep.parties)))
+
+    def _record(self, batch: MessageBatch, readers: int = 0) -> None:
+        payload, transcript = type(batch.payload), self.transcript
+        if transcript is None or not (payload is Ciphertexts or self.keep.wants(payload, batch.round)):
+            return
         if self.keep.parties is None:
-            transcript.add(batch)
+            transcript.add(batch, readers=readers)
             return
         parties = torch.tensor(sorted(self.keep.parties))
         kept = torch.isin(batch.senders, parties) | torch.isin(batch.receivers, parties)
         if bool(kept.all()):
-            transcript.add(batch)
+            transcript.add(batch, readers=readers)
         elif bool(kept.any()):
-            transcript.add(batch.select(kept))
+            transcript.add(batch.select(kept), readers=readers)

@@ -17,6 +17,7 @@ REQUIRED = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "panda
 OPTIONAL = {
     "pymetis": ("partition scheme metis", "pip install 'fglaudit[metis]'"),
     "tenseal": ("homomorphic encryption", "pip install 'fglaudit[he]'"),
+    "cryptography": ("secure aggregation", "pip install 'fglaudit[secagg]'"),
     "ray": ("--engine ray", "pip install 'fglaudit[ray]'"),
     "ogb": ("data sets ogbn-arxiv and ogbn-products", "pip install ogb"),
 }

@@ -80,6 +80,7 @@ class Finding:
     claimed_rate: float | None = None  # rows the attack asserts per target, and the share of them that are nobody's
     false_claim_rate: float | None = None
     quantity: str = ""  # what the attack infers: "features" or a name of fglaudit.quantities.QUANTITIES
+    epsilon_p_value: float | None = None  # of "the true epsilon is at most the accounted one", by replays with a canary
 
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from fglaudit.accounting import Relation
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise, Observer, View
@@ -24,7 +25,8 @@ class Channel(Protocol):
     """What a protocol sends through; ``fglaudit.channel.RecordingChannel`` is the real one."""
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Return the client's graph after the defense had its say (dropped edges, clipped rows). Call once per client."""
+        """Return the client's graph after the defense had its say (dropped edges, clipped or disturbed rows). Call once per client: what
+        is drawn for it is drawn again otherwise."""
         ...
 
     def prepares(self) -> bool:
@@ -84,14 +86,53 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Aggregate:
+    """What the server does with a payload that clients send, where it only adds rows (times public numbers) and passes the
+    results on: what a defense must know to hide the payload from the server.
+
+    Attributes:
+        rows: ids [n] of result rows, ``Payload.nodes`` where there are any, otherwise 0: all messages of one round are added up. A
+            row with several receivers is listed once for each.
+        receivers: the client [n] that gets the row.
+        columns: entries of a row.
+        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
+            message nor any sum of them exceeds it; None where no bound is known. It counts as public.
+        summands: bound on the number of messages in each result row, by row id.
+        integers: whether all entries are whole numbers.
+        signed: whether entries may be negative.
+        weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
+        releases: how often training sends the payload.
+    """
+
+    rows: Tensor
+    receivers: Tensor
+    columns: int
+    largest: Tensor | None
+    summands: Tensor
+    integers: bool = False
+    signed: bool = True
+    weighted: bool = False
+    releases: int = 1
+
+
+@dataclass(frozen=True)
 class Context:
-    """Facts a defense is bound to before training starts."""
+    """Facts a defense is bound to before training starts.
+
+    Attributes:
+        aggregates: see :meth:`FederatedProtocol.aggregates`.
+        sends: whether the protocol sends anything at all.
+        rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
+    """
 
     protocol: str
     rounds: int
     num_clients: int
     num_features: int
     releases: tuple[Release, ...]
+    aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
+    sends: bool = True
+    rows_per_node: int = 1
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -104,6 +145,7 @@ class Guarantee:
 
     Attributes:
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
+        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
     """
 
     mechanism: str = ""
@@ -115,6 +157,7 @@ class Guarantee:
     releases: int | None = None
     key_custody: str = ""
     server_trusted: bool = False
+    relation: Relation | None = None
 
     def covers(self, observer: Observer) -> bool:
         """Whether the promise is about what ``observer`` sees."""
@@ -124,8 +167,8 @@ class Guarantee:
 class DefenseSession:
     """A defense bound to one training run. Every hook does nothing by default."""
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Change what a client starts from. Must not mutate ``client``."""
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        """Change what a client starts from; ``rng`` draws what is random about it. Must not mutate ``client``."""
         return client
 
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
@@ -149,6 +192,32 @@ class DefenseSession:
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         """Return what leaves the senders: clip and noise at the sender, client or server."""
         return batch.payload
+
+    def seals(self, payload: type[Payload]) -> bool:
+        """Whether clients send this payload sealed: the server can then add, pick and scale its rows, and not read them."""
+        return False
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        """Return what leaves the clients: floating-point fields as :class:`fglaudit.sealing.SealedTensor`, after :meth:`release`.
+        Clients that drop out are left out."""
+        return batch
+
+    def forward(self, batch: MessageBatch) -> MessageBatch:
+        """Return what leaves the server, which made ``batch`` of sealed values. A scheme whose totals the server may read opens
+        them here; others return it as it is."""
+        return batch
+
+    def unseal(self, batch: MessageBatch) -> MessageBatch:
+        """Return sealed messages as :meth:`readers` clients that pool their keys read them."""
+        return batch
+
+    def readers(self, batch: MessageBatch) -> int:
+        """How many clients must pool their keys to read these sealed messages; whoever sent a message reads it anyway."""
+        return 1
+
+    def overhead(self) -> tuple[Tensor, Tensor] | None:
+        """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last call, if any."""
+        return None
 
     def noise(self) -> Mapping[str, Noise]:
         """By payload name, what :meth:`release` adds; public (rule 4)."""
@@ -233,6 +302,24 @@ class FederatedProtocol(ABC):
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """Return the payloads through which features leave a client; a defense calibrates on them."""
         return ()
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """Return the payloads with which the server does no more than linear algebra; a defense can hide those from it."""
+        return {}
+
+    def context(self, graph: FederatedGraph) -> Context:
+        """Return the facts that a defense is bound to."""
+        holders = int(torch.bincount(torch.cat(graph.clients)).max().item())
+        return Context(
+            protocol=type(self).name,
+            rounds=self.num_rounds,
+            num_clients=graph.num_clients,
+            num_features=graph.num_features,
+            releases=self.releases(graph),
+            aggregates=self.aggregates(graph),
+            sends=bool(type(self).emits),
+            rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
+        )
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fglaudit.arena import Arena, Outcome
+from fglaudit.attacks._local_reports import as_sent, attack_reports
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.rng import derive
 from fglaudit.score_inferences import inference_outcome, questions
 from fglaudit.score_reconstructions import reconstruction_outcome
 from fglaudit.stats import UNINFORMATIVE, advantage_interval
+from fglaudit.view import View
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,29 @@ def _inapplicable(attack: Attack, arena: Arena) -> str | None:
             return "no node's features reach this observer: nothing that depends on them is sent"
     elif isinstance(asked := questions(type(attack).quantity, arena), str):
         return asked
-    return next((why for view in arena.views if (why := attack.unsupported(view)) is not None), None)
+    return next(
+        (why for view in arena.views if (why := _unreadable(attack, view) or _unsupported(attack, view)) is not None), None
+    )
+
+
+def _unsupported(attack: Attack, view: View) -> str | None:
+    """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
+    return attack.unsupported(as_sent(view, derive(0, "reports")))
+
+
+def _unreadable(attack: Attack, view: View) -> str | None:
+    """Return which payload of those that ``attack`` needs the observer has as ciphertexts only, or None."""
+    for payload in type(attack).consumes:
+        if payload.__name__ in view.public.sealed and next(iter(view.messages.of(payload)), None) is None:
+            return f"{view.observer.name} sees ciphertexts only of {payload.__name__}, and holds no key"
+    return None
 
 
 def _outcome(attack: Attack, arena: Arena, device: torch.device) -> tuple[Outcome, float]:
     """Run ``attack`` and score it; also return the seconds it ran."""
     name = type(attack).name
     start = time.perf_counter()
-    results = [attack.run(v, rng=derive(arena.seed, "attack", name, v.observer.name), device=device) for v in arena.views]
+    results = [attack_reports(attack, v, derive(arena.seed, "attack", name, v.observer.name), device) for v in arena.views]
     seconds = time.perf_counter() - start
     if type(attack).quantity == "features":
         rebuilt = [r for r in results if isinstance(r, Reconstruction)]

@@ -13,7 +13,7 @@ from fglaudit.view import Observer
 class ObserverSpec:
     """An observer as a suite writes it, before "client:each" is expanded. See :class:`fglaudit.view.Observer`."""
 
-    parties: tuple[str, ...] = ()  # "server", "client:3", "client:each", or "wire" alone
+    parties: tuple[str, ...] = ()  # "server", "client:3", "client:each", "wire"
     topology: bool = False
     degrees: bool | None = None
     initial_weights: bool = False
@@ -32,16 +32,14 @@ def expand(spec: ObserverSpec, num_clients: int) -> tuple[list[Observer], bool]:
         FglauditError: for an unknown party or a client that does not exist.
     """
     known = Observer(
-        wire=spec.parties == ("wire",),
+        wire="wire" in spec.parties,
         topology=spec.topology,
         degrees=spec.degrees,
         initial_weights=spec.initial_weights,
         auxiliary=spec.auxiliary,
     )
-    if known.wire:
-        return [known], False
     each = "client:each" in spec.parties
-    fixed = [_party(name, num_clients) for name in spec.parties if name != "client:each"]
+    fixed = [_party(name, num_clients) for name in spec.parties if name not in ("client:each", "wire")]
     groups = [(*fixed, k) for k in range(num_clients)] if each else [tuple(fixed)]
     return [replace(known, parties=group) for group in groups], each
 
@@ -52,6 +50,6 @@ def _party(name: str, num_clients: int) -> int:
         return SERVER
     if kind != "client" or not number.isdigit() or int(number) >= num_clients:
         raise FglauditError(
-            f"a party is server, wire (alone), client:each or client:0 ... client:{num_clients - 1}; got {name!r}; change it"
+            f"a party is server, wire, client:each or client:0 ... client:{num_clients - 1}; got {name!r}; change it"
         )
     return int(number)

@@ -6,7 +6,8 @@ A payload is a frozen dataclass whose fields are tensors. It comes in one of two
 * ragged (``ragged = True``): every field has a leading axis of rows, and the batch's ``splits`` [P + 1] say which rows belong
   to which message, because messages differ in length.
 
-Wire bytes are the bytes of the tensors as sent; framing (a few bytes per message) is not counted.
+Wire bytes are the bytes of the tensors as sent; framing (a few bytes per message) is not counted. A field may travel sealed
+(:class:`fglaudit.sealing.SealedTensor`); then the bytes of its ciphertexts count.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.sealing import SealedTensor
 from fglaudit.shapes import NodeIds, Parties, RowIds, RowSplits, RowValues
 
 SERVER = -1
@@ -51,8 +53,13 @@ class Payload:
         return type(self).from_tensors({name: _taken(value, index) for name, value in self.tensors().items()})
 
     def bytes_per_entry(self) -> int:
-        """Wire bytes of one entry of the leading axis."""
-        return sum(value[:1].numel() * value.element_size() for value in self.tensors().values())
+        """Wire bytes of one entry of the leading axis, without sealed fields."""
+        clear = (value for value in self.tensors().values() if not isinstance(value, SealedTensor))
+        return sum(value[:1].numel() * value.element_size() for value in clear)
+
+    def sealed_fields(self) -> dict[str, SealedTensor]:
+        """Return the fields whose values are hidden, by name."""
+        return {name: value for name, value in self.tensors().items() if isinstance(value, SealedTensor)}
 
 
 def is_repeated(value: Tensor) -> bool:
@@ -260,6 +267,20 @@ class ModelUpdate(Payload):
 
 
 @dataclass(frozen=True)
+class Ciphertexts(Payload):
+    """What a sealed message shows to whoever lacks the key: which rows it has, and how many bytes.
+
+    Attributes:
+        nodes: the node each row belongs to [rows], where the sealed payload names it in the clear; otherwise -1.
+        size: bytes [rows] of ciphertext per row: those of the message, shared out evenly over its rows.
+    """
+
+    ragged: ClassVar[bool] = True
+    nodes: RowIds
+    size: Float[Tensor, " rows"]
+
+
+@dataclass(frozen=True)
 class MessageBatch:
     """P messages of one kind sent in one step.
 
@@ -300,9 +321,24 @@ class MessageBatch:
     def bytes_per_message(self) -> Tensor:
         """Exact wire bytes of every message [P]."""
         entry = self.payload.bytes_per_entry()
-        if self.splits is None:
-            return torch.full((len(self.senders),), entry)
-        return self.splits.diff() * entry
+        clear = torch.full((len(self.senders),), entry) if self.splits is None else self.splits.diff() * entry
+        return clear + self.sealed_bytes()
+
+    def sealed_bytes(self) -> Tensor:
+        """Bytes of ciphertext in every message [P]."""
+        splits = torch.arange(len(self.senders) + 1) if self.splits is None else self.splits
+        total = torch.zeros(len(self.senders), dtype=torch.long)
+        for value in self.payload.sealed_fields().values():
+            total += value.sealed.wire_bytes(splits)
+        return total
+
+    def ciphertexts(self) -> MessageBatch:
+        """Return what the batch, which has sealed fields, shows without a key."""
+        splits = torch.arange(len(self.senders) + 1) if self.splits is None else self.splits
+        rows = splits.diff()
+        size = torch.repeat_interleave(self.sealed_bytes() / rows.clamp(min=1), rows)
+        nodes = getattr(self.payload, "nodes", torch.full((len(size),), -1))
+        return MessageBatch(self.round, self.senders, self.receivers, Ciphertexts(nodes, size), splits)
 
     def select(self, messages: Tensor) -> MessageBatch:
         """Return the batch with only the messages where the mask ``messages`` [P] is true."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.arena import Arena, Outcome
+from fglaudit.attacks._local_reports import attack_reports
 from fglaudit.game import cluster_sums
 from fglaudit.interfaces import Attack, Inference
 from fglaudit.quantities import Question, Scores, quantity
@@ -85,7 +86,7 @@ def _self_test(
     for _ in range(NOISE_DRAWS):
         seed = int(torch.randint(2**31, (1,), generator=rng).item())
         blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, seed))
-        result = attack.run(blind, rng=split(rng, "noise"), device=device)
+        result = attack_reports(attack, blind, split(rng, "noise"), device)
         if not isinstance(result, Inference):
             return f"self-test: it returned no inference of {kind.name}"
         scored = kind.score(question, result, guess)

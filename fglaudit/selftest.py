@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fglaudit.attacks._local_reports import attack_reports
 from fglaudit.game import Game
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction
@@ -89,7 +90,7 @@ def self_test(
         return f"self-test: on a planted plain leak it rebuilt {found:.1%} of {len(planted.nodes)} rows, not {PLAIN_LEAK_AT_LEAST:.0%}"
     seed = int(torch.randint(2**31, (1,), generator=rng).item())
     blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, seed))
-    result = attack.run(blind, rng=split(rng, "noise"), device=device)
+    result = attack_reports(attack, blind, split(rng, "noise"), device)
     if not isinstance(result, Reconstruction):
         return "self-test: it returned no reconstruction"
     kind = view.public.features

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,13 @@ def make_view(
     public: PublicFacts,
     auxiliary: Auxiliary,
     labelled: Tensor | None = None,
+    inputs: Mapping[int, Tensor] | None = None,
 ) -> View:
     """Return what ``observer`` has after the run recorded in ``transcript``. Every tensor is a copy.
 
     Args:
         labelled: see ``fglaudit.interfaces.FederatedProtocol.labelled``.
+        inputs: see :attr:`fglaudit.channel.RecordingChannel.inputs`.
     """
     given = torch.empty(0, dtype=torch.long) if labelled is None else labelled
     own = []
@@ -54,6 +56,7 @@ def make_view(
         topology=graph.edge_index.clone() if observer.topology else None,
         degrees=graph.degrees() if observer.degrees else None,
         labels=KnownLabels(given, graph.y[given]),
+        own_inputs=tuple(inputs[k].clone() for k in observer.clients if inputs),
     )
 
 
@@ -76,6 +79,7 @@ def save_views(views: Sequence[View], folder: Path) -> None:
         for client in view.own:
             held = {name: getattr(client, name) for name in _CLIENT_TENSORS}
             tensors |= {f"own.{client.client}.{name}": value for name, value in held.items() if value is not None}
+        tensors |= {f"inputs.{client.client}": x for client, x in zip(view.own, view.own_inputs, strict=False)}
         tensors |= {name: value for name in ("topology", "degrees") if (value := getattr(view, name)) is not None}
         save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / f"view-{index:03d}.safetensors")
         public = {f.name: getattr(view.public, f.name) for f in dataclasses.fields(PublicFacts) if f.name != "fit"}
@@ -107,6 +111,7 @@ def load_views(folder: Path) -> list[View]:
                 **public,
                 "features": FeatureKind(public["features"]),
                 "layout": {name: tuple(shape) for name, shape in public["layout"].items()},
+                "sealed": tuple(public.get("sealed", ())),
                 "noise": {name: _noise(noise) for name, noise in public["noise"].items()},
             }
         )
@@ -118,5 +123,7 @@ def load_views(folder: Path) -> list[View]:
         auxiliary = Auxiliary(*(tensors[f"auxiliary.{name}"] for name in ("nodes", "x", "y")))
         seen = transcript.seen_by(observer)
         labels = KnownLabels(tensors["labels.nodes"], tensors["labels.y"])
-        views.append(View(observer, seen, own, auxiliary, facts, tensors.get("topology"), tensors.get("degrees"), labels))
+        topology, degrees = tensors.get("topology"), tensors.get("degrees")
+        inputs = tuple(tensors[f"inputs.{k}"] for k in observer.clients if f"inputs.{k}" in tensors)
+        views.append(View(observer, seen, own, auxiliary, facts, topology, degrees, labels, inputs))
     return views

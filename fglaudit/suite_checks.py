@@ -37,8 +37,8 @@ def _check_parties(parties: Sequence[str], where: str) -> None:
             raise FglauditError(f"{where}: a party is server, client:NUMBER, client:each or wire; got {party!r}")
         if parties.count(party) > 1:
             raise FglauditError(f"{where}: parties must differ; {party!r} is repeated; remove one")
-    if "wire" in parties and len(parties) > 1:
-        raise FglauditError(f"{where}: the wire is an observer of its own; got {list(parties)}; list the parties separately")
+    if "wire" in parties and "server" in parties:
+        raise FglauditError(f"{where}: the wire sees all that the server does; got {list(parties)}; leave the server out")
     if "client:each" in parties and any(p.startswith("client:") and p != "client:each" for p in parties):
         raise FglauditError(
             f"{where}: client:each runs every client in turn, alone or with the server; got {list(parties)}; for colluding "

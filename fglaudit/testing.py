@@ -20,7 +20,6 @@ from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.interfaces import (
     Attack,
-    Context,
     Defense,
     DefenseSession,
     FederatedProtocol,
@@ -83,10 +82,11 @@ class Run:
             **self.graph.schema(),
             layout=self.trained.layout,
             noise=self.session.noise(),
+            sealed=tuple(payload.__name__ for payload in type(self.protocol).emits if self.session.seals(payload)),
         )
         auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
         labelled = self.protocol.labelled(self.graph, observer)
-        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled)
+        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled, self.channel.inputs)
 
 
 def record(
@@ -100,8 +100,7 @@ def record(
     """Train ``protocol`` with everything recorded. ``tamper(batch, payload)`` may replace what receivers get (for rule 2)."""
     graph = graph or example_graph()
     defense = defense or NoDefense()
-    releases = protocol.releases(graph)
-    session = defense.bind(Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, releases))
+    session = defense.bind(protocol.context(graph))
     transcript = Transcript()
     channel = _TamperedChannel(session, graph.num_clients, derive(seed, "defense"), transcript)
     channel.tamper = tamper
@@ -154,7 +153,7 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
     """
     _check_plugin(defense)
     graph = graph or example_graph()
-    context = Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
+    context = protocol.context(graph)
     reason = defense.unsupported(context)
     assert reason is None or reason.strip(), "a refusal needs a reason"
     if reason is not None:
@@ -163,7 +162,7 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
     for k in range(graph.num_clients):
         client = graph.client(k)
         kept = {f.name: _copy(getattr(client, f.name)) for f in dataclasses.fields(client)}
-        prepared = session.prepare(client)
+        prepared = session.prepare(client, derive(0, "prepare"))
         assert torch.equal(prepared.nodes, client.nodes), "prepare keeps the client's nodes"
         _assert_unchanged(kept, {name: getattr(client, name) for name in kept}, "prepare must not change its input")
     run = record(protocol, graph, defense)

@@ -6,6 +6,9 @@ an attack can never reach a tensor that was not sent (rule 1). A saved transcrip
 A payload that is the same for every receiver of a batch (a broadcast) is stored once and read back as that: reading the global
 model of N users takes the memory of one.
 
+Sealed messages are stored twice: as what they show to everybody (:class:`fglaudit.payloads.Ciphertexts`), and as clients read them with
+their keys, in entries that say how many clients must pool theirs. An observer with fewer reads what its own clients sent.
+
 Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ... The parties of
 an entry tell which batches an observer need not read; entries without them (older transcripts) are read by everyone.
 """
@@ -42,12 +45,14 @@ class Entry:
     Attributes:
         parties: inclusive ranges (low, high) of party numbers, ascending, that cover all senders and receivers, at most
             ``MOST_RANGES`` of them, so that some may cover others too; None where they are not known.
+        readers: how many clients must pool their keys to read these messages; 0 where they travelled in the clear.
     """
 
     round: int
     payload: str
     file: str
     parties: tuple[tuple[int, int], ...] | None = None
+    readers: int = 0
 
     @staticmethod
     def load(stored: dict[str, Any]) -> Entry:
@@ -110,12 +115,12 @@ class Transcript:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def add(self, batch: MessageBatch) -> None:
-        """Store ``batch``."""
+    def add(self, batch: MessageBatch, *, readers: int = 0) -> None:
+        """Store ``batch``, for observers with ``readers`` clients and for those who sent it."""
         blob = serialise(batch)
         file = f"messages-{len(self.entries):05d}.safetensors"
         parties = party_ranges(batch) if len(batch.senders) else ()
-        entry = Entry(batch.round, type(batch.payload).__name__, file, parties)
+        entry = Entry(batch.round, type(batch.payload).__name__, file, parties, readers)
         if self.folder is None:
             self._blobs.append(blob)
         else:
@@ -173,8 +178,9 @@ class Transcript:
         return transcript
 
     def seen_by(self, observer: Observer) -> ObservedMessages:
-        """Return the messages that ``observer`` sent or received (all of them for the wire)."""
-        return ObservedMessages(self, None if observer.wire else torch.tensor(observer.parties))
+        """Return the messages that ``observer`` sent or received (all of them for the wire), as far as it can read them."""
+        parties = None if observer.wire else torch.tensor(observer.parties)
+        return ObservedMessages(self, parties, observer.clients)
 
 
 @dataclass(frozen=True)
@@ -183,17 +189,24 @@ class ObservedMessages:
 
     transcript: Transcript
     parties: Tensor | None
+    clients: tuple[int, ...] = ()
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
-        """Yield the batches with this payload in the order sent, cut down to the observer's messages."""
+        """Yield the batches with this payload in the order sent, cut down to the observer's messages that it can read."""
         for index, entry in enumerate(self.transcript.entries):
-            if entry.payload != payload.__name__ or (self.parties is not None and not entry.concerns(self.parties)):
+            own_only = len(self.clients) < entry.readers
+            if entry.payload != payload.__name__ or (own_only and not self.clients):
+                continue
+            if self.parties is not None and not entry.concerns(self.parties):
                 continue
             batch = self.transcript.read(index)
-            if self.parties is None:
+            if own_only:
+                seen = torch.isin(batch.senders, torch.tensor(self.clients))
+            elif self.parties is not None:
+                seen = torch.isin(batch.senders, self.parties) | torch.isin(batch.receivers, self.parties)
+            else:
                 yield batch
                 continue
-            seen = torch.isin(batch.senders, self.parties) | torch.isin(batch.receivers, self.parties)
             if bool(seen.all()):
                 yield batch
             elif bool(seen.any()):

@@ -28,8 +28,8 @@ class Observer:
     """A threat model: a set of parties that pool what they see (or the wire), plus stated side knowledge.
 
     Attributes:
-        parties: party numbers; empty for the wire.
-        wire: sees every message as sent, owns nothing.
+        parties: party numbers; empty for the wire alone.
+        wire: sees every message as sent. Alone it owns nothing; with clients beside it, it also reads what their keys open.
         topology: knows every edge of the graph.
         degrees: True: knows the degree of every node; False: not even those of its own cross-client neighbours; None: what
             the parties have anyway (clients know the degrees of their neighbours).
@@ -51,7 +51,7 @@ class Observer:
 
     @property
     def name(self) -> str:
-        return "wire" if self.wire else "+".join(party_name(p) for p in self.parties)
+        return "+".join([*["wire"] * self.wire, *(party_name(p) for p in self.parties)])
 
     @property
     def knowledge(self) -> str:
@@ -64,13 +64,17 @@ class Observer:
         return ";".join(words)
 
 
+FEATURE_ROWS = "feature rows"
+"""Where ``PublicFacts.noise`` states what a defense adds to feature rows before anything is computed from them."""
+
+
 @dataclass(frozen=True)
 class Noise:
     """What a defense adds to every coordinate of a payload's ``fields`` before it is sent; public.
 
     Attributes:
-        distribution: "gaussian" or "laplace".
-        scale: standard deviation of a Gaussian, scale of a Laplace.
+        distribution: "gaussian" or "laplace"; "multi-bit" on feature rows.
+        scale: standard deviation of a Gaussian (and of multi-bit reports), scale of a Laplace.
         fields: the fields that get it; empty means all that are floating-point.
     """
 
@@ -89,7 +93,8 @@ class PublicFacts:
 
     Attributes:
         layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
-        noise: by payload name, what the defense adds.
+        noise: by payload name, what the defense adds; under ``FEATURE_ROWS`` what it adds to rows before they are used.
+        sealed: names of the payloads that clients send sealed.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
     """
 
@@ -104,6 +109,7 @@ class PublicFacts:
     num_clients: int
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Noise] = field(default_factory=dict)
+    sealed: tuple[str, ...] = ()
     fit: Callable[..., Any] | None = None
 
 
@@ -152,6 +158,8 @@ class View:
         topology: all edges [2, E] if the observer knows them.
         degrees: degrees of all nodes [N] if the observer knows them.
         labels: labels that the protocol itself hands to the observer.
+        own_inputs: the rows that the observing clients' messages were computed from, where a defense draws them at random; as
+            ``own``, and empty where they are ``own``'s.
     """
 
     observer: Observer
@@ -162,6 +170,7 @@ class View:
     topology: EdgeIndex | None = None
     degrees: Degrees | None = None
     labels: KnownLabels = field(default_factory=KnownLabels.none)
+    own_inputs: tuple[Tensor, ...] = ()
 
     def known_rows(self) -> Auxiliary:
         """Own and auxiliary rows together, without repeats: the basis of any prior. Of a node with several samples the mean

@@ -4,6 +4,8 @@ PROTOCOLS: dict[str, str] = {
     "appnp": "fglaudit.protocols.appnp:APPNP",
     "cnfgnn": "fglaudit.protocols.cnfgnn:CNFGNN",
     "dist-gat": "fglaudit.protocols.dist_gat:DistGAT",
+    "fedavg-gophormer": "fglaudit.protocols.fedavg_gophormer:FedAvgGophormer",
+    "fedavg-graphgps": "fglaudit.protocols.fedavg_graphgps:FedAvgGraphGPS",
     "fedavg-sage": "fglaudit.protocols.fedavg_sage:FedAvgSage",
     "fedgat": "fglaudit.protocols.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn:FedGCN",

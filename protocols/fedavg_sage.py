@@ -11,98 +11,51 @@ is stated, 0.5 between the layers is used; the round with the best validation ac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.fedavg import average, broadcast, upload
-from fglaudit.nn.graph_transformer import initial_model
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.neighbor_sampling import find_candidates
 from fglaudit.nn.sage import Sage
-from fglaudit.nn.subgraph_inputs import SubgraphInputs, check_subgraphs
-from fglaudit.nn.subgraph_progress import Progress
-from fglaudit.nn.subgraph_training import SubgraphModels, SubgraphSettings
+from fglaudit.nn.sampled_neighbors import SampledNeighbors
+from fglaudit.nn.subgraph_inputs import SubgraphInputs
+from fglaudit.nn.subgraph_protocol import SubgraphProtocol, train_average
+from fglaudit.nn.weights import Layout
 from fglaudit.payloads import ModelUpdate, Payload
-from fglaudit.rng import split
 
 
 @dataclass(frozen=True)
-class FedAvgSage(FederatedProtocol):
+class FedAvgSage(SubgraphProtocol):
     """FedAvg over GraphSAGE; defaults are FedGT's settings for it.
 
     Attributes:
-        layers, hidden: of the GraphSAGE.
         neighbors: drawn per node and layer in training.
         candidates: neighbours per node that can be drawn, and that tests average over.
-        rounds: averagings.
-        local_epochs, batch_size, learning_rate, weight_decay, dropout: see
-            :class:`fglaudit.nn.subgraph_training.SubgraphSettings`.
     """
 
     name: ClassVar[str] = "fedavg-sage"
     emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
 
-    layers: int = 2
-    hidden: int = 128
     neighbors: int = 5
     candidates: int = 32
-    rounds: int = 100
-    local_epochs: int = 1
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    weight_decay: float = 5e-4
-    dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        for field, least in (("rounds", 1), ("candidates", self.neighbors)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"{self.name} needs {field} >= {least}; got {getattr(self, field)}; raise it")
-        self.network()
-        self.settings()
+        super().__post_init__()
+        self.require(neighbors=1, candidates=self.neighbors)
 
     def network(self) -> Sage:
         return Sage(self.layers, self.hidden)
 
-    def settings(self) -> SubgraphSettings:
-        return SubgraphSettings(
-            epochs=self.local_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            dropout=self.dropout,
-            neighbors=self.neighbors,
-            test_neighbors=self.candidates,
-        )
+    def layout(self, num_inputs: int, num_classes: int) -> Layout:
+        return self.network().layout(num_inputs, num_classes)
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    def check(self, graph: FederatedGraph) -> None:
-        check_subgraphs(self.name, graph)
+    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> SampledNeighbors:
+        candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(inputs.labels.device)
+        return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        self.check(graph)
-        start, pool, training = split(rng, "weights"), split(rng, "candidates"), split(rng, "training")
-        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
-        inputs = SubgraphInputs.of(clients, 0, device)
-        candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, pool).to(device)
-        layout = self.network().layout(graph.num_features, graph.num_classes)
-        draws = torch.Generator(device).manual_seed(training.initial_seed())
-        models = SubgraphModels(self.network(), self.settings(), inputs, candidates, layout, draws)
-        trained = inputs.train.sum(1)
-        senders = trained.cpu().nonzero().squeeze(1)
-        progress = Progress(models)
-        models.load(broadcast(channel, 0, initial_model(layout, start).to(device), len(clients)))
-        for round in range(1, self.rounds + 1):
-            models.train_round()
-            received = upload(channel, round, models.vectors, senders)
-            model = average(received, trained[senders.to(device)].to(received))
-            models.load(broadcast(channel, round, model, len(clients)))
-            progress.test()
-            channel.round_done(round, self.rounds)
-        return progress.finish()
+        return train_average(self, graph, channel, rng, device, changes=False)

@@ -28,6 +28,7 @@ Choices where the paper's text is silent or lost:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,13 +37,13 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
 from fglaudit.nn.sums import add_messages, buckets, sender_sums
 from fglaudit.nn.training import LocalSettings
-from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer
@@ -119,6 +120,37 @@ class FedGCN(FederatedProtocol):
             gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
 
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The server adds the parts of every node's sum and passes sums on; of models it takes the mean.
+
+        An entry of row i is at most ``sum_j A_ij`` times the largest feature, over all clients together. Degrees count as public, as
+        the topology does, and so do the largest feature and whether features are whole or negative numbers.
+        """
+        models = self.averaging().aggregates(graph, self.layout(graph))
+        if self.hops == 0:
+            return models
+        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        held = HeldRows.within(edges, graph.num_clients, self.hops - 1)
+        row, source = edges.receivers().long(), edges.source.long()
+        counts, scale = self.aggregate == "counts", edges.scale()
+        weight = torch.ones(len(row), dtype=torch.float64) if counts else scale[row] * scale[source]
+        largest = torch.zeros(graph.num_nodes, dtype=torch.float64).index_add_(0, row, weight) * graph.x.abs().max()
+        senders = torch.unique(row * graph.num_clients + edges.owner[source])
+        summands = torch.bincount(torch.div(senders, graph.num_clients, rounding_mode="floor"), minlength=graph.num_nodes)
+        sums = Aggregate(
+            rows=held.node,
+            receivers=held.client,
+            columns=graph.num_features,
+            largest=largest,
+            summands=summands,
+            integers=counts and bool((graph.x == graph.x.round()).all()),
+            signed=bool((graph.x < 0).any()),
+        )
+        return {NeighborSums: sums, **models}
+
+    def layout(self, graph: FederatedGraph) -> Layout:
+        return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
         return foreign_nodes_within(graph, observer, self.hops)
@@ -126,7 +158,7 @@ class FedGCN(FederatedProtocol):
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         problem, inputs = self.pretrain(graph, channel, device)
         train, test = problem.fields(inputs, self.layers)
-        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
         return self.averaging().train(train, test, initial, layout, channel, rng)
 
@@ -156,15 +188,16 @@ class FedGCN(FederatedProtocol):
             x: features [N, F], each row from the prepared graph of its owner.
 
         Returns:
-            The server's total [N, F] in float64.
+            The server's total [N, F]: in float64, or sealed.
         """
-        total = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+        total: Tensor | None = None
         for part in sender_sums(edges, x, num_clients, counts=self.aggregate == "counts"):
             server = torch.full_like(part.senders, SERVER)
             payload = NeighborSums(part.nodes, part.sums)
             arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
             assert isinstance(arrived, NeighborSums)
-            add_messages(total, arrived.nodes, arrived.sums, part.splits)
+            total = add_messages(total, arrived.nodes, arrived.sums, len(x))
+        assert total is not None
         return total
 
     def deliver(self, total: Tensor, rows: HeldRows, keep: Tensor, channel: Channel) -> Tensor:

@@ -12,7 +12,10 @@ update in every round; client k sees averages of the others' models and global n
 Choices where the paper's text is silent:
 
 * Global nodes live in the space of the first layer's input (one codebook of ``n_g d`` numbers, as section G counts), pass
-  through the layers beside the nodes and are drawn from N(0, 1) by the server. Their counts c start at 1 and stay with the client.
+  through the layers beside the nodes and are drawn from N(0, global_scale^2) by the server. Their counts c start at 1 and stay with
+  the client. The default scale 1 is the usual one for a codebook, and no matter under the paper's noise, whose clip brings all global
+  nodes near the origin after one round. Without noise it is too large: representations are shorter than the global nodes, one of
+  which takes them all (a note says so); with 0.01 all are used. MEASURED
 * A node batch of Algorithm 1 is the mini-batch's nodes and the neighbours drawn for them; it is applied after every step.
 * The n_s nodes are drawn afresh in every step, with replacement, so that they count in proportion to their scores on average; the
   node itself can be drawn, and only the ``candidates`` with the largest scores can. Tests draw as many as there are candidates, in
@@ -31,7 +34,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -39,15 +42,13 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
-from fglaudit.nn.graph_transformer import GraphTransformer, initial_model
-from fglaudit.nn.neighbor_sampling import STRATEGIES, find_candidates
-from fglaudit.nn.subgraph_inputs import SubgraphInputs, check_subgraphs
+from fglaudit.nn.hybrid_protocol import HybridProtocol
+from fglaudit.nn.subgraph_inputs import SubgraphInputs
 from fglaudit.nn.subgraph_progress import Progress
-from fglaudit.nn.subgraph_training import SubgraphModels, SubgraphSettings
+from fglaudit.nn.subgraph_training import SubgraphSettings
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, MessageBatch, ModelUpdate, Payload
-from fglaudit.rng import split
 
 SIMILARITIES = ("global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
 TESTED = ("local", "received")
@@ -56,21 +57,13 @@ COLLAPSED = 0.999
 
 
 @dataclass(frozen=True)
-class FedGT(FederatedProtocol):
-    """FedGT; defaults are the paper's for Cora, CiteSeer and PubMed, as far as it states them.
+class FedGT(HybridProtocol):
+    """FedGT; the clients' own fields are those of :class:`fglaudit.nn.hybrid_protocol.HybridProtocol`.
 
     Attributes:
-        layers, hidden, heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
-        neighbors, global_nodes: n_s and n_g.
-        encoding: dimensions of the Laplacian positional encoding.
-        sampling: "ppr", "graphsage", "attribute" or "neighbors", see ``fglaudit.nn.neighbor_sampling``.
-        restart: nu of the personalised PageRank.
-        candidates: nodes per node among which neighbours are drawn.
         similarity: what clients are compared by, or "fedavg" for one average for all.
         tau: sharpness of the personalised weights.
-        rounds: of federated training.
-        local_epochs, batch_size, learning_rate, weight_decay, dropout, momentum, keep_optimizer: see
-            :class:`fglaudit.nn.subgraph_training.SubgraphSettings`.
+        keep_optimizer: see :class:`fglaudit.nn.subgraph_training.SubgraphSettings`.
         tested: "local" or "received" models.
     """
 
@@ -78,70 +71,21 @@ class FedGT(FederatedProtocol):
     shown: ClassVar[tuple[str, ...]] = ("similarity", "tau")
     emits: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate, LabelDistributions)
 
-    layers: int = 2
-    hidden: int = 128
-    heads: int = 4
-    feed_forward: int = 256
-    neighbors: int = 16
-    global_nodes: int = 10
-    encoding: int = 8
-    sampling: str = "ppr"
-    restart: float = 0.15
-    candidates: int = 64
     similarity: str = "global-nodes"
     tau: float = 5.0
-    rounds: int = 100
-    local_epochs: int = 1
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    weight_decay: float = 5e-4
-    dropout: float = 0.5
-    momentum: float = 0.9
     keep_optimizer: bool = True
     tested: str = "local"
 
     def __post_init__(self) -> None:
-        for field, known in (("sampling", STRATEGIES), ("similarity", SIMILARITIES), ("tested", TESTED)):
+        super().__post_init__()
+        for field, known in (("similarity", SIMILARITIES), ("tested", TESTED)):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
-        for field, least in (("rounds", 1), ("global_nodes", 1), ("encoding", 0), ("candidates", self.neighbors)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"{self.name} needs {field} >= {least}; got {getattr(self, field)}; raise it")
         if not (self.tau >= 0 and math.isfinite(self.tau)):
             raise FglauditError(f"tau must be finite and not negative; got {self.tau:g}; the paper uses 5")
-        if not 0 < self.restart <= 1:
-            raise FglauditError(f"the restart probability lies in (0, 1]; got {self.restart:g}; the paper uses 0.15")
-        self.network()
-        self.settings()
-
-    def network(self) -> GraphTransformer:
-        return GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
 
     def settings(self) -> SubgraphSettings:
-        return SubgraphSettings(
-            epochs=self.local_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            dropout=self.dropout,
-            neighbors=self.neighbors,
-            test_neighbors=self.candidates,
-            momentum=self.momentum,
-            keep_optimizer=self.keep_optimizer,
-        )
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    def check(self, graph: FederatedGraph) -> None:
-        check_subgraphs(self.name, graph, self.global_nodes)
-
-    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
-        """Both uploads of every round; neither has a bound on what one node's features do to it."""
-        why = "no bound is known on what a node's features do to trained weights and centroids"
-        kinds = (GlobalNodes, ModelUpdate)
-        return tuple(Release(kind, self.rounds, None, "client", covers_training=False, why=why) for kind in kinds)
+        return replace(super().settings(), keep_optimizer=self.keep_optimizer)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)
@@ -167,22 +111,7 @@ class FedGT(FederatedProtocol):
             if self.tested == "received":
                 progress.test()
             channel.round_done(round, self.rounds)
-        return progress.finish(self._collapsed(weights))
-
-    def prepare(
-        self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
-    ) -> tuple[SubgraphModels, Tensor, Tensor]:
-        """Do everything before the first round; return the clients, the first model [D] and global nodes [n_g, d]."""
-        self.check(graph)
-        start, centers, pool, training = (split(rng, purpose) for purpose in ("weights", "global", "candidates", "training"))
-        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
-        inputs = SubgraphInputs.of(clients, self.encoding, device)
-        candidates = find_candidates(clients, self.sampling, self.candidates, self.restart, pool).to(device)
-        layout = self.network().layout(graph.num_features + self.encoding, graph.num_classes)
-        draws = torch.Generator(device).manual_seed(training.initial_seed())
-        models = SubgraphModels(self.network(), self.settings(), inputs, candidates, layout, draws)
-        first = torch.randn(self.global_nodes, self.hidden, generator=centers)
-        return models, initial_model(layout, start).to(device), first.to(device)
+        return progress.finish((*self._collapsed(weights), *self._unused(progress.clusters)))
 
     def _label_distributions(self, inputs: SubgraphInputs, classes: int, channel: Channel) -> Tensor | None:
         """Have clients send the shares of their training labels, where they are compared by them [K, C]."""
@@ -233,3 +162,11 @@ class FedGT(FederatedProtocol):
         )
         warnings.warn(note, stacklevel=3)
         return (note,)
+
+    def _unused(self, clusters: Tensor) -> tuple[str, ...]:
+        if self.global_nodes == 1 or not bool(((clusters == clusters[:, :1]) | (clusters < 0)).all()):
+            return ()
+        return (
+            f"{self.name}: at every client one global node stands for all nodes, the other {self.global_nodes - 1} for none; without "
+            "noise on global nodes use global_scale: 0.01",
+        )

@@ -146,7 +146,9 @@ class GFLAPPNP(FederatedProtocol):
         why = "it grows with the trained weights, which nothing bounds; clip the messages instead"
         jacobians = () if self.variant == "v2" else ((Jacobians, self.rounds),)
         sent = ((HiddenRepresentations, self.rounds + 1), *jacobians, (ModelUpdate, self.rounds))
-        return tuple(Release(payload, times, None, "node", covers_training=False, why=why) for payload, times in sent)
+        return tuple(
+            Release(payload, times, None, "node", covers_training=False, why=why, one_message=True) for payload, times in sent
+        )
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

@@ -20,14 +20,22 @@ from fglaudit.rng import derive
 from fglaudit.stats import UNINFORMATIVE, advantage_interval
 
 FEATURES = "features"
+FALSE_ALARMS = 0.01
+"""Probability that any honest cell of a run is said to break its accounted epsilon."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Data set x partition x protocol x server x defense, with the records of all its seeds and its leaks."""
+    """Data set x partition x protocol x server x defense, with the records of all its seeds and its leaks.
+
+    Attributes:
+        alarm_level: an accounted epsilon is contradicted where its p-value is below this: ``FALSE_ALARMS`` divided by the number
+            of cells of the run in which one was tested (Bonferroni), so that it holds for all of them together.
+    """
 
     records: tuple[CellRecord, ...]
     leaks: tuple[Leak, ...]
+    alarm_level: float = FALSE_ALARMS
 
     @property
     def first(self) -> Finding:
@@ -46,6 +54,11 @@ class Setting:
     def largest(self, column: str) -> float | None:
         """Largest value of ``column`` in any finding, or None."""
         return max(present(getattr(f, column) for r in self.records for f in r.findings), default=None)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether an attack demonstrated a larger epsilon than was accounted, at 99 % over the whole run."""
+        return any(_contradicts(finding, self.alarm_level) for record in self.records for finding in record.findings)
 
     def text(self, column: str) -> str:
         """The distinct texts of ``column``, joined."""
@@ -157,8 +170,22 @@ def summarize(run: Run) -> list[Setting]:
     for record in run.cells:
         if record.findings:
             groups.setdefault(_setting_key(record), []).append(record)
-    settings = [_setting(sorted(records, key=_seed)) for records in groups.values()]
+    level = FALSE_ALARMS / max(1, tested_epsilons(run))
+    settings = [_setting(sorted(records, key=_seed), level) for records in groups.values()]
     return settings if run.facts.get("cells") else sorted(settings, key=_by_name)
+
+
+def _contradicts(finding: Finding, level: float) -> bool:
+    """Whether the epsilons of ``finding`` contradict each other; by the bound itself where a record has no p-value."""
+    if finding.epsilon_p_value is not None:
+        return finding.epsilon_p_value < level
+    shown, accounted = finding.epsilon_empirical, finding.epsilon_accounted
+    return shown is not None and accounted is not None and shown > accounted
+
+
+def tested_epsilons(run: Run) -> int:
+    """Return in how many cells of the run an accounted epsilon was tested."""
+    return sum(any(f.epsilon_p_value is not None for f in record.findings) for record in run.cells)
 
 
 def _seed(record: CellRecord) -> tuple[int, str]:
@@ -181,12 +208,12 @@ def _setting_key(record: CellRecord) -> str:
     return json.dumps([columns, description], sort_keys=True, default=str)
 
 
-def _setting(records: Sequence[CellRecord]) -> Setting:
+def _setting(records: Sequence[CellRecord], alarm_level: float) -> Setting:
     rows: dict[tuple[str, str, str], list[tuple[CellRecord, Finding]]] = {}
     for record in records:
         for finding in record.findings:
             rows.setdefault((finding.observer, finding.observer_knowledge, finding.attack), []).append((record, finding))
-    return Setting(tuple(records), tuple(_leak(pairs) for pairs in rows.values()))
+    return Setting(tuple(records), tuple(_leak(pairs) for pairs in rows.values()), alarm_level)
 
 
 def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:

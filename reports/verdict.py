@@ -10,8 +10,8 @@ from fglaudit.finding import Status
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
 from fglaudit.reports.records import NOT_RUN, Run
-from fglaudit.reports.summary import FEATURES, Leak, Setting, mean, sd
-from fglaudit.reports.wording import NEGLIGIBLE, assurance, contradicted, deed, interval_words, observer_subject
+from fglaudit.reports.summary import FEATURES, Leak, Setting, mean, sd, tested_epsilons
+from fglaudit.reports.wording import NEGLIGIBLE, assurance, deed, interval_words, observer_subject
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
     notes = Counter(note for record in run.cells for note in record.notes)
     statements: dict[str, list[str]] = {}
     for setting in settings:
-        if (text := assurance(setting)) and not contradicted(setting):
+        if (text := assurance(setting)) and not setting.contradicted:
             statements.setdefault(text, []).append(labels.setting(setting))
     return Verdict(
         alarms=tuple(_alarms(run, settings, labels)),
         warnings=tuple(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
         accuracy=tuple(_accuracy(settings, labels)),
         observers=tuple(_observer(observer, settings, labels) for observer in observers_of(settings)),
-        certainty=tuple(_certainty(settings)),
+        certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),
         assurances=tuple(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in statements.items()),
     )
 
@@ -89,7 +89,7 @@ def _alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
     for setting in settings:
         if absent := [str(seed) for seed in every if seed not in setting.seeds]:
             alarms.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {', '.join(absent)}.")
-    alarms += [f"{labels.setting(s)} on {place(s)}: {assurance(s)}" for s in settings if contradicted(s)]
+    alarms += [f"{labels.setting(s)} on {place(s)}: {assurance(s)}" for s in settings if s.contradicted]
     return alarms
 
 
@@ -193,6 +193,16 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -
     worked = sum(other.measured for other in tried)
     coverage = "" if worked == len(tried) else f"; only {worked} of {plural(len(tried), 'attack')} applied and worked"
     return f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}."
+
+
+def _epsilons_tested(run: Run, settings: Sequence[Setting]) -> list[str]:
+    if not (tested := tested_epsilons(run)):
+        return []
+    refuted = sum(setting.contradicted for setting in settings)
+    return [
+        f"Accounted epsilons were put to the test in {plural(tested, 'cell')}, by canaries: contradicted in "
+        f"{plural(refuted, 'setting')}, at 99 % over all of them together."
+    ]
 
 
 def _certainty(settings: Sequence[Setting]) -> list[str]:

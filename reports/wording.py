@@ -72,10 +72,8 @@ def _parties(parties: str) -> str:
     names = [p for p in parties.split("+") if p]
     if not names:
         return "No observer"
-    if names == ["wire"]:
-        return "Wiretap"
     clients = [p.removeprefix("client:") for p in names if p.startswith("client:")]
-    rest = [p for p in names if not p.startswith("client:")]
+    rest = ["wiretap" if p == "wire" else p for p in names if not p.startswith("client:")]
     words = []
     if clients == ["each"]:
         words.append("one client")
@@ -101,6 +99,9 @@ def threat_model(observer: tuple[str, str]) -> str:
     has_server, clients = "server" in names, [p for p in names if p.startswith("client:")]
     if names == ["wire"]:
         sees = "Somebody who reads the network: every message as it is sent, and the data of no party."
+    elif "wire" in names:
+        who = "One client, every client in turn," if clients == ["client:each"] else _parties("+".join(clients))
+        sees = f"{who} and somebody who reads the network: every message as it is sent, read with the clients' keys."
     elif clients and has_server:
         who = "one client, every client in turn," if clients == ["client:each"] else _parties("+".join(clients)).lower()
         sees = f"The server and {who} put together all they receive and send, and what the client side holds itself."
@@ -204,10 +205,12 @@ def defense_words(name: str) -> str:
 def assurance(setting: Setting) -> str:
     """What may be said on the ground of a stated epsilon; empty where none is stated."""
     claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
-    if contradicted(setting):
+    if setting.contradicted:
+        p = min(setting.per_seed("epsilon_p_value"), default=None)
+        odds = f" (p = {p:.1g}; all tests of this run together allow {setting.alarm_level:.1g})" if p is not None else ""
         return (
-            f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated "
-            f"({epsilon(setting.largest('epsilon_empirical'))}): a bug in the defense or its accounting. No assurance."
+            f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated{odds}: it shows at least "
+            f"{epsilon(setting.largest('epsilon_empirical'))}. A bug in the defense or its accounting. No assurance."
         )
     if accounted is None and claimed is None:
         return ""
@@ -227,9 +230,3 @@ def assurance(setting: Setting) -> str:
         f"Differentially private with {facts} All that {reach} may change anybody's odds about one such record by a factor "
         f"of at most {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )
-
-
-def contradicted(setting: Setting) -> bool:
-    """Whether an attack demonstrated a larger epsilon than was accounted."""
-    accounted, shown = setting.per_seed("epsilon_accounted"), setting.largest("epsilon_empirical")
-    return bool(accounted) and shown is not None and shown > min(accounted)

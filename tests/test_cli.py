@@ -71,6 +71,9 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         for name in names:
             assert call("show", name) == 0
             assert name in capsys.readouterr().out
+    assert call("show", "fedgt") == 0
+    shown = capsys.readouterr().out
+    assert "rounds: of federated training" in shown and "momentum: gamma" in shown, "shared fields are described too"
     assert call("show", "fedgcn") == 0  # both a protocol and a suite
     out = capsys.readouterr().out
     assert "hops: int" in out and "sends: NeighborSums, ModelUpdate" in out and embedded()["fedgcn"].splitlines()[0] in out

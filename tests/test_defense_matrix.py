@@ -15,7 +15,6 @@ from fglaudit.csbm import CsbmOptions
 from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
 from fglaudit.finding import Status
-from fglaudit.interfaces import Context
 from fglaudit.partition import PartitionSpec
 from fglaudit.rng import derive
 
@@ -55,7 +54,7 @@ def test_settings_apply_or_say_why_not(bench: ModuleType) -> None:
     for setup in bench.SETUPS:
         protocol = setup.build()
         graph = setup.partition.apply(setup.dataset.load(), setup.dataset, derive(0, "partition"))
-        context = Context(protocol.name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
+        context = protocol.context(graph)
         used = 0
         for defense in bench.defenses(setup.protocol):
             reason = defense.unsupported(context)
@@ -88,7 +87,7 @@ def test_search_finds_the_weakest_setting_that_works(monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(ROOT))
     working = importlib.import_module("bench.working_defenses")
     case = working.CASES[0]
-    (family,) = case.families
+    family = case.families[0]
     asked: list[float] = []
 
     def evaluated(_case: object, defense: Any, _strength: str, _table: object) -> list[dict[str, str]]:

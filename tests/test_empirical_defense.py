@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import ClassVar
 import pytest
 import torch
 from report_runs import store, texts
+from user_graphs import GCN, user_graph
 
+from fglaudit.accounting import Relation
 from fglaudit.attacks.row_space import RowSpace
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
 from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
@@ -29,10 +33,13 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise
 
 GRAPH = example_graph()
+ALARM = "is below what an attack demonstrated"
 COUNTS = FedGCN(hops=1, aggregate="counts", rounds=1)
 
 
@@ -43,8 +50,8 @@ class _Wrapped(DefenseSession):
         self.honest = honest
         self.fault = fault
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        return client if self.fault == "no clip" else self.honest.prepare(client)
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        return client if self.fault == "no clip" else self.honest.prepare(client, rng)
 
     def changes(self, payload: type[Payload]) -> bool:
         return self.honest.changes(payload)
@@ -80,7 +87,7 @@ class _Laplace(DefenseSession):
         self.scale = (degree + 1) / epsilon
         self.epsilon = epsilon
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         return dataclasses.replace(client, x=client.x / client.x.abs().sum(1, keepdim=True).clamp(min=1))
 
     def changes(self, payload: type[Payload]) -> bool:
@@ -182,10 +189,10 @@ def test_canaries_are_rows_of_equal_norm_that_are_there_or_not() -> None:
     before = GRAPH.x.clone()
     one, even = canary_rows(GRAPH)
     assert one.norm() == pytest.approx(even.norm()) and one.norm() > 100 * GRAPH.x.norm(dim=1).max()
-    for included in (True, False):
-        x = Canary(5, one).insert(GRAPH, included=included).x
+    for sign in (1, 0, -1):
+        x = Canary(5, one).insert(GRAPH, sign).x
         others = torch.arange(len(x)) != 5
-        assert torch.equal(x[5], one if included else torch.zeros_like(one)) and torch.equal(x[others], before[others])
+        assert torch.equal(x[5], sign * one) and torch.equal(x[others], before[others])
     assert torch.equal(GRAPH.x, before)
     assert int(GRAPH.degrees().argmax()) in canary_nodes(GRAPH)
 
@@ -212,6 +219,7 @@ def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one() -> None:
     for f in record.findings:
         assert f.epsilon_empirical is not None and f.epsilon_accounted is not None
         assert 2.0 < f.epsilon_empirical < f.epsilon_accounted
+        assert f.epsilon_p_value is not None and f.epsilon_p_value > 1e-4
     assert [f.epsilon_empirical for f in run().findings] == [f.epsilon_empirical for f in record.findings]
     assert all(f.epsilon_empirical is None for f in run(empirical=False).findings)
 
@@ -219,9 +227,26 @@ def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one() -> None:
 def test_a_planted_tenth_is_flagged_in_the_report(tmp_path: Path) -> None:
     record = run(defense=Faulty(epsilon=8.0, fault="a tenth"))
     assert all(f.epsilon_accounted == pytest.approx(0.8, rel=1e-3) for f in record.findings)
-    alarm = "is below what an attack demonstrated"
-    assert alarm in texts(store(tmp_path / "planted", [record]))["report.html"]
-    assert alarm not in texts(store(tmp_path / "honest", [run()]))["report.html"]
+    assert ALARM in texts(store(tmp_path / "planted", [record]))["report.html"]
+    assert ALARM not in texts(store(tmp_path / "honest", [run()]))["report.html"]
+
+
+def test_in_a_large_suite_the_planted_tenth_alone_is_flagged(tmp_path: Path) -> None:
+    """A thousand honest cells would break a bound that holds at 99 % in each of them; the smallest p-value counts their number."""
+    honest = run()
+    p_values = torch.rand(1000, generator=derive(0, "p"), dtype=torch.double).sort().values.tolist()
+    assert p_values[0] < 0.01
+    suite = [renamed(honest, index, p) for index, p in enumerate(p_values)]
+    assert ALARM not in texts(store(tmp_path / "honest", suite))["report.md"]
+    planted = texts(store(tmp_path / "planted", [*suite, run(defense=Faulty(epsilon=8.0, fault="a tenth"))]))["report.md"]
+    assert planted.count(ALARM) == 1 and "faulty" in planted[planted.index(ALARM) - 200 : planted.index(ALARM)]
+    assert re.search(r"put to the test in 1\D?001 cells, by canaries: contradicted in 1 setting,", planted)
+
+
+def renamed(record: CellRecord, seed: int, p_value: float) -> CellRecord:
+    cell = f"{seed:016x}"
+    findings = tuple(dataclasses.replace(f, cell=cell, seed=seed, epsilon_p_value=p_value) for f in record.findings)
+    return dataclasses.replace(record, cell=cell, findings=findings, description={**record.description, "seed": seed})
 
 
 def test_an_epsilon_that_holds_against_clients_alone_is_tested_for_them_alone() -> None:
@@ -233,3 +258,25 @@ def test_an_epsilon_that_holds_against_clients_alone_is_tested_for_them_alone() 
 def test_a_note_says_what_replays_cannot_show() -> None:
     (note,) = run(defense=Gaussian(epsilon=5000.0)).notes
     assert "cannot reach the accounted 500" in note
+
+
+@pytest.mark.parametrize(
+    ("defense", "method"), [(ClippedNoise(epsilon=4.0), "gdp"), (ClippedNoise("laplace", epsilon=4.0), "clopper-pearson")]
+)
+def test_replaced_records_are_put_to_the_test_by_opposite_canaries(defense: Defense, method: str) -> None:
+    protocol, graph = NFedGNN(**GCN | {"rounds": 1}), user_graph()
+    session = bound_session(defense, protocol, graph)
+    promise = session.guarantee()
+    bound = audit_defense(protocol, graph, session, promise, seed=0, device=CPU)
+    zeroed = dataclasses.replace(promise, relation=Relation.ZERO_OUT)
+    half = audit_defense(protocol, graph, session, zeroed, seed=0, device=CPU)
+    assert isinstance(bound, Bound) and isinstance(half, Bound) and bound.method == method
+    assert half.epsilon < 0.7 * bound.epsilon and 0.4 * 4.0 < bound.epsilon < 4.0
+
+
+def test_noise_calibrated_for_zeroed_out_records_is_contradicted_where_records_are_replaced() -> None:
+    """The classic slip: a clip is the sensitivity of one relation and half of that of the other."""
+    session = bound_session(Gaussian(epsilon=4.0), COUNTS)
+    promise = dataclasses.replace(session.guarantee(), relation=Relation.REPLACE)
+    bound = audit_defense(COUNTS, GRAPH, session, promise, seed=0, device=CPU)
+    assert isinstance(bound, Bound) and bound.epsilon > 4.0 and bound.p_value(4.0) < 1e-4

@@ -21,6 +21,7 @@ from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.protocols.dist_gat import DistGAT
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.rng import derive
 from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer
 
@@ -41,7 +42,7 @@ def fan() -> FederatedGraph:
 
 
 def kept(graph: FederatedGraph, defense: Defense) -> list[tuple[int, int]]:
-    client = bound(defense, graph).prepare(graph.client(0))
+    client = bound(defense, graph).prepare(graph.client(0), derive(0))
     assert client.remote_degrees is not None and len(client.remote_degrees) == len(client.remote_nodes)
     return list(zip(client.nodes[client.boundary[0]].tolist(), client.remote_nodes[client.boundary[1]].tolist(), strict=True))
 
@@ -93,7 +94,7 @@ def test_groups_stay_within_neighbourhoods_and_are_large_enough() -> None:
         session = bound(MergeNeighbors(size), graph)
         center, neighbor = [], []
         for k in range(graph.num_clients):
-            client = session.prepare(graph.client(k))
+            client = session.prepare(graph.client(k), derive(0))
             center.append(client.nodes[client.boundary[0]])
             neighbor.append(client.remote_nodes[client.boundary[1]])
         centers, order = torch.cat(center).sort(stable=True)

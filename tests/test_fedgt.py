@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.nn.graph_transformer import Dropout
 from fglaudit.nn.neighbor_sampling import Candidates
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.nn.receptive_field import draw_field
+from fglaudit.nn.sampled_neighbors import SampledNeighbors
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, ModelUpdate, Payload
 from fglaudit.protocols.fedavg_sage import FedAvgSage
@@ -59,14 +61,15 @@ def test_local_training_equals_a_plain_loop_over_clients() -> None:
     protocol = FedGT(rounds=2, dropout=0.0, local_epochs=2, **SMALL)
     channel = record(protocol, graph).channel
     models, first, centers = protocol.prepare(graph, channel, derive(0, "train"), CPU)
-    models.candidates = Candidates(torch.randint(25, (3, 25, 1), generator=derive(1)), torch.ones(3, 25, 1))
+    pool = Candidates(torch.randint(25, (3, 25, 1), generator=derive(1)), torch.ones(3, 25, 1))
+    models.surroundings = SampledNeighbors(protocol.network(), pool, models.inputs.present, 4, 8)
     models.load(first.expand(3, -1), centers.expand(3, -1, -1))
     models.train_round()
     for k in range(3):
         inputs, vector = models.inputs, first.clone().unsqueeze(0).requires_grad_()
         optimizer = torch.optim.Adam([vector], lr=1e-3, weight_decay=5e-4)
         mine, counts = centers.unsqueeze(0), torch.ones(1, 3)
-        candidates = Candidates(models.candidates.nodes[k : k + 1], torch.ones(1, 25, 1))
+        candidates = Candidates(pool.nodes[k : k + 1], torch.ones(1, 25, 1))
         chosen = inputs.train[k].nonzero().T
         for _ in range(2):
             weights = unflatten(vector, models.layout)
@@ -205,6 +208,8 @@ def test_dense_features_train_as_sparse_ones() -> None:
         ({"tau": -1.0}, "not negative"),
         ({"restart": 0.0}, r"lies in \(0, 1\]"),
         ({"momentum": 1.0}, "momentum is a share"),
+        ({"global_scale": 0.0}, "global_scale must be positive"),
+        ({"global_scale": float("nan")}, "global_scale must be positive and finite"),
         ({"dropout": 1.0}, "dropout is a share"),
         ({"local_epochs": 0}, "epochs >= 1"),
         ({"learning_rate": -1.0}, "learning_rate must not be negative"),
@@ -235,6 +240,20 @@ def test_weights_that_collapse_are_reported() -> None:
         trained = record(FedGT(rounds=1, tau=1e5, **SMALL), small_graph()).trained
     assert len(trained.notes) == 1
     assert record(FedGT(rounds=1, **SMALL), small_graph()).trained.notes == ()
+
+
+def test_a_codebook_that_starts_too_far_out_collapses_unless_it_is_noisy() -> None:
+    graph = small_graph(nodes=120, features=60)
+    settings: dict[str, Any] = SMALL | {"hidden": 64, "global_nodes": 8, "rounds": 3}
+    far, near = (record(FedGT(global_scale=scale, **settings), graph).trained for scale in (1.0, 0.01))
+    noisy = record(FedGT(**settings), graph, ClippedLaplace(clip=0.002, scale=0.001)).trained
+    assert all(len(set(row.tolist())) == 1 for row in far.truth["clusters"])
+    assert far.notes == (
+        "fedgt: at every client one global node stands for all nodes, the other 7 for none; without noise on global nodes use "
+        "global_scale: 0.01",
+    )
+    for trained in (near, noisy):
+        assert min(len(set(row.tolist())) for row in trained.truth["clusters"]) >= 3 and trained.notes == ()
 
 
 def test_graphs_that_cannot_train() -> None:

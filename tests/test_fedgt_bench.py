@@ -25,7 +25,7 @@ def test_published_figures_have_cases(tables: ModuleType) -> None:
     assert len(cases) == len(set(cases))
     for data in ("cora", "citeseer", "pubmed"):
         for setting, counts in tables.CLIENTS.items():
-            for method in ("fedgt", "local-gt", "fedavg-sage"):
+            for method in ("fedgt", *tables.BASELINES):
                 for clients in counts:
                     case = tables.Case(data, setting, clients, method, 2)
                     assert case in cases and case.published() is not None
@@ -38,7 +38,13 @@ def test_published_figures_have_cases(tables: ModuleType) -> None:
 
 def test_a_case_is_measured(tables: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tables.SETTINGS, "cora", {"rounds": 2, "hidden": 8})
-    for method in ("fedgt", "fedgt-fedavg", "local-gt", "fedavg-sage"):
+    for method in ("fedgt", "fedgt-fedavg", *tables.BASELINES):
         row = tables.measure(tables.Case("cora", "non-overlapping", 3, method, 0), example_graph())
         assert set(row) == set(tables.VALUES)
         assert 0 <= float(row["accuracy"]) <= 1 and row["round"] in ("1", "2")
+
+
+def test_preprocessing_is_measured(tables: ModuleType) -> None:
+    preprocessing = importlib.import_module("bench.fedgt_preprocessing")
+    assert set(preprocessing.PUBLISHED) == set(tables.DATASETS)
+    assert 0 < preprocessing.seconds(example_graph()) < 10

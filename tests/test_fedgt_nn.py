@@ -225,7 +225,7 @@ def test_all_pairs_give_the_same_attention_as_gathered_neighbors() -> None:
         pairs = graph_transformer._attend(query, key_value, where, far, far)
         wide = torch.cat([key_value, torch.randn(2, 40, 16, generator=rng)], 1)  # further rows that nobody attends to
         assert torch.allclose(graph_transformer._attend(query, wide, where, far, far), pairs, atol=1e-5)
-    assert graph_transformer._blocks(10, 3 * graph_transformer.NUMBERS_AT_ONCE // 10) == [
+    assert graph_transformer.row_blocks(10, 3 * graph_transformer.NUMBERS_AT_ONCE // 10) == [
         slice(0, 3),
         slice(3, 6),
         slice(6, 9),
@@ -234,12 +234,12 @@ def test_all_pairs_give_the_same_attention_as_gathered_neighbors() -> None:
 
 
 def test_attention_memory_is_linear_in_the_nodes() -> None:
-    """What autograd keeps of a step: with twice the nodes, twice as much; quadratic attention would keep four times as much."""
+    """What autograd keeps of a step: n (n_s + n_g) numbers and what no attention changes, where all pairs would be n^2."""
 
-    def kept(nodes: int) -> int:
-        candidates = Candidates(torch.zeros(1, nodes, 16, dtype=torch.long), torch.ones(1, nodes, 16))
+    def kept(nodes: int, near: int = 16, far: int = 10) -> int:
+        candidates = Candidates(torch.zeros(1, nodes, near, dtype=torch.long), torch.ones(1, nodes, near))
         weights = {n: w.requires_grad_() for n, w in model(GraphTransformer(1, 16, 2, 16), 4, 3, 1).items()}
-        field = draw_field(candidates, None, torch.ones(1, nodes, dtype=torch.bool), 1, 16, None)
+        field = draw_field(candidates, None, torch.ones(1, nodes, dtype=torch.bool), 1, near, None)
         total = 0
 
         def count(tensor: Tensor) -> Tensor:
@@ -247,12 +247,16 @@ def test_attention_memory_is_linear_in_the_nodes() -> None:
             total += tensor.numel()
             return tensor
 
-        rows, centers = torch.randn(1, nodes, 16, dtype=torch.float64), torch.randn(1, 10, 16, dtype=torch.float64)
+        rows, centers = torch.randn(1, nodes, 16, dtype=torch.float64), torch.randn(1, far, 16, dtype=torch.float64)
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             hybrid_layer(weights, 0, 2, rows, field.layers[0], centers, NONE)
         return total
 
     assert kept(4000) == pytest.approx(2 * kept(2000), rel=0.02)
+    least = kept(2000, 1, 1)
+    for near, far in ((16, 1), (1, 16), (16, 10)):
+        once, twice = (kept(2000, 1 + times * near, 1 + times * far) - least for times in (1, 2))
+        assert twice == pytest.approx(2 * once, rel=0.05), (near, far)
 
 
 def test_draws_follow_the_scores() -> None:

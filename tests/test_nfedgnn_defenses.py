@@ -9,13 +9,7 @@ import torch
 from torch import Tensor
 from user_graphs import GCN, user_graph
 
-from fglaudit.accounting import (
-    epsilon_of,
-    gaussian_noise_multiplier,
-    laplace_epsilon,
-    laplace_event,
-    laplace_noise_multiplier,
-)
+from fglaudit.accounting import Relation, noise_multiplier
 from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.errors import FglauditError
@@ -46,8 +40,8 @@ def test_conformance(mechanism: str) -> None:
 @pytest.mark.parametrize(("mechanism", "norm"), [("gaussian", 2), ("laplace", 1)])
 def test_messages_are_clipped_and_noise_has_the_stated_scale(mechanism: str, norm: int) -> None:
     session = ClippedNoise(mechanism, epsilon=8.0, clip=0.5).bind(context(NFedGNN(**GCN)))
-    calibrate = gaussian_noise_multiplier if mechanism == "gaussian" else laplace_noise_multiplier
-    scale = calibrate(8.0, 1e-5, 4) * 2 * 0.5  # four rounds; replacing features moves a message by twice the clip
+    # four rounds; replacing features moves a message by twice the clip
+    scale = noise_multiplier(mechanism, 8.0, 1e-5, Relation.ZERO_OUT, 4) * 2 * 0.5
     assert session.noise()["Latents"].scale == pytest.approx(scale)
     users = torch.arange(4000)
     values = torch.randn(4000, 6, generator=derive(0, "values"))
@@ -97,19 +91,6 @@ def test_stronger_noise_changes_more() -> None:
 
     clean, weak, strong = map(first, (None, ClippedNoise(epsilon=5000.0, clip=100.0), ClippedNoise(epsilon=1.0, clip=100.0)))
     assert (weak - clean).norm() < 0.1 * (strong - clean).norm()
-
-
-def test_laplace_composition() -> None:
-    assert laplace_epsilon(2.0, 1, 1e-5) == 0.5  # one release: pure epsilon, 1 / multiplier
-    assert laplace_epsilon(100.0, 200, 1e-5) < 0.5 * 200 / 100.0  # many small ones: far below plain addition
-    for releases in (1, 20, 200):
-        multiplier = laplace_noise_multiplier(2.0, 1e-5, releases)
-        assert laplace_epsilon(multiplier, releases, 1e-5) == pytest.approx(2.0, rel=1e-6)
-    exact = epsilon_of(laplace_event(98.85, 200), 1e-5, scale=0.5)
-    assert exact <= laplace_epsilon(98.85, 200, 1e-5) <= 1.15 * exact
-    # The Gaussian approximation of many releases (variance 2 b^2 against sensitivity 1) must not be far off.
-    many = laplace_noise_multiplier(1.0, 1e-5, 400)
-    assert many * math.sqrt(2) == pytest.approx(gaussian_noise_multiplier(1.0, 1e-5, 400) * math.sqrt(2), rel=0.2)
 
 
 def test_what_it_cannot_serve_is_refused_with_a_reason() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,17 @@ def test_overlapping_draws_halves_of_parts_and_splits_them_apart() -> None:
     assert differs, "random splits belong to (client, node)"
     with pytest.raises(FglauditError, match="disjoint clients"):
         graph.owner()
+
+
+def test_a_shared_split_uses_a_node_alike_at_all_its_clients() -> None:
+    graph = apply(PartitionSpec("overlapping", 10), dataset=replace(RANDOM, split="random-shared"))
+    nodes = torch.cat(graph.clients)
+    for masks in (graph.train, graph.val, graph.test):
+        chosen = torch.zeros(GRAPH.num_nodes, 2, dtype=torch.bool)
+        chosen[nodes, torch.cat(masks).long()] = True
+        assert bool(chosen.any()) and not bool(chosen.all(1).any())
+    used = torch.bincount(torch.cat(graph.test).long())
+    assert used[1] / used.sum() == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize("scheme", ["unbalanced", "overlapping"])

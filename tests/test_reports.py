@@ -138,7 +138,7 @@ def test_an_epsilon_below_the_demonstrated_one_is_an_alarm_and_no_assurance(tmp_
     last = replace(cell.findings[-1], epsilon_empirical=11.0)  # on one row only, and the last
     folder = store(tmp_path / "run", [replace(cell, findings=(*cell.findings[:-1], last))])
     report = texts(folder)["report.md"]
-    assert "7.98 is below what an attack demonstrated (11)" in report
+    assert "7.98 is below what an attack demonstrated: it shows at least 11" in report
     assert "private" not in report
 
 

@@ -165,7 +165,7 @@ def test_drop_singletons_by_hand() -> None:
         features=FeatureKind.BINARY,
     )
     session = DropSingletons().bind(Context("fedgcn", 1, 2, 4, FedGCN().releases(graph)))
-    first, second = (session.prepare(graph.client(k)) for k in (0, 1))
+    first, second = (session.prepare(graph.client(k), derive(0)) for k in (0, 1))
     assert edges(first) == {(0, 2), (0, 3)}  # node 1 has node 3 alone and gives it up
     assert edges(second) == {(3, 0), (3, 1)}  # node 2 has node 0 alone and gives it up
 

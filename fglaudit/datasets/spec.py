@@ -19,7 +19,7 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import Graph
 
 FEATURES = ("raw", "row-normalised")
-SPLITS = ("public", "random")
+SPLITS = ("public", "random", "random-shared")
 COMPONENTS = ("all", "largest")
 DRAWN = ("subcora", *TASK_SETS)
 """Sets of which there are many random draws."""
@@ -34,8 +34,9 @@ class DatasetSpec:
         root: folder of the raw files; None: ``$FGLAUDIT_DATA``, else ``../shared/data``.
         features: "raw", or "row-normalised": every row divided by its L1 norm, zero rows stay.
         path: the file, for ``name: npz`` only.
-        split: "public" masks, or "random": every client draws its own (see ``fglaudit.partition``).
-        train, val, test: fractions of a client's nodes for ``split: random``.
+        split: "public" masks, "random": every client draws its own, or "random-shared": drawn once over all nodes, so that clients
+            that share a node use it alike (see ``fglaudit.partition``).
+        train, val, test: fractions of a client's nodes for ``split: random``, of all nodes for ``random-shared``.
         split_index: which public split, where the set has several (Chameleon and Squirrel 10, WikiCS 20).
         component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of missing
             links are those of Cora's 2485 nodes in it.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fglaudit.errors import FglauditError
+
+SMALLEST_P = 1e-30
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Bound:
         trials: how many runs, or canaries of one run, the bound was computed on (those that chose the test not counted).
         ceiling: the largest bound that this estimator gives on as many trials, whatever the mechanism. A bound near it says
             that more runs would show more.
+        at: the bound that the same counts give with another probability of being wrong, all tries together. The test was chosen on
+            other runs, so this may be asked for any probability.
     """
 
     epsilon: float
@@ -28,6 +33,21 @@ class Bound:
     method: str
     trials: int
     ceiling: float
+    at: Callable[[float], float]
+
+    def p_value(self, stated: float) -> float:
+        """Return the probability at most, if the mechanism is (``stated``, delta)-private, of counts that speak so strongly
+        against it: the smallest error probability with a bound above ``stated``. Values below 1e-30 are given as that."""
+        low, high = math.log(SMALLEST_P), 0.0
+        if self.at(SMALLEST_P) > stated:
+            return SMALLEST_P
+        while high - low > 1e-6:
+            middle = (low + high) / 2
+            if self.at(math.exp(middle)) > stated:
+                high = middle
+            else:
+                low = middle
+        return math.exp(high)
 
 
 def error_probability(confidence: float, tried: int, delta: float) -> float:

@@ -1,8 +1,8 @@
-"""What a canary is: a feature row of one's own in the place of one node's row, either there or zeroed out.
+"""What a canary is: a feature row of one's own in the place of one node's row, either there, or what the guarantee's neighbouring
+relation has instead: zeros, or where a row may be replaced by any other the opposite row, which is furthest from it after clipping.
 
-That is the adjacency of the guarantees here, "one node's feature row zeroed out; edges and labels public", in the unit "node".
-The row is a thousand times longer than any of the data: a defense that clips brings it to its clip norm, where the guarantee is
-tight, and one that forgets to clip is found out.
+The unit is "node", edges and labels are public. The row is a thousand times longer than any of the data: a defense that clips
+brings it to its clip norm, where the guarantee is tight, and one that forgets to clip is found out.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Canary:
     node: int
     row: Tensor
 
-    def insert(self, graph: FederatedGraph, *, included: bool) -> FederatedGraph:
-        """Return ``graph`` with the canary as the node's features, or with zeros there."""
+    def insert(self, graph: FederatedGraph, sign: int) -> FederatedGraph:
+        """Return ``graph`` with ``sign`` (1, 0 or -1) times the canary as the node's features."""
         x = graph.x.clone()
-        x[self.node] = self.row.to(x) if included else 0
+        x[self.node] = sign * self.row.to(x)
         return dataclasses.replace(graph, x=x)
 
 

@@ -15,6 +15,7 @@ from fglaudit.empirical.canaries import FEATURES
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Release
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.rng import split
 from fglaudit.view import Noise
 
 
@@ -25,17 +26,28 @@ class _ReleaseDoneError(Exception):
 class _Capture:
     """Implements :class:`fglaudit.interfaces.Channel`."""
 
-    def __init__(self, session: DefenseSession, release: Release, nodes: Tensor, features: int, largest: int) -> None:
+    def __init__(
+        self,
+        session: DefenseSession,
+        release: Release,
+        nodes: Tensor,
+        holders: Tensor,
+        features: int,
+        largest: int,
+        rng: torch.Generator,
+    ) -> None:
         self.session = session
         self.released = release
         self.nodes = nodes
+        self.holders = holders
         self.features = features
         self.largest = largest
+        self.rng = rng
         self.batches: list[MessageBatch] = []
         self.started = False
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        return self.session.prepare(client)
+        return self.session.prepare(client, self.rng)
 
     def prepares(self) -> bool:
         return self.session.prepares()
@@ -63,12 +75,12 @@ class _Capture:
             raise _ReleaseDoneError
 
     def _kept(self, batch: MessageBatch) -> MessageBatch:
-        ids = node_ids(batch.payload)
         narrow = _narrowed(batch.payload, self.features)
         entry = sum(v[:1].numel() for v in narrow.tensors().values() if v.is_floating_point())
-        if ids is None or entry > self.largest:
+        if entry > self.largest:
             return batch.select(torch.zeros(len(batch.senders), dtype=torch.bool))
-        about = torch.isin(ids, self.nodes.to(ids.device))
+        ids = entry_ids(batch)
+        about = torch.isin(ids, (self.holders if ids is batch.senders else self.nodes).to(ids.device))
         narrow_batch = MessageBatch(batch.round, batch.senders, batch.receivers, narrow, batch.splits)
         return select_entries(narrow_batch, about)
 
@@ -86,10 +98,10 @@ def _narrowed(payload: Payload, features: int) -> Payload:
     return type(payload).from_tensors(narrow)
 
 
-def node_ids(payload: Payload) -> Tensor | None:
-    """Return the node that each entry of the leading axis is about [rows], or None if the payload does not say."""
-    ids = getattr(payload, "nodes" if payload.ragged else "node", None)
-    return ids if isinstance(ids, Tensor) else None
+def entry_ids(batch: MessageBatch) -> Tensor:
+    """Return the node that each entry of the leading axis is about [rows]; where the payload does not say, its sender."""
+    ids = getattr(batch.payload, "nodes" if batch.payload.ragged else "node", None)
+    return ids if isinstance(ids, Tensor) else batch.senders
 
 
 def select_entries(batch: MessageBatch, keep: Tensor) -> MessageBatch:
@@ -116,11 +128,13 @@ def capture(
 ) -> list[MessageBatch]:
     """Return the first release of ``release.payload`` before noise: the entries about ``nodes`` [n] with at most ``largest`` numbers.
 
-    Equal generators give equal messages up to what the features change. Empty if the payload does not name its nodes. Where the
-    defense states noise for every coordinate alone, features in which no canary has an entry are left out.
+    Equal generators give equal messages up to what the features change. Where the payload does not name its nodes, these are the
+    messages of the clients that hold them. Where the defense states noise for every coordinate alone, features in which no canary
+    has an entry are left out.
     """
+    holders = torch.tensor([k for k, held in enumerate(graph.clients) if bool(torch.isin(held, nodes).any())])
     alone = release.payload.__name__ in session.noise()
-    channel = _Capture(session, release, nodes, graph.num_features if alone else 0, largest)
+    channel = _Capture(session, release, nodes, holders, graph.num_features if alone else 0, largest, split(rng, "prepare"))
     with contextlib.suppress(_ReleaseDoneError):
         protocol.train(graph, channel, rng=rng, device=device)
     return [batch for batch in channel.batches if len(batch.senders)]

@@ -43,11 +43,16 @@ def clopper_pearson(
     error = error_probability(confidence, tried, delta)
     counts = count_test(present, absent, lambda c: epsilon_bound(c, delta, error), rng)
     perfect = Counts(counts.hit_runs, counts.hit_runs, np.zeros(1), counts.alarm_runs)
+
+    def at(total: float) -> float:
+        return max(epsilon_bound(counts, delta, total / tried).item(), 0.0)
+
     return Bound(
-        epsilon=max(epsilon_bound(counts, delta, error).item(), 0.0),
+        epsilon=at(error * tried),
         delta=delta,
         confidence=confidence,
         method="clopper-pearson",
         trials=int(counts.hit_runs + counts.alarm_runs),
         ceiling=max(epsilon_bound(perfect, delta, error).item(), 0.0),
+        at=at,
     )

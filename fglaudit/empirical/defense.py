@@ -1,9 +1,10 @@
 """The empirical epsilon of a defense as it is implemented: canaries in, the release replayed many times, noise and all.
 
-One canary row is put into the graph or zeroed out; the protocol makes its messages from either graph, through the defense's
-own preparation; the step that releases them (clip and noise) is then drawn thousands of times for both. The adversary is the
-one that the guarantee is about: it knows everything but whether the canary is there. Its score is the log-likelihood
-ratio under the noise that the defense states; if the defense adds another noise the score is worse and the bound still true.
+One canary row is put into the graph, or what the neighbouring relation has instead; the protocol makes its messages from either
+graph, through the defense's own preparation; the step that releases them (clip and noise) is then drawn thousands of times for
+both. The adversary is the one that the guarantee is about: it knows everything but whether the canary is there. Its score is the
+log-likelihood ratio under the noise that the defense states; if the defense adds another noise the score is worse and the bound
+still true. Where a defense randomises feature rows before they are used, the rows are what is released.
 
 Unit, adjacency and delta are the guarantee's. Of a defense that releases several times the first release is replayed: the bound
 then holds for the whole training too, and is lower than it might be.
@@ -12,20 +13,23 @@ Only entries that the canary reaches are replayed, those that it moves most; of 
 defense states noise for every coordinate alone. That is the mechanism on fewer rows, for which its guarantee must hold as
 well; a defense whose noise depends on how many rows a message has would be misjudged.
 
-The confidence of a cell is 99.99 %, so that of a hundred cells together it is 99 % that no bound is false.
+The bound of a cell holds at 99.99 %. Whether it contradicts the accounted epsilon is decided over all cells of a suite together, by
+p-values (:meth:`fglaudit.empirical.bound.Bound.p_value`): see ``fglaudit.reports.summary``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fglaudit.accounting import Relation
 from fglaudit.empirical.bound import Bound
-from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
-from fglaudit.empirical.capture import capture, node_ids, select_entries
+from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes, canary_rows
+from fglaudit.empirical.capture import capture, entry_ids, select_entries
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
 from fglaudit.graph import FederatedGraph
@@ -33,7 +37,7 @@ from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee, Re
 from fglaudit.nn.neighborhood import with_neighbors
 from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
-from fglaudit.view import Noise
+from fglaudit.view import FEATURE_ROWS, Noise
 
 CONFIDENCE = 0.9999
 MAX_RUNS = 4000
@@ -82,11 +86,14 @@ def audit_defense(
         return f"canaries are feature rows of nodes and test a guarantee per node; this one is per {promise.unit or 'nothing'}"
     if graph.x.dim() != 2:
         return "canaries are single feature rows; this data set has several samples per node"
+    if FEATURE_ROWS in session.noise():
+        return _bound_of_rows(graph, session, promise, seed, confidence, draws)
     release = next((r for r in protocol.releases(graph) if session.changes(r.payload)), None)
     if release is None:
         return "the defense changes no release of features that could be replayed"
     noise = session.noise().get(release.payload.__name__)
-    pair = _worst(protocol, graph, session, release, noise, draws // (2 * MIN_RUNS), seed, device)
+    opposite = promise.relation is Relation.REPLACE
+    pair = _worst(protocol, graph, session, release, noise, draws // (2 * MIN_RUNS), seed, device, opposite)
     if not pair.numbers:
         return f"no entry of {release.payload.__name__} that a canary reaches is small enough to be replayed {MIN_RUNS} times"
     runs = min(MAX_RUNS, draws // (2 * pair.numbers))
@@ -95,6 +102,27 @@ def audit_defense(
     gaussian = noise is not None and noise.distribution == "gaussian" and promise.delta > 0
     estimate = gdp if gaussian else clopper_pearson
     return estimate(present, absent, delta=promise.delta, confidence=confidence, rng=derive(seed, "empirical", "split"))
+
+
+def _bound_of_rows(
+    graph: FederatedGraph, session: DefenseSession, promise: Guarantee, seed: int, confidence: float, draws: int
+) -> Bound:
+    """Return the bound for a defense that randomises rows before they are used: one row of a node, or its opposite.
+
+    The score grows with the likelihood ratio: the sum of a report's entries where every entry of the row was changed, as
+    randomised response on some of them has it, else the one entry that was.
+    """
+    noise, delta = session.noise()[FEATURE_ROWS], promise.delta or 0.0
+    changed = graph.num_features if noise.distribution == "multi-bit" else 1
+    runs = max(MIN_RUNS, min(MAX_RUNS, draws // (2 * graph.num_features)))
+    rng = derive(seed, "empirical", "rows")
+    scores = []
+    for sign in (1, -1):
+        rows = torch.zeros(runs, graph.num_features)
+        rows[:, :changed] = sign * LENGTH
+        scores.append(session.prepare(dataclasses.replace(graph.client(0), x=rows), rng).x[:, :changed].double().sum(1))
+    estimate = gdp if noise.distribution == "gaussian" else clopper_pearson
+    return estimate(scores[0], scores[1], delta=delta, confidence=confidence, rng=derive(seed, "empirical", "split"))
 
 
 def _worst(
@@ -106,6 +134,7 @@ def _worst(
     limit: int,
     seed: int,
     device: torch.device,
+    opposite: bool,
 ) -> _Pair:
     """Return the messages of the canary that moves them most, judged without noise; at most ``limit`` numbers."""
 
@@ -116,16 +145,18 @@ def _worst(
     one, even = canary_rows(graph)
     empty = graph
     for node in nodes:
-        empty = Canary(node, one).insert(empty, included=False)
+        empty = Canary(node, one).insert(empty, 0)
 
     def messages(world: FederatedGraph) -> list[MessageBatch]:
         rng = derive(seed, "empirical", "train")  # the same masks in every world
         return capture(protocol, world, session, release, ids, limit, rng=rng, device=device)
 
-    absent = messages(empty)
+    zeroed = messages(empty) if not opposite else []
 
     def pair(node: int, row: Tensor) -> _Pair:
-        return _strongest(messages(Canary(node, row).insert(empty, included=True)), absent, noise, limit)
+        canary = Canary(node, row)
+        absent = messages(canary.insert(empty, -1)) if opposite else zeroed
+        return _strongest(messages(canary.insert(empty, 1)), absent, noise, limit)
 
     pairs = [pair(node, one) for node in nodes]
     best = max(range(len(nodes)), key=lambda i: pairs[i].divergence)
@@ -153,8 +184,8 @@ def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: N
 
 def _divergence(one: MessageBatch, other: MessageBatch, noise: Noise | None) -> Tensor:
     """Return the Kullback-Leibler divergence of every entry [rows]; half the squared distance where the noise is unknown."""
-    ids, others = node_ids(one.payload), node_ids(other.payload)
-    if ids is None or others is None or not torch.equal(ids, others):
+    ids = entry_ids(one)
+    if not torch.equal(ids, entry_ids(other)):
         raise ValueError("the messages must be about the same nodes with and without the canary")
     fields, scale = (noise.fields, noise.scale) if noise else ((), 1.0)
     total = torch.zeros(len(ids), dtype=torch.float64)

@@ -12,11 +12,9 @@ composes to one), and is no bound on the epsilon of another mechanism.
 
 from __future__ import annotations
 
-import math
-
+import dp_accounting
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from scipy.stats import norm
 from torch import Tensor
 
@@ -31,12 +29,6 @@ def mu_bound(counts: Counts, error: float) -> Array:
     return np.asarray(norm.ppf(low) - norm.ppf(high))
 
 
-def delta_of(epsilon: float, mu: float) -> float:
-    """Return the exact delta of the Gaussian mechanism with sensitivity ``mu`` standard deviations (Balle and Wang 2018)."""
-    first, second = norm.logcdf(-epsilon / mu + mu / 2), epsilon + norm.logcdf(-epsilon / mu - mu / 2)
-    return float(-math.exp(first) * math.expm1(min(second - first, 0.0)))
-
-
 def epsilon_of_mu(mu: float, delta: float) -> float:
     """Return the exact epsilon at ``delta`` of the Gaussian mechanism with sensitivity ``mu`` standard deviations; 0 if that is negative.
 
@@ -45,11 +37,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     """
     if not 0 < delta < 1:
         raise FglauditError(f"a Gaussian mechanism has an epsilon only for delta in (0, 1); got {delta}; use e.g. 1.0e-5")
-    if mu <= 0 or delta_of(0.0, mu) <= delta:
-        return 0.0
-    # At mu^2 / 2 + z mu the loss exceeds epsilon with probability Phi(-z), and delta is smaller than that.
-    highest = mu * mu / 2 + float(norm.isf(delta)) * mu
-    return float(brentq(lambda epsilon: delta_of(epsilon, mu) - delta, 0.0, max(highest, 1e-9), xtol=1e-12))
+    return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)) if mu > 0 else 0.0
 
 
 def gdp(present: Tensor, absent: Tensor, *, delta: float, confidence: float, rng: torch.Generator, tried: int = 1) -> Bound:
@@ -60,11 +48,16 @@ def gdp(present: Tensor, absent: Tensor, *, delta: float, confidence: float, rng
     error = error_probability(confidence, tried, delta)
     counts = count_test(present, absent, lambda c: mu_bound(c, error), rng)
     perfect = Counts(counts.hit_runs, counts.hit_runs, np.zeros(1), counts.alarm_runs)
+
+    def at(total: float) -> float:
+        return epsilon_of_mu(mu_bound(counts, total / tried).item(), delta)
+
     return Bound(
-        epsilon=epsilon_of_mu(mu_bound(counts, error).item(), delta),
+        epsilon=at(error * tried),
         delta=delta,
         confidence=confidence,
         method="gdp",
         trials=int(counts.hit_runs + counts.alarm_runs),
         ceiling=epsilon_of_mu(mu_bound(perfect, error).item(), delta),
+        at=at,
     )

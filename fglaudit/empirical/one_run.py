@@ -14,7 +14,8 @@ delta only.
 
 Choices where the paper leaves them open: the number of guesses must not depend on the memberships that are scored, so a fifth
 of the canaries chooses how many to guess on each side and the others are scored (given the memberships of the first part, the
-mechanism is still private in those of the second); or the numbers are fixed beforehand. Guesses go to the highest and lowest
+mechanism is still private in those of the second); or the numbers are fixed beforehand, as they can be where the noise is stated:
+then a thousand canaries come within 30 % of epsilon = 0.5 in the median, else it takes ten thousand. Guesses go to the highest and lowest
 scores, ties broken at random.
 """
 
@@ -109,7 +110,11 @@ def one_run(
     high, low = shares or _best_shares(_ranked(scores, included, order[:first]), m, error)
     ups, downs = int(high * m), int(low * m)
     right = int(scored[m - ups :].sum()) + downs - int(scored[:downs].sum())
-    epsilon = epsilon_bound(right, ups + downs, m, delta, error)
+
+    def at(total: float) -> float:
+        return epsilon_bound(right, ups + downs, m, delta, total / tried)
+
+    epsilon = at(error * tried)
     return Bound(
         epsilon=epsilon,
         delta=delta,
@@ -117,6 +122,7 @@ def one_run(
         method="one-run",
         trials=m,
         ceiling=max(epsilon, ceiling(m, delta, error)),
+        at=at,
     )
 
 

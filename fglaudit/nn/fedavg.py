@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Aggregate, Channel, Trained
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import Layout, unflatten
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
 
 WEIGHTINGS = ("uniform", "train-nodes")
@@ -44,6 +46,11 @@ class FedAvg:
         if not 0 < self.participation <= 1:
             raise FglauditError(f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all")
 
+    def aggregates(self, graph: FederatedGraph, layout: Layout) -> dict[type[Payload], Aggregate]:
+        """Return what a defense must know of the models that are averaged."""
+        uploads = len(sample_clients(trainers(graph), self.participation, torch.Generator()))
+        return averaged_models(layout, graph.num_clients, uploads, self.rounds, weighted=self.weighting != "uniform")
+
     def train(
         self, train: Field, test: Field, initial: Tensor, layout: Layout, channel: Channel, rng: torch.Generator
     ) -> Trained:
@@ -55,7 +62,7 @@ class FedAvg:
         sampling = split(rng, "participation")
         counts = train.counts.cpu()
         eligible = counts.nonzero().squeeze(1)
-        weights = (counts if self.weighting == "train-nodes" else torch.ones_like(counts)).float()
+        weights = counts.float() if self.weighting == "train-nodes" else None
         model, num_clients, correct = initial, len(counts), []
         received = broadcast(channel, 0, model, num_clients)
         models = LocalModels(received, layout, train, self.settings, dropout)
@@ -63,14 +70,30 @@ class FedAvg:
             models.step(self.local_steps)
             chosen = sample_clients(eligible, self.participation, sampling)
             uploads = upload(channel, round, models.vectors(), chosen)
-            model = average(uploads, weights[chosen].to(uploads.device))
+            model = average(uploads, None if weights is None else weights[chosen].to(uploads.device))
             received = broadcast(channel, round, model, num_clients)
             models.load(received)
             correct.append(hits(test, received, layout).sum(1))
             channel.round_done(round, self.rounds)
         accuracy, accuracy_global = accuracies(correct, test.counts)
-        final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(model.unsqueeze(0), layout).items()}
+        final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
         return Trained(accuracy, accuracy_global, final, layout)
+
+
+def trainers(graph: FederatedGraph) -> Tensor:
+    """Return the clients with training nodes, ascending."""
+    return torch.tensor([bool(train.any()) for train in graph.train]).nonzero().squeeze(1)
+
+
+def averaged_models(
+    layout: Layout, num_clients: int, uploads: int, rounds: int, *, weighted: bool = False
+) -> dict[type[Payload], Aggregate]:
+    """Return what a defense must know of the models that ``uploads`` clients send in each of ``rounds``: all get one mean of them."""
+    everyone = torch.arange(num_clients)
+    width = sum(math.prod(shape) for shape in layout.values())
+    summands = torch.tensor([uploads])
+    mean = Aggregate(torch.zeros_like(everyone), everyone, width, None, summands, weighted=weighted, releases=rounds)
+    return {ModelUpdate: mean}
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:
@@ -81,8 +104,10 @@ def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> T
     return eligible[torch.randperm(len(eligible), generator=rng)[:count]].sort().values
 
 
-def average(vectors: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one."""
+def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that arrived alike."""
+    if weights is None:
+        weights = torch.ones(len(vectors), device=vectors.device)
     return (weights / weights.sum()) @ vectors
 
 

@@ -90,7 +90,7 @@ def take(rows: Tensor, index: Tensor) -> Tensor:
     return rows.flatten(0, 1).index_select(0, (index + offset).flatten()).view(*index.shape, rows.shape[2])
 
 
-def _blocks(rows: int, numbers_per_row: int) -> list[slice]:
+def row_blocks(rows: int, numbers_per_row: int) -> list[slice]:
     """Cut ``rows`` into blocks of at most ``NUMBERS_AT_ONCE`` numbers."""
     size = max(1, NUMBERS_AT_ONCE // numbers_per_row)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
@@ -131,7 +131,8 @@ def _attend_all_pairs(query: Tensor, key_value: Tensor, where: Neighborhood, far
     return (share @ values).transpose(1, 2).flatten(2)
 
 
-def _feed_forward(weights: Weights, name: str, rows: Tensor, dropout: Dropout) -> Tensor:
+def feed_forward(weights: Weights, name: str, rows: Tensor, dropout: Dropout) -> Tensor:
+    """Return ``rows`` [K, m, d] after the feed-forward block of the layer ``name``, with its norm and residual (equation (6))."""
     inner = functional.gelu(linear(weights, f"{name}.expand", layer_norm(weights, f"{name}.norm_feed_forward", rows)))
     return rows + dropout(linear(weights, f"{name}.contract", inner))
 
@@ -160,7 +161,7 @@ def hybrid_layer(
     attended = torch.cat(
         [
             _attend(query[:, part], key_value, where.part(part), far_key, far_value)
-            for part in _blocks(query.shape[1], clients * where.neighbors.shape[2] * 2 * d)
+            for part in row_blocks(query.shape[1], clients * where.neighbors.shape[2] * 2 * d)
         ],
         1,
     )
@@ -169,7 +170,7 @@ def hybrid_layer(
     own_share = torch.einsum("kahd,kghd->kagh", own_query, far_key).softmax(2)
     own = torch.einsum("kagh,kghd->kahd", own_share, far_value).flatten(2)
     moved = global_nodes + linear(weights, f"{name}.output", own)
-    return _feed_forward(weights, name, outputs, dropout), _feed_forward(weights, name, moved, Dropout(0, None))
+    return feed_forward(weights, name, outputs, dropout), feed_forward(weights, name, moved, Dropout(0, None))
 
 
 @dataclass(frozen=True)

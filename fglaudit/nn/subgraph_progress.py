@@ -41,6 +41,11 @@ class Progress:
         """Remember the current global nodes and whose nodes they stand for, as ``truth``: what the next upload is made of."""
         self._truth = {"global_nodes": self._models.global_nodes.cpu(), "clusters": self._models.clusters().cpu()}
 
+    @property
+    def clusters(self) -> Tensor:
+        """The nearest global node of every node [K, n], as of :meth:`keep_clustering`; -1 for padding."""
+        return self._truth["clusters"]
+
     def finish(self, notes: tuple[str, ...] = ()) -> Trained:
         """Return the outcome.
 

@@ -1,9 +1,9 @@
-"""Local training of K graph transformers in step: mini-batches, online clustering of the global nodes, accuracy."""
+"""Local training of K clients with subgraphs in step: mini-batches, online clustering of the global nodes, accuracy."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,32 +13,32 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError
 from fglaudit.nn.batched_adam import BatchedAdam
-from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights
-from fglaudit.nn.neighbor_sampling import Candidates
+from fglaudit.nn.consistency import disagreement
+from fglaudit.nn.graph_transformer import Dropout, Weights
 from fglaudit.nn.online_clustering import nearest, update_centroids
-from fglaudit.nn.receptive_field import ReceptiveField, draw_field, trim
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
 from fglaudit.nn.weights import Layout, unflatten
 
 
-class Network(Protocol):
-    """What the clients train."""
+class Batch(Protocol):
+    """Some nodes of every client and all that a network needs to classify them."""
 
     @property
-    def layers(self) -> int:
-        """Layers, each of which reaches one draw of neighbours further."""
+    def reached(self) -> Tensor:
+        """The nodes and those that they directly attend to, a mask [K, n]: what FedGT's Algorithm 1 calls a node batch."""
 
-    @property
-    def hidden(self) -> int:
-        """Width of the projected inputs and of the global nodes."""
+    def logits(self, weights: Weights, inputs: Tensor, global_nodes: Tensor, dropout: Dropout) -> Tensor:
+        """Return the class scores of the nodes [K, m, classes] from the projected ``inputs`` [K, n, d] of all nodes."""
 
-    def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client."""
 
-    def logits(
-        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
-    ) -> Tensor:
-        """Return the class scores [K, m, classes] of the last layer's targets from the projected ``inputs`` [K, n, d]."""
+class Surroundings(Protocol):
+    """What the clients' networks see around a node."""
+
+    def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Iterable[Batch]:
+        """Draw what the nodes of every batch [K, m] see; entries where ``valid`` [K, m] is false do not count."""
+
+    def everyone(self, rng: torch.Generator) -> Batch:
+        """Return all nodes [K, n], as they are tested."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class SubgraphSettings:
     Attributes:
         epochs: local epochs per round, E.
         batch_size: training nodes per step.
-        neighbors: n_s.
-        test_neighbors: how many, by falling score, a node has in tests.
         momentum: gamma of the online clustering; None: no global nodes.
         keep_optimizer: whether Adam goes on with its memory in the next round or starts afresh.
+        samples: how often a training node's surroundings are drawn for one step.
+        consistency: weight of the samples' disagreement in the loss, see ``fglaudit.nn.consistency``.
     """
 
     epochs: int
@@ -59,16 +59,16 @@ class SubgraphSettings:
     learning_rate: float
     weight_decay: float
     dropout: float
-    neighbors: int
-    test_neighbors: int
     momentum: float | None = None
     keep_optimizer: bool = True
+    samples: int = 1
+    consistency: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("epochs", "batch_size", "neighbors"):
+        for field in ("epochs", "batch_size", "samples"):
             if getattr(self, field) < 1:
                 raise FglauditError(f"local training needs {field} >= 1; got {getattr(self, field)}; raise it")
-        for field in ("learning_rate", "weight_decay"):
+        for field in ("learning_rate", "weight_decay", "consistency"):
             if getattr(self, field) < 0:
                 raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
         for field in ("dropout", "momentum"):
@@ -80,6 +80,7 @@ class SubgraphModels:
     """K models with their global nodes; client k's depend on client k's subgraph only.
 
     Args:
+        layout: of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client.
         rng: draws batches, neighbours and dropout; on the device of ``inputs``.
 
     Attributes:
@@ -89,24 +90,21 @@ class SubgraphModels:
 
     def __init__(
         self,
-        network: Network,
+        surroundings: Surroundings,
         settings: SubgraphSettings,
         inputs: SubgraphInputs,
-        candidates: Candidates,
         layout: Layout,
         rng: torch.Generator,
     ) -> None:
-        self.network, self.settings, self.inputs, self.candidates = network, settings, inputs, candidates
-        self.layout, self._rng = layout, rng
+        self.surroundings, self.settings, self.inputs, self.layout, self._rng = surroundings, settings, inputs, layout, rng
         device = inputs.labels.device
         self.vectors = torch.zeros(len(inputs.labels), sum(math.prod(s) for s in layout.values()), device=device)
-        self.global_nodes = torch.zeros(len(inputs.labels), 0, network.hidden, device=device)
+        self.global_nodes = torch.zeros(len(inputs.labels), 0, 0, device=device)
         self._weights = unflatten(self.vectors, layout)
         self._optimizer = BatchedAdam(self._weights, settings.learning_rate, settings.weight_decay)
         self._counts: Tensor | None = None
         counts = inputs.train.sum(1)
         self._fewest, self._most = int(counts.min().item()), int(counts.max().item())
-        self._test_field = draw_field(candidates, None, inputs.present, network.layers, settings.test_neighbors, None)
 
     def load(self, vectors: Tensor, global_nodes: Tensor | None = None) -> None:
         """Go on from these models [K, D] and global nodes [K, g, d]; the counts of the clusters stay with the clients."""
@@ -123,15 +121,12 @@ class SubgraphModels:
         settings, size = self.settings, self.settings.batch_size
         for _ in range(settings.epochs):
             order, real = self._shuffled()
-            batches, valid = torch.split(order, size, 1), torch.split(real, size, 1)
-            fields = trim(
-                [
-                    draw_field(self.candidates, batch, mask, self.network.layers, settings.neighbors, self._rng)
-                    for batch, mask in zip(batches, valid, strict=True)
-                ]
+            batches, valid = (
+                [part.repeat(1, settings.samples) for part in torch.split(whole, size, 1)] for whole in (order, real)
             )
-            for index, (batch, mask, field) in enumerate(zip(batches, valid, fields, strict=True)):
-                self._step(batch, mask, field, all_active=index * size < self._fewest)
+            drawn = self.surroundings.draw(batches, valid, self._rng)
+            for index, (nodes, mask, batch) in enumerate(zip(batches, valid, drawn, strict=True)):
+                self._step(nodes, mask, batch, all_active=index * size < self._fewest)
 
     def _shuffled(self) -> tuple[Tensor, Tensor]:
         """Return every client's training nodes in random order [K, t] and which entries are real."""
@@ -140,30 +135,34 @@ class SubgraphModels:
         order = keys.argsort(1)[:, : self._most]
         return order, train.gather(1, order)
 
-    def _step(self, batch: Tensor, valid: Tensor, field: ReceptiveField, *, all_active: bool) -> None:
-        settings, network = self.settings, self.network
+    def _step(self, nodes: Tensor, valid: Tensor, batch: Batch, *, all_active: bool) -> None:
+        settings = self.settings
         leaf = self.vectors.detach().requires_grad_()
         weights = unflatten(leaf, self.layout)
         dropout = Dropout(settings.dropout, self._rng)
         inputs = self.inputs.project(weights["input.weight"], weights["input.bias"])
-        outputs = network.logits(weights, inputs, field.layers, self.global_nodes, dropout)
-        labels = self.inputs.labels.gather(1, batch).clamp(min=0)  # padding may be a node without a label
+        outputs = batch.logits(weights, inputs, self.global_nodes, dropout)
+        labels = self.inputs.labels.gather(1, nodes).clamp(min=0)  # padding may be a node without a label
         losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
+        if settings.consistency > 0:
+            drawn = outputs.view(len(outputs), settings.samples, -1, outputs.shape[2])
+            losses = losses + settings.consistency * disagreement(drawn).repeat(1, settings.samples)
         count = valid.sum(1)
         loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
         (gradient,) = torch.autograd.grad(loss, leaf)
         self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
         if self._counts is not None and settings.momentum is not None:
-            moved, counts = update_centroids(inputs.detach(), field.reached, self.global_nodes, self._counts, settings.momentum)
+            moved, counts = update_centroids(inputs.detach(), batch.reached, self.global_nodes, self._counts, settings.momentum)
             active = (count > 0).unsqueeze(1)
             self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
             self._counts = torch.where(active, counts, self._counts)
 
     @torch.no_grad()
     def correct(self) -> Tensor:
-        """Return which nodes are classified correctly, each attending to its most probable neighbours [K, n]."""
+        """Return which nodes are classified correctly [K, n]."""
         inputs = self.inputs.project(self._weights["input.weight"], self._weights["input.bias"])
-        outputs = self.network.logits(self._weights, inputs, self._test_field.layers, self.global_nodes, Dropout(0, None))
+        everyone = self.surroundings.everyone(self._rng)
+        outputs = everyone.logits(self._weights, inputs, self.global_nodes, Dropout(0, None))
         return outputs.argmax(2) == self.inputs.labels
 
     @torch.no_grad()

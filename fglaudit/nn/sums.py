@@ -20,6 +20,7 @@ from torch.nn.functional import embedding_bag
 
 from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.nn.sparse import csr, row_starts
+from fglaudit.sealing import SealedTensor
 
 BUCKET_BYTES = 2**30
 CHUNK_BYTES = 2**26
@@ -110,13 +111,21 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
         yield SenderSums(torch.arange(first, last), row[starts].long(), sums, splits)
 
 
-def add_messages(total: Tensor, nodes: Tensor, sums: Tensor, splits: Tensor) -> None:
-    """Add messages to the server's ``total`` [N, F], sender after sender: a node occurs once per sender, so order is fixed."""
-    step = max(1, CHUNK_BYTES // (8 * total.shape[1]))
-    for first, last in itertools.pairwise(splits.tolist()):
-        for low in range(first, last, step):
-            part = slice(low, min(low + step, last))
-            total.index_add_(0, nodes[part], sums[part].to(total.dtype))
+def add_messages(total: Tensor | None, nodes: Tensor, sums: Tensor, num_nodes: int) -> Tensor:
+    """Return the server's ``total`` [N, F] with messages added: rows ``sums`` [rows, F] for ``nodes`` [rows], in their order.
+
+    The total is float64, or sealed where the messages are. A plain one is changed in place.
+    """
+    if isinstance(sums, SealedTensor):
+        more = torch.index_add(torch.zeros(num_nodes, sums.shape[1]), 0, nodes, sums)
+        return more if total is None else total + more
+    if total is None:
+        total = torch.zeros(num_nodes, sums.shape[1], dtype=torch.float64, device=sums.device)
+    step = max(1, CHUNK_BYTES // (8 * sums.shape[1]))
+    for low in range(0, len(nodes), step):
+        part = slice(low, low + step)
+        total.index_add_(0, nodes[part], sums[part].to(total.dtype))
+    return total
 
 
 def buckets(sizes: Tensor) -> list[tuple[int, int]]:

@@ -18,12 +18,13 @@ Masks = tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]
 def split_masks(graph: Graph, clients: Sequence[Tensor], dataset: DatasetSpec, rng: torch.Generator, pooled: bool) -> Masks:
     """Return (train, val, test), each with one mask [n_k] per client.
 
-    Public masks are cut out per client. Random splits are drawn by every client for itself, from its labelled nodes; so two
-    clients that share a node may use it differently. ``pooled`` draws once over all nodes instead: a client of one node
-    cannot be split by fractions.
+    Public masks are cut out per client. With ``split: random`` every client draws for itself, from its labelled nodes; so two
+    clients that share a node may use it differently, and one may be trained on a label that another is tested on. With
+    ``split: random-shared`` masks are drawn once over all nodes. ``pooled`` does so too: a client of one node cannot be split by
+    fractions.
     """
-    if dataset.split == "random":
-        if pooled:
+    if dataset.split in ("random", "random-shared"):
+        if pooled or dataset.split == "random-shared":
             everyone = random_split(graph.y, dataset, rng)
             return _cut(everyone, clients)
         drawn = [random_split(graph.y[nodes], dataset, rng) for nodes in clients]

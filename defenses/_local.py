@@ -1,0 +1,68 @@
+"""Feature rows randomised at the client before anything is computed from them: local differential privacy for every protocol.
+
+Whatever is sent later is computed from the randomised rows, and so is covered by the same epsilon, for any number of rounds
+(post-processing; Dwork and Roth 2014, proposition 2.1). The record is all feature rows of one node, replaced by any others; a node
+that several clients hold, or that has several samples, spends its budget on all of its rows together (``Context.rows_per_node``).
+Edges and labels are public to the guarantee.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.graph import ClientGraph
+from fglaudit.interfaces import Context, DefenseSession, Guarantee
+from fglaudit.view import FEATURE_ROWS, Noise
+
+
+class LocalSession(DefenseSession):
+    """Randomises rows in :meth:`prepare`.
+
+    Args:
+        context: of the run; epsilon is stated once every client has been prepared, and not if a protocol passes one over.
+        promise: what is then guaranteed.
+        noise: what the randomised rows have more than the true ones.
+        parameters: what else is public about the randomiser.
+    """
+
+    def __init__(self, context: Context, promise: Guarantee, noise: Noise, parameters: Mapping[str, Any]) -> None:
+        self._clients = context.num_clients
+        self._prepared: set[int] = set()
+        self._promise = promise
+        self._noise = noise
+        self._parameters = parameters
+
+    @abstractmethod
+    def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
+        """Return ``rows`` [R, F] randomised, each with draws of its own."""
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        """Return the client with randomised rows."""
+        self._prepared.add(client.client)
+        rows = client.x.reshape(-1, client.x.shape[-1])
+        return dataclasses.replace(client, x=self.randomised(rows, rng).to(client.x).view_as(client.x))
+
+    def noise(self) -> Mapping[str, Noise]:
+        return {FEATURE_ROWS: self._noise}
+
+    def parameters(self) -> Mapping[str, Any]:
+        return self._parameters
+
+    def guarantee(self) -> Guarantee:
+        if len(self._prepared) == self._clients:
+            return self._promise
+        open_clients = f"{self._clients - len(self._prepared)} of {self._clients} clients used their rows as they are"
+        return dataclasses.replace(
+            self._promise, mechanism=f"{self._promise.mechanism}; {open_clients}", epsilon_accounted=None
+        )
+
+
+def nothing_sent(context: Context) -> str | None:
+    """Return why there is nothing to protect, or None."""
+    return None if context.sends else f"{context.protocol} sends nothing, so its rows need no protection"

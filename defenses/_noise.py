@@ -1,0 +1,63 @@
+"""Noise on what is sent, shared by the defenses that add it: which messages get it, and what is published about it.
+
+What a message is before the noise - clipped, or made of clipped rows - is each defense's own affair; scales and epsilons are those of
+:mod:`fglaudit.mechanism`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.interfaces import DefenseSession, Guarantee, Release
+from fglaudit.mechanism import Mechanism
+from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.view import Noise
+
+
+class NoiseSession(DefenseSession):
+    """Clips every message of some payloads and adds noise to it.
+
+    Args:
+        noised: the releases that get noise, each with its mechanism.
+        promise: what is guaranteed.
+        parameters: calibrated values that are published beside the scale of the noise.
+    """
+
+    def __init__(self, noised: Mapping[Release, Mechanism], promise: Guarantee, parameters: Mapping[str, Any]) -> None:
+        self.noised = {release.payload: (release, mechanism) for release, mechanism in noised.items()}
+        self._promise = promise
+        self._parameters = parameters
+
+    def changes(self, payload: type[Payload]) -> bool:
+        return payload in self.noised
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        """Clip and disturb what depends on features, at whoever makes it; what the others pass on stays as it is."""
+        kind = type(batch.payload)
+        if kind not in self.noised:
+            return batch.payload
+        release, mechanism = self.noised[kind]
+        if bool((batch.senders == SERVER).all()) is not release.by_server:
+            return batch.payload
+        sent = {}
+        for name, value in batch.payload.tensors().items():
+            noisy = name in release.fields if release.fields else value.is_floating_point()
+            sent[name] = mechanism.disturbed(self.bounded(batch, value, mechanism), rng) if noisy else value
+        return kind.from_tensors(sent)
+
+    def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:
+        """Return a field of ``batch`` [P, ...] of which one record moves no more than the mechanism's sensitivity."""
+        return mechanism.clipped(value)
+
+    def noise(self) -> Mapping[str, Noise]:
+        return {kind.__name__: mechanism.noise(release.fields) for kind, (release, mechanism) in self.noised.items()}
+
+    def parameters(self) -> Mapping[str, Any]:
+        return self._parameters
+
+    def guarantee(self) -> Guarantee:
+        return self._promise

@@ -1,0 +1,116 @@
+"""Multi-bit randomised response on feature rows (Sajadmanesh and Gatica-Perez, "Locally private graph neural networks", CCS 2021,
+section 4.1, algorithms 1 and 2).
+
+Of the d features of a row, m are drawn without replacement. For each of these the client draws one bit t with
+
+    P[t = 1] = 1 / (e^(epsilon/m) + 1) + (x - low) / (high - low) * (e^(epsilon/m) - 1) / (e^(epsilon/m) + 1)
+
+and reports x* = 2 t - 1; the others report 0. The rectified report ``(low + high) / 2 + step x*`` with ``step = d (high - low) / (2 m) *
+(e^(epsilon/m) + 1) / (e^(epsilon/m) - 1)`` has the mean x (proposition 4.2), so sums over neighbours are unbiased. Which features were
+drawn does not depend on the row, each bit is (epsilon / m, 0)-private, and m of them compose to epsilon (theorem 4.1). Entries
+outside of [low, high] are cut off, so the guarantee holds for any features.
+
+``sampled: 0`` takes the paper's m, ``max(1, min(d, floor(epsilon / 2.18)))`` (proposition 4.4), with the epsilon of one row.
+By default clients compute with the reports x* themselves, which are the rectified ones up to a public factor and offset: rectified
+rows have entries of size step, hundreds for d = 1433, and training that does not rescale its inputs diverges on them (LPGNN itself
+averages them over many hops first). ``rectified: true`` is the paper's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import dp_accounting
+import torch
+from torch import Tensor
+
+from fglaudit.accounting import Relation, check_budget, compose, epsilon_of
+from fglaudit.defenses._local import LocalSession, nothing_sent
+from fglaudit.errors import FglauditError
+from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee
+from fglaudit.view import Noise
+
+BEST_BUDGET = 2.18
+"""Epsilon per sampled feature at which the variance of a report is least (proposition 4.4)."""
+
+
+class _Session(LocalSession):
+    def __init__(self, defense: MultiBit, context: Context) -> None:
+        self.low, self.high = defense.low, defense.high
+        epsilon = defense.epsilon / context.rows_per_node
+        most = context.num_features
+        self.sampled = min(most, defense.sampled or max(1, math.floor(epsilon / BEST_BUDGET)))
+        self.bit_epsilon = epsilon / self.sampled
+        width = defense.high - defense.low
+        self.center, self.step = 0.0, 1.0
+        if defense.rectified:
+            self.center = (defense.low + defense.high) / 2
+            self.step = most * width / (2 * self.sampled) / math.tanh(self.bit_epsilon / 2)
+        bits = self.sampled * context.rows_per_node
+        one = dp_accounting.RandomizedResponseDpEvent(2 / (math.exp(self.bit_epsilon) + 1), 2)
+        promise = Guarantee(
+            mechanism=f"multi-bit on feature rows: {self.sampled} of {most} features, {self.bit_epsilon:.4g} each",
+            epsilon_claimed=defense.epsilon,
+            epsilon_accounted=epsilon_of(compose(one, bits), 0.0, Relation.REPLACE),
+            delta=0.0,
+            unit="node",
+            adjacency=Relation.REPLACE.of("one node's features"),
+            relation=Relation.REPLACE,
+            releases=context.rows_per_node,
+        )
+        # An entry in the middle of the range: the variance is largest there, and hardly smaller at the ends.
+        noise = Noise("multi-bit", self.step * math.sqrt(self.sampled / most))
+        facts = {"sampled_features": self.sampled, "bit_epsilon": self.bit_epsilon, "center": self.center, "step": self.step}
+        super().__init__(context, promise, noise, facts)
+
+    def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
+        """Return the reports [R, F]."""
+        keys = torch.rand(rows.shape, generator=rng, dtype=torch.float64)
+        chosen = keys.topk(self.sampled, dim=1).indices
+        share = (rows.double().cpu().gather(1, chosen).clamp(self.low, self.high) - self.low) / (self.high - self.low)
+        lie = 1 / (math.exp(self.bit_epsilon) + 1)
+        says_one = torch.rand(chosen.shape, generator=rng, dtype=torch.float64) < lie + share * (1 - 2 * lie)
+        reports = torch.zeros(rows.shape, dtype=torch.float64).scatter_(1, chosen, 2 * says_one.double() - 1)
+        return self.center + self.step * reports
+
+
+@dataclass(frozen=True)
+class MultiBit(Defense):
+    """Every client reports randomised bits of a few features of each row, and all computes with these. Serves every protocol.
+
+    Attributes:
+        epsilon: of all that is ever sent about one node's features, pure (delta = 0).
+        low, high: range of the features; entries outside are cut off.
+        sampled: features reported per row; 0 for the paper's choice.
+        rectified: whether reports are scaled and shifted so that their mean is the true row.
+    """
+
+    name: ClassVar[str] = "multi-bit"
+    shown: ClassVar[tuple[str, ...]] = ("epsilon", "sampled")
+
+    epsilon: float = 8.0
+    low: float = 0.0
+    high: float = 1.0
+    sampled: int = 0
+    rectified: bool = False
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, 0.0, pure=True)
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise FglauditError(
+                f"features range from low to high, low < high; got {self.low:g} and {self.high:g}; use e.g. 0 and 1"
+            )
+        if self.sampled < 0:
+            raise FglauditError(
+                f"sampled is how many features a row reports, at least 1; got {self.sampled}; use 0 for the best number"
+            )
+
+    def unsupported(self, context: Context) -> str | None:
+        if self.sampled > context.num_features:
+            return f"{self.sampled} features cannot be sampled from {context.num_features}"
+        return nothing_sent(context)
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _Session(self, context)

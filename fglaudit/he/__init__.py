@@ -1,0 +1,1 @@
+"""Homomorphic encryption with SEAL, through TenSEAL's bindings of it (the extra ``he``)."""

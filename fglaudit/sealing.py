@@ -1,0 +1,237 @@
+"""Values that the party computing on them cannot read: ciphertexts, or shares that mean nothing until they are added up.
+
+A server that only adds rows, multiplies them by public numbers, picks some and passes them on runs the same lines of code on a
+:class:`SealedTensor` as on a plain tensor. Anything else it might ask of one - a value, a norm, a product of two - is an error that names
+the operation: what a protocol's server does beyond linear algebra cannot be hidden from it this way.
+
+How rows are hidden is the business of a :class:`SealedRows`, one subclass per scheme.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+
+
+class SealedRows(ABC):
+    """R rows of D numbers each that cannot be read without a key (or not at all before they are added up)."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(R, D)."""
+
+    @abstractmethod
+    def combine(self, weights: Tensor) -> SealedRows:
+        """Return ``weights @ rows``.
+
+        Args:
+            weights: public numbers [R', R], sparse COO, coalesced, float64. An output row without entries is a row of zeros.
+
+        Raises:
+            FglauditError: if the scheme cannot do it: other weights than 0 and 1, too many summands.
+        """
+
+    @abstractmethod
+    def add(self, other: SealedRows) -> SealedRows:
+        """Return the sum with ``other``, of the same scheme, keys and shape."""
+
+    @abstractmethod
+    def wire_bytes(self, splits: Tensor) -> Tensor:
+        """Return the bytes [P] of messages, the p-th of which carries the rows ``splits[p]:splits[p + 1]``."""
+
+
+class SealedTensor(Tensor):
+    """A tensor [R, ...] whose values are in ``sealed``: it has a shape and a type, supports linear operations on its leading axis,
+    and nothing else. Make one with :func:`sealed_tensor`.
+
+    Supported: ``+`` of two of them, ``*`` and ``/`` by public numbers (one, or one per row), ``weights @ t``, ``t.sum(0)``,
+    ``t.mean(0)``, ``t[rows]``, ``torch.index_add(zeros, 0, index, t)``, ``t.expand(K, -1)`` of one row, reshaping behind the leading
+    axis, changes of type or device (which change nothing).
+    """
+
+    sealed: SealedRows
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func in _SHAPES:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        handler = _LINEAR.get(func)
+        if handler is None:
+            raise _refusal(getattr(func, "__name__", str(func)))
+        return handler(*args, **(kwargs or {}))
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"SealedTensor{tuple(self.shape)}"
+
+
+def sealed_tensor(rows: SealedRows, shape: tuple[int, ...] | None = None, dtype: torch.dtype = torch.float32) -> SealedTensor:
+    """Return ``rows`` [R, D] as a tensor of ``shape``: [R, D] by default, or [R, ...] with D entries a row, or [D] if R is 1."""
+    tensor = torch.empty(rows.shape if shape is None else shape, dtype=dtype, device="meta").as_subclass(SealedTensor)
+    tensor.sealed = rows
+    return tensor
+
+
+def _refusal(operation: str) -> FglauditError:
+    return FglauditError(
+        f"sealed values can be added, picked and multiplied by public numbers; {operation} was asked of them; "
+        "the protocol's server must do without it, or the payload must travel unsealed"
+    )
+
+
+def _sparse(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    return torch.sparse_coo_tensor(
+        torch.stack([rows, columns]).cpu(), values.double().cpu(), shape, check_invariants=False
+    ).coalesce()
+
+
+def _count(t: SealedTensor) -> int:
+    return t.sealed.shape[0]
+
+
+def _combined(t: SealedTensor, weights: Tensor, shape: tuple[int, ...]) -> SealedTensor:
+    return sealed_tensor(t.sealed.combine(weights), shape, t.dtype)
+
+
+def _add(a: Any, b: Any) -> SealedTensor:
+    if not (isinstance(a, SealedTensor) and isinstance(b, SealedTensor)) or a.shape != b.shape:
+        raise _refusal("addition to a public tensor, or of different shapes,")
+    return sealed_tensor(a.sealed.add(b.sealed), tuple(a.shape), a.dtype)
+
+
+def _scaled(t: SealedTensor, factor: Tensor) -> SealedTensor:
+    """Multiply by one number, or by one per row [R, 1, ...]."""
+    count = _count(t)
+    if factor.numel() not in (1, count):
+        raise _refusal(f"a product with numbers of shape {tuple(factor.shape)}")
+    at = torch.arange(count)
+    return _combined(t, _sparse(at, at, factor.detach().reshape(-1).expand(count), (count, count)), tuple(t.shape))
+
+
+def _multiply(a: Any, b: Any) -> SealedTensor:
+    if isinstance(a, SealedTensor) and isinstance(b, SealedTensor):
+        raise _refusal("a product of two sealed tensors")
+    t, factor = (a, b) if isinstance(a, SealedTensor) else (b, a)
+    return _scaled(t, torch.as_tensor(factor, dtype=torch.float64))
+
+
+def _divide(t: Any, divisor: Any) -> SealedTensor:
+    if not isinstance(t, SealedTensor):
+        raise _refusal("division by it")
+    return _scaled(t, 1 / torch.as_tensor(divisor, dtype=torch.float64))
+
+
+def _matmul(weights: Any, t: Any) -> SealedTensor:
+    if not isinstance(t, SealedTensor) or isinstance(weights, SealedTensor) or t.dim() != 2:
+        raise _refusal("a matrix product other than public weights @ sealed rows")
+    matrix = weights.detach().double().reshape(-1, _count(t)).cpu().to_sparse_coo().coalesce()
+    return _combined(t, matrix, (*weights.shape[:-1], *t.shape[1:]))
+
+
+def _total(t: SealedTensor, factor: float) -> SealedTensor:
+    count, at = _count(t), torch.arange(_count(t))
+    return _combined(t, _sparse(torch.zeros_like(at), at, torch.full((count,), factor), (1, count)), tuple(t.shape[1:]))
+
+
+def _sum(t: SealedTensor, dim: int) -> SealedTensor:
+    if dim != 0:
+        raise _refusal("a sum along another axis than the first")
+    return _total(t, 1.0)
+
+
+def _mean(t: SealedTensor, dim: int) -> SealedTensor:
+    if dim != 0:
+        raise _refusal("a mean along another axis than the first")
+    return _total(t, 1 / _count(t))
+
+
+def _index_add(start: Any, dim: int, index: Tensor, source: Any) -> SealedTensor:
+    if dim != 0 or not isinstance(source, SealedTensor) or isinstance(start, SealedTensor) or bool(start.any()):
+        raise _refusal("index_add to anything but public zeros along the first axis")
+    weights = _sparse(index, torch.arange(len(index)), torch.ones(len(index)), (len(start), len(index)))
+    return _combined(source, weights, (len(start), *source.shape[1:]))
+
+
+def _getitem(t: SealedTensor, index: Any) -> SealedTensor:
+    count = _count(t)
+    if isinstance(index, (tuple, int)):
+        raise _refusal("picking other things than rows")
+    chosen = torch.arange(count)[index.cpu() if isinstance(index, Tensor) else index]
+    weights = _sparse(torch.arange(len(chosen)), chosen, torch.ones(len(chosen)), (len(chosen), count))
+    return _combined(t, weights, (len(chosen), *t.shape[1:]))
+
+
+def _expand(t: SealedTensor, *sizes: Any) -> SealedTensor:
+    copies = int((sizes[0] if isinstance(sizes[0], (tuple, list, torch.Size)) else sizes)[0])
+    if _count(t) != 1:
+        raise _refusal("a copy of several rows")
+    weights = _sparse(torch.arange(copies), torch.zeros(copies, dtype=torch.long), torch.ones(copies), (copies, 1))
+    return _combined(t, weights, (copies, t.sealed.shape[1]))
+
+
+def _reshape(t: SealedTensor, *sizes: Any) -> SealedTensor:
+    with torch._C.DisableTorchFunctionSubclass():
+        shape = tuple(torch.empty(tuple(t.shape), device="meta").reshape(*sizes).shape)
+    if shape[0] != _count(t) and not (_count(t) == 1 and len(shape) == 1):
+        raise _refusal("reshaping of its rows")
+    return sealed_tensor(t.sealed, shape, t.dtype)
+
+
+def _flatten(t: SealedTensor, start_dim: int = 0, end_dim: int = -1) -> SealedTensor:
+    if (start_dim, end_dim) != (1, -1):
+        raise _refusal("flattening of its rows")
+    return _reshape(t, len(t), -1)
+
+
+def _same(t: SealedTensor, *args: Any, **kwargs: Any) -> SealedTensor:
+    return t
+
+
+_SHAPES: frozenset[Any] = frozenset(
+    {
+        Tensor.shape.__get__,  # type: ignore[attr-defined]
+        Tensor.dtype.__get__,  # type: ignore[attr-defined]
+        Tensor.ndim.__get__,  # type: ignore[attr-defined]
+        Tensor.requires_grad.__get__,  # type: ignore[attr-defined]
+        Tensor.size,
+        Tensor.dim,
+        Tensor.numel,
+        Tensor.stride,
+        Tensor.element_size,
+        Tensor.is_floating_point,
+        Tensor.__len__,
+    }
+)
+_LINEAR: dict[Any, Callable[..., Any]] = {
+    # Without values it lies nowhere; whoever puts public numbers beside it must get them where combining happens.
+    Tensor.device.__get__: lambda t: torch.device("cpu"),
+    Tensor.is_meta.__get__: lambda t: False,  # type: ignore[attr-defined]
+    **dict.fromkeys((torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__), _add),
+    **dict.fromkeys((torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__), _multiply),
+    **dict.fromkeys((torch.div, Tensor.div, Tensor.__truediv__), _divide),
+    **dict.fromkeys((torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__), _matmul),
+    Tensor.__rmatmul__: lambda t, weights: _matmul(weights, t),
+    **dict.fromkeys((torch.sum, Tensor.sum), _sum),
+    **dict.fromkeys((torch.mean, Tensor.mean), _mean),
+    **dict.fromkeys((torch.index_add, Tensor.index_add), _index_add),
+    Tensor.__getitem__: _getitem,
+    Tensor.expand: _expand,
+    **dict.fromkeys((torch.reshape, Tensor.reshape, Tensor.view), _reshape),
+    **dict.fromkeys((torch.flatten, Tensor.flatten), _flatten),
+    **dict.fromkeys(
+        (Tensor.to, Tensor.float, Tensor.double, Tensor.cpu, Tensor.detach, Tensor.contiguous, Tensor.clone, torch.clone), _same
+    ),
+}

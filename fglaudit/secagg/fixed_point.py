@@ -1,0 +1,82 @@
+"""Real numbers as integers modulo 2^bits, such that a sum of a known number of them cannot overflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+
+WORDS = {32: torch.int32, 64: torch.int64}
+"""Integer types by their bits; addition wraps around."""
+ROUNDING = 2.0**-20
+"""Room for the rounding of values to float32, relative to the bound on them."""
+_WHOLE = 1e-3
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """``round(value 2^fraction)`` modulo ``2^bits``.
+
+    Attributes:
+        fraction: binary digits behind the point; negative for steps above 1.
+        largest: bound on the absolute values of what is encoded.
+        integers: whether only whole numbers are encoded.
+    """
+
+    bits: int
+    fraction: int
+    largest: float
+    integers: bool = False
+
+    @staticmethod
+    def of(largest: float, summands: int, bits: int, *, integers: bool = False) -> FixedPoint:
+        """Return the finest encoding in which a sum of ``summands`` values up to ``largest`` stays below ``2^(bits - 1)``.
+
+        Raises:
+            FglauditError: if whole numbers do not fit.
+        """
+        room = (2 ** (bits - 1) - 1) // summands
+        if integers:
+            if largest > room:
+                raise FglauditError(
+                    f"sums of {summands} whole numbers up to {largest:g} must fit {bits} bits; they do not; use bits: 64"
+                )
+            return FixedPoint(bits, 0, float(largest), True)
+        bound = Fraction(largest) * Fraction(1 + ROUNDING)
+        fraction = bits
+        while bound * Fraction(2) ** fraction + Fraction(1, 2) > room:
+            fraction -= 1
+        return FixedPoint(bits, fraction, float(bound))
+
+    @property
+    def resolution(self) -> float:
+        """Distance of neighbouring values; an encoded one is off by at most half of it."""
+        return 2.0**-self.fraction
+
+    def encode(self, values: Tensor) -> Tensor:
+        """Return ``values`` as words, of the same shape, on the CPU.
+
+        Raises:
+            FglauditError: if a value is out of range, not a number, or not whole where whole numbers were promised.
+        """
+        exact = values.detach().cpu().double()
+        top = exact.abs().amax() if exact.numel() else exact.new_zeros(())
+        if not bool(top <= self.largest):  # also where it is not a number
+            raise FglauditError(
+                f"values to be masked must lie within +-{self.largest:g}; got {float(top):g}; raise `range`, or lower the values"
+            )
+        scaled = exact * 2.0**self.fraction
+        rounded = scaled.round()
+        if self.integers and bool(((rounded - scaled).abs() > _WHOLE).any()):
+            raise FglauditError(
+                "whole numbers were promised; got fractions; this protocol's aggregates() must not say integers"
+            )
+        return rounded.long().to(WORDS[self.bits])
+
+    def decode(self, words: Tensor) -> Tensor:
+        """Return the values [...] of words or of their sums modulo ``2^bits``, float64."""
+        return words.double() * 2.0**-self.fraction

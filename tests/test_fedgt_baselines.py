@@ -1,0 +1,367 @@
+"""Gophormer and GraphGPS as FedAvg baselines: layers node by node, ego-graphs, FedAvg's formula, attacks, bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit import registry
+from fglaudit.errors import FglauditError
+from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
+from fglaudit.nn.consistency import disagreement
+from fglaudit.nn.ego_graphs import EgoGraphs
+from fglaudit.nn.gophormer import Gophormer, Sequences
+from fglaudit.nn.graph_gps import GraphGPS, WholeGraph
+from fglaudit.nn.graph_transformer import Dropout, initial_model
+from fglaudit.nn.neighbor_sampling import find_candidates
+from fglaudit.nn.performer import directions, linear_attention
+from fglaudit.nn.proximity import Proximity
+from fglaudit.nn.subgraph_protocol import SubgraphProtocol
+from fglaudit.nn.weights import unflatten
+from fglaudit.payloads import SERVER, ModelUpdate
+from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
+from fglaudit.rng import derive
+from fglaudit.testing import check_attack, check_protocol, example_graph, record
+from fglaudit.view import Observer
+
+CPU = torch.device("cpu")
+NONE = Dropout(0, None)
+SMALL: dict[str, Any] = {"hidden": 8, "heads": 2, "feed_forward": 12}
+Weights = dict[str, Tensor]
+
+
+def protocols(**settings: Any) -> tuple[SubgraphProtocol, ...]:
+    return FedAvgGophormer(**(SMALL | settings)), FedAvgGraphGPS(**(SMALL | settings))
+
+
+def clients_of(graph: FederatedGraph) -> list[ClientGraph]:
+    return [graph.client(k) for k in range(graph.num_clients)]
+
+
+def dense(client: ClientGraph) -> Tensor:
+    adjacency = torch.zeros(len(client.nodes), len(client.nodes), dtype=torch.float64)
+    adjacency[client.edge_index[0], client.edge_index[1]] = 1
+    return adjacency
+
+
+def normalised(client: ClientGraph) -> Tensor:
+    adjacency = dense(client) + torch.eye(len(client.nodes), dtype=torch.float64)
+    scale = adjacency.sum(1).rsqrt()
+    return scale.unsqueeze(1) * adjacency * scale
+
+
+def random_weights(layout: dict[str, tuple[int, ...]], clients: int) -> Weights:
+    vectors = torch.stack([initial_model(layout, derive(0, "model", k)) for k in range(clients)]).double()
+    return unflatten(vectors + 0.1 * torch.randn(vectors.shape, generator=derive(0, "shift"), dtype=torch.float64), layout)
+
+
+class OneClient:
+    """The maps of one client's model, on rows [m, d]."""
+
+    def __init__(self, weights: Weights, k: int) -> None:
+        self.weights = {name: weight[k] for name, weight in weights.items()}
+
+    def affine(self, name: str, rows: Tensor) -> Tensor:
+        return rows @ self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def norm(self, name: str, rows: Tensor) -> Tensor:
+        plain = (rows - rows.mean(-1, keepdim=True)) / (rows.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        return plain * self.weights[f"{name}.scale"] + self.weights[f"{name}.shift"]
+
+
+@pytest.mark.parametrize("protocol", protocols(rounds=2), ids=lambda p: p.name)
+def test_conformance(protocol: SubgraphProtocol) -> None:
+    check_protocol(protocol)
+
+
+def test_conformance_with_several_ego_graphs() -> None:
+    check_protocol(FedAvgGophormer(rounds=2, samples=2, consistency=0.5, test_samples=2, **SMALL))
+
+
+@pytest.mark.parametrize("protocol", protocols(rounds=40, learning_rate=5e-3, dropout=0.2), ids=lambda p: p.name)
+def test_they_learn(protocol: SubgraphProtocol) -> None:
+    graph = example_graph(nodes=240, features=40, classes=2)
+    assert record(protocol, graph).trained.client_mean > 0.75
+
+
+@pytest.mark.parametrize("protocol", protocols(rounds=2), ids=lambda p: p.name)
+def test_the_server_adds_the_mean_change(protocol: SubgraphProtocol) -> None:
+    graph = example_graph()
+    train = list(graph.train)
+    train[0] = train[0] & (torch.arange(20) < 12)
+    train[2] = torch.zeros_like(train[2])  # a client that has nothing to train on uploads nothing
+    graph = dataclasses.replace(graph, train=tuple(train))
+    run = record(protocol, graph)
+    batches = [run.transcript.read(i) for i in range(len(run.transcript.entries))]
+    down = [b.payload.tensors()["vector"] for b in batches if bool((b.senders == SERVER).all())]
+    up = [b for b in batches if bool((b.receivers == SERVER).all())]
+    assert len(down) == 3 and [b.senders.tolist() for b in up] == [[0, 1], [0, 1]]
+    counts = torch.stack([mask.sum() for mask in train[:2]]).float()
+    for round in range(2):
+        mean = (counts / counts.sum()) @ up[round].payload.tensors()["vector"]
+        assert torch.allclose(down[round + 1], (down[round][0] + mean).expand(3, -1), atol=1e-6)
+        assert 0 < float(mean.abs().max()) < 0.01, "a change, not a model"
+
+
+def test_proximity_holds_powers_of_the_normalised_adjacency() -> None:
+    graph = example_graph(nodes=45, clients=3)
+    clients = clients_of(graph)
+    clients[1] = dataclasses.replace(
+        clients[1], edge_index=clients[1].edge_index[:, (clients[1].edge_index != 3).all(0)]
+    )  # node 3 is isolated
+    nodes = torch.randint(15, (3, 4, 6), generator=derive(0))
+    found = Proximity.of(clients, 3, CPU).among(nodes)
+    assert found.shape == (3, 4, 6, 6, 3)
+    for k, client in enumerate(clients):
+        whole = normalised(client)
+        for power in range(3):
+            value = torch.linalg.matrix_power(whole, power + 1).float()
+            assert torch.allclose(found[k, ..., power], value[nodes[k].unsqueeze(2), nodes[k].unsqueeze(1)], atol=1e-6)
+    assert float(Proximity.of(clients, 1, CPU).among(torch.tensor([[[3]]] * 3))[1]) == 1.0
+
+
+def test_ego_graphs_are_drawn_hop_by_hop() -> None:
+    graph = example_graph(nodes=60, clients=2)
+    clients = clients_of(graph)
+    around = EgoGraphs(
+        Gophormer(1, 8, 2, 8, 0, 1),
+        find_candidates(clients, "neighbors", 20, 1.0, derive(0)),
+        Proximity.of(clients, 1, CPU),
+        torch.ones(2, 30, dtype=torch.bool),
+        hops=2,
+        neighbors=3,
+        test_samples=1,
+    )
+    rows = torch.stack([torch.randperm(30, generator=derive(0, k))[:7] for k in range(2)])
+    valid = torch.ones(2, 7, dtype=torch.bool)
+    valid[1, 4:] = False
+    (batch,) = around.draw([rows], [valid], derive(1))
+    nodes = batch.egos.nodes
+    assert nodes.shape == (2, 7, 1 + 3 + 9) and torch.equal(nodes[:, :, 0], rows)
+    for k, client in enumerate(clients):
+        linked = dense(client) > 0
+        linked |= torch.diag(~linked.any(1))  # a node without neighbours draws itself
+        for i in range(7):
+            center, first, second = nodes[k, i, 0], nodes[k, i, 1:4], nodes[k, i, 4:].view(3, 3)
+            assert bool(linked[center, first].all()) and bool(linked[first.unsqueeze(1), second].all())
+            seen: set[int] = set()
+            for place, node in enumerate(nodes[k, i].tolist()):
+                assert bool(batch.egos.repeated[k, i, place]) == (node in seen)
+                seen.add(node)
+        assert batch.reached[k].nonzero().flatten().tolist() == sorted(set(nodes[k][valid[k]].flatten().tolist()))
+    assert not torch.equal(next(iter(around.draw([rows], [valid], derive(2)))).egos.nodes, nodes)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_gophormer_node_by_node(layers: int) -> None:
+    """Every sequence by itself, without its repeated nodes."""
+    graph = example_graph(nodes=30, clients=2)
+    clients = clients_of(graph)
+    network = Gophormer(layers, 8, 2, 12, 2, 2)
+    weights = random_weights(network.layout(5, 3), 2)
+    inputs = torch.randn(2, 15, 8, generator=derive(0, "rows"), dtype=torch.float64)
+    nodes = torch.randint(15, (2, 4, 6), generator=derive(0, "nodes"))
+    proximity = Proximity.of(clients, 2, CPU)
+    egos = Sequences.of(nodes, dataclasses.replace(proximity, values=proximity.values.double()), 2)
+    found = network.logits(weights, inputs, egos, NONE)
+    assert found.shape == (2, 4, 3)
+    for k, client in enumerate(clients):
+        model, whole = OneClient(weights, k), normalised(client)
+        powers = [torch.eye(15, dtype=torch.float64), whole, whole @ whole]
+        for i in range(4):
+            distinct = list(dict.fromkeys(nodes[k, i].tolist()))
+            rows = torch.cat([inputs[k, distinct], model.weights["global.weight"]])
+            for layer in range(layers):
+                name = f"layers.{layer}"
+                b = model.weights[f"{name}.proximity.weight"]
+                normed = model.norm(f"{name}.norm_attention", rows)
+                query, key_value = model.affine(f"{name}.query", normed), model.affine(f"{name}.key_value", normed)
+                bias = b[3].expand(len(rows), len(rows), 2).clone()
+                for p, power in enumerate(powers):
+                    bias[: len(distinct), : len(distinct)] += power[distinct][:, distinct].unsqueeze(2) * b[p]
+                bias[: len(distinct), : len(distinct)] -= b[3]
+                heads = []
+                for h in range(2):
+                    part, other = slice(4 * h, 4 * h + 4), slice(8 + 4 * h, 12 + 4 * h)
+                    scores = query[:, part] @ key_value[:, part].T / 2 + bias[..., h]  # d_K = 4
+                    heads.append(scores.softmax(1) @ key_value[:, other])
+                rows = rows + model.affine(f"{name}.output", torch.cat(heads, 1))
+                inner = functional.gelu(model.affine(f"{name}.expand", model.norm(f"{name}.norm_feed_forward", rows)))
+                rows = rows + model.affine(f"{name}.contract", inner)
+            expected = model.affine("classes", model.norm("norm", rows[0]))
+            assert torch.allclose(found[k, i], expected, atol=1e-6)
+
+
+def test_several_ego_graphs_are_averaged_in_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = example_graph(nodes=40, clients=2)
+    clients = clients_of(graph)
+    network = Gophormer(1, 8, 2, 8, 1, 1)
+    weights = {name: weight.float() for name, weight in random_weights(network.layout(5, 3), 2).items()}
+    inputs = torch.randn(2, 20, 8, generator=derive(0, "rows"))
+    present = torch.ones(2, 20, dtype=torch.bool)
+    candidates, proximity = find_candidates(clients, "neighbors", 20, 1.0, derive(0)), Proximity.of(clients, 1, CPU)
+    around = EgoGraphs(network, candidates, proximity, present, hops=1, neighbors=2, test_samples=3)
+    everyone, rng = torch.arange(20).expand(2, -1), derive(5)
+    chances = [
+        next(iter(around.draw([everyone], [present], rng))).logits(weights, inputs, inputs, NONE).softmax(2) for _ in range(3)
+    ]
+    found = around.everyone(derive(5)).logits(weights, inputs, inputs, NONE)
+    assert torch.allclose(found.exp(), torch.stack(chances).mean(0), atol=1e-6)
+    monkeypatch.setattr("fglaudit.nn.graph_transformer.NUMBERS_AT_ONCE", 1000)
+    blocks = around.everyone(derive(5)).logits(weights, inputs, inputs, NONE)
+    assert blocks.shape == found.shape and torch.allclose(blocks.exp().sum(2), torch.ones(2, 20))
+
+
+def test_disagreement_is_the_distance_from_the_sharpened_mean() -> None:
+    chances = torch.tensor([[0.9, 0.1], [0.5, 0.5]])
+    mean = torch.tensor([0.7, 0.3])
+    sharp = mean**2 / (mean**2).sum()
+    expected = ((chances - sharp) ** 2).sum(1).mean()
+    assert torch.allclose(disagreement(chances.log().view(1, 2, 1, 2), 0.5), expected.view(1, 1))
+
+
+def test_graphgps_node_by_node() -> None:
+    """GIN over a dense adjacency, and the Performer's kernel written out for every pair."""
+    graph = example_graph(nodes=30, clients=2)
+    clients = clients_of(graph)
+    network = GraphGPS(2, 8, 2, 12, 16)
+    weights = random_weights(network.layout(5, 3), 2)
+    present = torch.ones(2, 15, dtype=torch.bool)
+    present[1, 12:] = False  # as if client 1 were smaller
+    clients[1] = dataclasses.replace(clients[1], edge_index=clients[1].edge_index[:, (clients[1].edge_index < 12).all(0)])
+    around = WholeGraph.of(network, clients, present)
+    adjacency = dataclasses.replace(
+        around.adjacency, forward=around.adjacency.forward.double(), transposed=around.adjacency.transposed.double()
+    )
+    around = dataclasses.replace(around, adjacency=adjacency)
+    inputs = torch.randn(2, 15, 8, generator=derive(0, "rows"), dtype=torch.float64)
+    rows = torch.tensor([[3, 1], [7, 0]])
+    (batch,) = around.draw([rows], [torch.ones_like(rows, dtype=torch.bool)], derive(0))
+    found = batch.logits(weights, inputs, inputs, NONE)
+    w = directions(16, 4).double()
+
+    def kernel(x: Tensor, y: Tensor) -> Tensor:
+        """The estimate of ``exp(x y / sqrt(d_K))`` for all pairs."""
+        part = [(z / 4**0.25 @ w.T - (z / 4**0.25).square().sum(1, keepdim=True) / 2).exp() for z in (x, y)]
+        return part[0] @ part[1].T / 16
+
+    for k, client in enumerate(clients):
+        model, n = OneClient(weights, k), int(present[k].sum())
+        x = inputs[k, :n]
+        for layer in range(2):
+            name = f"layers.{layer}"
+            summed = (1 + model.weights[f"{name}.epsilon"]) * x + dense(client)[:n, :n] @ x
+            sent = model.affine(f"{name}.message", model.affine(f"{name}.sum", summed).relu())
+            local = model.norm(f"{name}.norm_local", x + sent)
+            query, key_value = model.affine(f"{name}.query", x), model.affine(f"{name}.key_value", x)
+            heads = []
+            for part, other in ((slice(0, 4), slice(8, 12)), (slice(4, 8), slice(12, 16))):
+                pairs = kernel(query[:, part], key_value[:, part])
+                heads.append(pairs @ key_value[:, other] / pairs.sum(1, keepdim=True))
+            far = model.norm(f"{name}.norm_attention", x + model.affine(f"{name}.output", torch.cat(heads, 1)))
+            both = local + far
+            inner = model.affine(f"{name}.expand", both).relu()
+            x = model.norm(f"{name}.norm_feed_forward", both + model.affine(f"{name}.contract", inner))
+        assert torch.allclose(found[k], model.affine("classes", x)[rows[k]], atol=1e-4)
+
+
+def test_performer_is_close_to_softmax_attention() -> None:
+    query, key, value = (0.5 * torch.randn(2, 2, 30, 8, generator=derive(0, name)) for name in "qkv")
+    present = torch.ones(2, 30, dtype=torch.bool)
+    present[1, 20:] = False
+    exact = functional.scaled_dot_product_attention(query, key, value, attn_mask=present[:, None, None])
+    errors = [float((linear_attention(query, key, value, present, r) - exact).norm() / exact.norm()) for r in (16, 4096)]
+    assert errors[1] < 0.1 and errors[1] < errors[0] / 3
+    other = torch.where(present[:, None, :, None], key, 100.0)
+    assert torch.allclose(
+        linear_attention(query, other, value, present, 16), linear_attention(query, key, value, present, 16), atol=1e-5
+    )
+    w = directions(16, 8)
+    assert torch.equal(w, directions(16, 8))
+    assert torch.allclose(w[:8] @ w[:8].T, torch.diag(w[:8].square().sum(1)), atol=1e-4), "orthogonal in blocks"
+
+
+def test_global_attention_takes_memory_linear_in_the_nodes() -> None:
+    """What autograd keeps of a step: with twice the nodes, twice as much."""
+
+    def kept(nodes: int) -> int:
+        ring = torch.arange(nodes)
+        client = example_graph().client(0)
+        client = dataclasses.replace(client, edge_index=torch.stack([ring, (ring + 1) % nodes]))
+        network = GraphGPS(1, 16, 2, 16, 16)
+        weights = {name: weight.requires_grad_() for name, weight in random_weights(network.layout(4, 3), 1).items()}
+        around = WholeGraph.of(network, [client], torch.ones(1, nodes, dtype=torch.bool))
+        total = 0
+
+        def count(tensor: Tensor) -> Tensor:
+            nonlocal total
+            total += tensor.numel() if tensor.layout == torch.strided else 0
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            weights = {name: weight.float() for name, weight in weights.items()}
+            around.everyone(derive(0)).logits(weights, torch.randn(1, nodes, 16), torch.zeros(1, 0, 0), NONE)
+        return total
+
+    assert kept(4000) == pytest.approx(2 * kept(2000), rel=0.02)
+
+
+def test_every_attack_on_model_updates_applies() -> None:
+    graph = example_graph(nodes=240, features=120, clients=4)
+    attacks = [registry.load("attack", name) for name in registry.names("attack")]
+    chosen = [attack for attack in attacks if attack.consumes == (ModelUpdate,)]
+    assert {"absent-words", "update-linkage"} <= {attack.name for attack in chosen}
+    for protocol in protocols(rounds=4, local_epochs=2):
+        view = record(protocol, graph).view(Observer(parties=(SERVER,), auxiliary=0.4))
+        for attack in chosen:
+            assert attack().unsupported(view) is None, attack.name
+            check_attack(attack(), view)
+
+
+def test_unequal_clients_with_isolated_nodes() -> None:
+    """One client holds nearly everything, one has isolated nodes alone, fewer than encoding dimensions, and no training node."""
+    edges = canonical_edges(torch.randint(40, (2, 90), generator=derive(0, "edges")), 50)
+    x = (torch.rand(50, 12, generator=derive(0, "x")) < 0.3).float()
+    mask = torch.arange(50) % 2 == 0
+    graph = federate(
+        Graph(x, torch.arange(50) % 3, edges, "odd"), [torch.arange(45), torch.arange(41, 50, 2)], mask, ~mask, ~mask
+    )
+    for protocol in protocols(rounds=2, batch_size=8):
+        trained = record(protocol, graph).trained
+        assert all(bool(torch.isfinite(weight).all()) for weight in trained.weights.values())
+        assert trained.accuracy.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "arguments", "message"),
+    [
+        (FedAvgGophormer, {"hidden": 10}, "multiple of heads"),
+        (FedAvgGophormer, {"neighbors": 40}, "candidates >= 40; got 32"),
+        (FedAvgGophormer, {"neighbors": 0}, "neighbors >= 1"),
+        (FedAvgGophormer, {"hops": 0}, "hops >= 1"),
+        (FedAvgGophormer, {"global_nodes": -1}, "global_nodes >= 0"),
+        (FedAvgGophormer, {"powers": 0}, "powers >= 1"),
+        (FedAvgGophormer, {"samples": 0}, "samples >= 1"),
+        (FedAvgGophormer, {"test_samples": 0}, "test_samples >= 1"),
+        (FedAvgGophormer, {"consistency": -1.0}, "consistency must not be negative"),
+        (FedAvgGraphGPS, {"hidden": 10}, "multiple of heads"),
+        (FedAvgGraphGPS, {"random_features": 0}, "random_features >= 1"),
+        (FedAvgGraphGPS, {"encoding": -1}, "encoding >= 0"),
+        (FedAvgGraphGPS, {"rounds": 0}, "rounds >= 1"),
+    ],
+)
+def test_bad_settings(protocol: type[SubgraphProtocol], arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(FglauditError, match=message):
+        protocol(**arguments)
+
+
+def test_diverging_training_is_an_error() -> None:
+    for protocol in protocols(rounds=3, learning_rate=1e38):
+        with pytest.raises(FglauditError, match="finite"):
+            record(protocol)

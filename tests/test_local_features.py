@@ -1,0 +1,265 @@
+"""Rows randomised before anything is computed from them: the mechanisms' laws, that every protocol uses them alone, and attacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from fedgat_runs import SMALL
+from torch import Tensor
+from user_graphs import GCN, user_graph
+
+from fglaudit.accounting import Relation, noise_multiplier
+from fglaudit.attacks.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.attacks.raw_features import PlainFeatures
+from fglaudit.attacks.subset_sum import SubsetSum
+from fglaudit.audit import run_cell
+from fglaudit.cell import Cell
+from fglaudit.channel import RecordingChannel
+from fglaudit.csbm import CsbmOptions
+from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.local_features import LocalFeatures
+from fglaudit.defenses.multi_bit import MultiBit
+from fglaudit.defenses.none import NoDefense
+from fglaudit.empirical.bound import Bound
+from fglaudit.empirical.defense import audit_defense
+from fglaudit.errors import FglauditError
+from fglaudit.finding import Status
+from fglaudit.graph import ClientGraph, FederatedGraph, federate
+from fglaudit.interfaces import Context, Defense, DefenseSession, FederatedProtocol
+from fglaudit.observers import ObserverSpec
+from fglaudit.partition import PartitionSpec
+from fglaudit.protocols.appnp import APPNP
+from fglaudit.protocols.cnfgnn import CNFGNN
+from fglaudit.protocols.dist_gat import DistGAT
+from fglaudit.protocols.fedavg_sage import FedAvgSage
+from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgt import FedGT
+from fglaudit.protocols.fedmlp import FedMLP
+from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.rng import derive
+from fglaudit.testing import CPU, check_defense, example_graph, record
+from fglaudit.transcript import Transcript
+from fglaudit.view import FEATURE_ROWS, Observer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*left the series' domain:UserWarning")
+TRANSFORMER: dict[str, Any] = {"hidden": 8, "heads": 2, "feed_forward": 8, "global_nodes": 3}
+PROTOCOLS: list[FederatedProtocol] = [
+    FedGCN(rounds=1),
+    FedGCN(rounds=1, hops=0),
+    FedGCN(rounds=1, hops=2, aggregate="counts"),
+    FedGAT(**SMALL | {"rounds": 1}),
+    FedGAT(**SMALL | {"rounds": 1, "variant": "vector"}),
+    DistGAT(rounds=1),
+    NFedGNN(**GCN),
+    CNFGNN(**GCN),
+    GFLAPPNP(hidden=8, rounds=2, local_steps=2),
+    FedMLP(rounds=2),
+    FedGT(rounds=1, **TRANSFORMER),
+    FedAvgSage(rounds=1),
+]
+
+CELL = Cell(
+    dataset=DatasetSpec(name="csbm", split="random", csbm=CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)),
+    partition=PartitionSpec(scheme="dirichlet", clients=4, beta=10.0),
+    protocol=FedGCN(hops=1, rounds=1),
+    server="honest",
+    defense=NoDefense(),
+    seed=0,
+    observers=(ObserverSpec(("client:each",)),),
+    attacks=(MaximumAPosteriori(), SubsetSum()),
+    empirical=False,
+)
+
+
+def graph_for(protocol: FederatedProtocol) -> FederatedGraph:
+    if isinstance(protocol, GFLAPPNP | FedMLP):
+        task = draw_task("csbm-dnc", CsbmTask(nodes=30, dimensions=12))
+        assert task.train is not None and task.val is not None and task.test is not None
+        return federate(task, list(torch.arange(30).unsqueeze(1)), task.train, task.val, task.test)
+    return user_graph() if isinstance(protocol, NFedGNN | CNFGNN) else example_graph()
+
+
+def bound(defense: Defense, graph: FederatedGraph | None = None) -> DefenseSession:
+    return defense.bind(FedGCN().context(graph or example_graph()))
+
+
+def reports(defense: Defense, rows: Tensor) -> Tensor:
+    graph = example_graph(features=rows.shape[1])
+    return bound(defense, graph).prepare(dataclasses.replace(graph.client(0), x=rows), derive(0, "rows")).x
+
+
+def chance(report: tuple[int, ...], row: tuple[float, ...], sampled: int, epsilon: float) -> float:
+    """Probability of a report, by summing over the features that may have been drawn."""
+    drawn = {i for i, value in enumerate(report) if value}
+    if len(drawn) != sampled:
+        return 0.0
+    factor = math.exp(epsilon / sampled)
+    bits = [1 / (factor + 1) + row[i] * (factor - 1) / (factor + 1) for i in sorted(drawn)]
+    product = math.prod(bit if report[i] > 0 else 1 - bit for i, bit in zip(sorted(drawn), bits, strict=True))
+    return product / math.comb(len(row), sampled)
+
+
+def test_multi_bit_is_private_by_enumeration_and_draws_from_that_law() -> None:
+    epsilon, sampled = 1.5, 2
+    everything = list(itertools.product((-1, 0, 1), repeat=3))
+    rows = list(itertools.product((0.0, 0.5, 1.0), repeat=3))
+    table = torch.tensor([[chance(report, row, sampled, epsilon) for report in everything] for row in rows]).double()
+    assert torch.allclose(table.sum(1), torch.ones(len(rows), dtype=torch.double))
+    possible = table[:, table[0] > 0]
+    largest = (possible.unsqueeze(1) / possible.unsqueeze(0)).max().log()
+    assert float(largest) == pytest.approx(epsilon)  # reached, and never exceeded
+    row = (0.0, 0.5, 1.0)
+    drawn = reports(MultiBit(epsilon=epsilon, sampled=sampled), torch.tensor(row).expand(200_000, 3))
+    code = ((drawn.long() + 1) * torch.tensor([9, 3, 1])).sum(1)
+    seen = torch.bincount(code, minlength=27).double() / len(drawn)
+    assert float((seen - table[rows.index(row)]).abs().max()) < 0.005
+
+
+def test_rectified_reports_are_unbiased() -> None:
+    row = torch.tensor([-1.0, 0.0, 0.3, 1.0, 2.0])
+    drawn = reports(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), row.expand(400_000, 5))
+    torch.testing.assert_close(drawn.mean(0), row.clamp(-1, 1), atol=0.03, rtol=0)  # 2 is cut off
+    session = bound(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), example_graph(features=5))
+    assert float(drawn[:, 1].std()) == pytest.approx(session.noise()[FEATURE_ROWS].std, rel=0.02)
+
+
+def test_the_papers_number_of_features_is_sampled() -> None:
+    for epsilon, expected in ((0.5, 1), (4.4, 2), (8.0, 3), (1e4, 24)):
+        assert bound(MultiBit(epsilon=epsilon)).parameters()["sampled_features"] == expected
+
+
+@pytest.mark.parametrize(("mechanism", "delta", "order"), [("laplace", 0.0, 1), ("gaussian", 1e-5, 2)])
+def test_rows_are_clipped_and_get_the_stated_noise(mechanism: str, delta: float, order: int) -> None:
+    rows = 5 * torch.randn(4000, 24, generator=derive(0, "x"))
+    defense = LocalFeatures(mechanism, epsilon=4.0, delta=delta, clip=0.5)
+    noise = reports(defense, rows) - rows * (0.5 / rows.norm(p=order, dim=1, keepdim=True)).clamp(max=1)
+    scale = noise_multiplier(mechanism, 4.0, delta, Relation.REPLACE) * 0.5
+    assert bound(defense).noise()[FEATURE_ROWS].scale == pytest.approx(scale)
+    assert float(noise.std()) == pytest.approx(bound(defense).noise()[FEATURE_ROWS].std, rel=0.02)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: type(p).__name__)
+def test_every_protocol_computes_with_randomised_rows_alone(protocol: FederatedProtocol) -> None:
+    """Messages and weights are the same whatever the true rows are, once the randomised ones are fixed."""
+    graph = graph_for(protocol)
+
+    class Fixed(DefenseSession):
+        def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+            x = torch.rand(client.x.shape, generator=derive(0, "fixed", client.client))
+            return dataclasses.replace(client, x=(x < 0.3).to(client.x))
+
+    found = []
+    for x in (graph.x, torch.rand(graph.x.shape, generator=derive(1, "other")).to(graph.x)):
+        channel = RecordingChannel(Fixed(), graph.num_clients, derive(0, "defense"), Transcript())
+        trained = protocol.train(dataclasses.replace(graph, x=x), channel, rng=derive(0, "train"), device=CPU)
+        assert channel.transcript is not None
+        sent = [
+            b.payload.tensors() for p in type(protocol).emits for b in channel.transcript.seen_by(Observer(wire=True)).of(p)
+        ]
+        found.append((sent, trained.weights))
+    (first, weights), (second, others) = found
+    assert len(first) == len(second) > 0
+    assert all(torch.equal(v, b[name]) for a, b in zip(first, second, strict=True) for name, v in a.items())
+    assert all(torch.equal(weight, others[name]) for name, weight in weights.items())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("defense", [MultiBit(epsilon=4.0), LocalFeatures("gaussian", 4.0, 1e-5)])
+def test_conformance_and_the_epsilon_of_the_whole_training(defense: Defense, protocol: FederatedProtocol) -> None:
+    graph = graph_for(protocol)
+    if protocol in (PROTOCOLS[0], PROTOCOLS[6], PROTOCOLS[8]):
+        check_defense(defense, protocol, graph)
+    promise = record(protocol, graph, defense).session.guarantee()
+    assert promise.epsilon_accounted == pytest.approx(4.0) and promise.unit == "node" and "replaced" in promise.adjacency
+
+
+def test_a_protocol_that_passes_clients_over_gets_no_epsilon() -> None:
+    graph = example_graph()
+    session = bound(MultiBit())
+    session.prepare(graph.client(0), derive(0))
+    assert session.guarantee().epsilon_accounted is None and "2 of 3 clients used their rows" in session.guarantee().mechanism
+
+
+def test_all_rows_of_a_node_share_the_budget() -> None:
+    once = FedGCN().context(example_graph())
+    twice = dataclasses.replace(once, rows_per_node=2)
+    assert MultiBit(epsilon=8.0).bind(twice).parameters()["bit_epsilon"] == 4.0  # one feature of each row
+    scale = [LocalFeatures(epsilon=8.0).bind(context).noise()[FEATURE_ROWS].scale for context in (once, twice)]
+    assert scale[1] == pytest.approx(2 * scale[0])
+    shared = dataclasses.replace(example_graph(), clients=(torch.arange(40), torch.arange(20, 60)))
+    assert FedGCN().context(shared).rows_per_node == 2
+    samples = dataclasses.replace(example_graph(), x=torch.zeros(60, 5, 24))
+    assert FedGCN().context(samples).rows_per_node == 5
+
+
+@pytest.mark.parametrize(
+    ("defense", "true"),
+    [(MultiBit(epsilon=2.0), 2.0), (LocalFeatures(epsilon=2.0), 2.0), (LocalFeatures("gaussian", 2.0, 1e-5), 2.0)],
+    ids=["multi-bit", "laplace", "gaussian"],
+)
+def test_replays_use_up_most_of_the_epsilon_and_no_more(defense: Defense, true: float) -> None:
+    session, graph = bound(defense), example_graph()
+    for k in range(3):
+        session.prepare(graph.client(k), derive(0))
+    shown = audit_defense(FedGCN(), graph, session, session.guarantee(), seed=0, device=CPU, confidence=0.95)
+    assert isinstance(shown, Bound) and 0.7 * true < shown.epsilon < true
+
+
+def test_attacks_read_reports_by_their_likelihood() -> None:
+    """At a large epsilon the server's rows are as good as plain, at a small one they say no more than a guess."""
+    base = dataclasses.replace(
+        CELL,
+        protocol=FedGAT(rounds=1),
+        observers=(ObserverSpec(("server",), auxiliary=0.2),),
+        attacks=(PlainFeatures(),),
+    )
+    for weak, strong in (
+        (MultiBit(epsilon=2000.0), MultiBit(epsilon=1.0)),
+        (MultiBit(epsilon=2000.0, rectified=True), MultiBit(epsilon=1.0, rectified=True)),
+        (LocalFeatures(epsilon=5000.0, clip=5.0), LocalFeatures(epsilon=1.0, clip=5.0)),
+    ):
+        (open_row,) = run_cell(dataclasses.replace(base, defense=weak), suite="test", device=CPU).findings
+        (hidden_row,) = run_cell(dataclasses.replace(base, defense=strong), suite="test", device=CPU).findings
+        assert open_row.status is Status.OK and open_row.value is not None and open_row.value > 0.95, open_row
+        assert hidden_row.status is Status.OK and hidden_row.advantage is not None and hidden_row.advantage < 0.02
+        assert open_row.epsilon_accounted is not None and hidden_row.epsilon_accounted == pytest.approx(1.0)
+
+
+def test_attacks_on_sums_adapt_or_say_why_not() -> None:
+    cell = dataclasses.replace(CELL, defense=MultiBit(epsilon=2000.0))
+    rows = {(f.observer, f.attack): f for f in run_cell(cell, suite="test", device=CPU).findings}
+    sums = rows["client:each", "maximum-a-posteriori"]
+    assert sums.status is Status.OK and sums.f1 is not None and sums.control_f1 is not None and sums.f1 > sums.control_f1 + 0.1
+    refused = rows["client:each", "subset-sum"]
+    assert refused.status is Status.NOT_APPLICABLE and "real-valued" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MultiBit(epsilon=0.0), "epsilon must be positive"),
+        (lambda: MultiBit(low=1.0, high=1.0), "low < high"),
+        (lambda: MultiBit(sampled=-1), "at least 1"),
+        (lambda: LocalFeatures("uniform"), "unknown mechanism"),
+        (lambda: LocalFeatures("gaussian"), "delta must lie strictly"),
+        (lambda: LocalFeatures(clip=0.0), "clip must be positive"),
+    ],
+)
+def test_meaningless_settings_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(FglauditError, match=message):
+        make()
+
+
+def test_what_needs_no_protection_is_refused() -> None:
+    nothing = MultiBit().unsupported(APPNP().context(example_graph()))
+    assert nothing is not None and "sends nothing" in nothing
+    wide = MultiBit(sampled=25).unsupported(Context("fedgcn", 1, 3, 24, ()))
+    assert wide is not None and "cannot be sampled from 24" in wide
