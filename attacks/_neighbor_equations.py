@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._public_rules import fewest_neighbors
+from fglaudit.attacks._public_rules import fewest_neighbors, summand_error
 from fglaudit.attacks._recorded_sums import (
     RecordedSums,
     known_degrees,
@@ -137,6 +137,7 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
         scale = torch.where(degree < 0, 1.0, (degree + 1.0).double().sqrt())
         unknown_weight = (degrees[columns] < 0) | (degree[rows] < 0)
         coefficients = torch.where(unknown_weight, torch.nan, (degrees[columns] + 1.0).double().rsqrt())
+    uploaders = 1 if parts else view.public.num_clients
     noise = view.public.noise.get(NeighborSums.__name__)
     std = torch.full((len(about),), 0.0 if noise is None else noise.std, dtype=torch.double)
     if not parts:
@@ -148,7 +149,7 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
         columns=columns,
         coefficients=coefficients,
         values=values * scale[:, None],
-        tolerance=(ROUNDING * size + 1e-9) * scale[:, None],
+        tolerance=(ROUNDING * size + 1e-9 + summand_error(view, NeighborSums) * uploaders) * scale[:, None],
         std=std * scale,
         hidden=hidden,
         about=about,

@@ -71,6 +71,8 @@ SETUPS: tuple[Setup, ...] = (
     Setup("fedmlp", {"hidden": 16, "rounds": 20}, *TASK),
     Setup("dist-gat", {"rounds": 8, "heads": 2}, *CLIENTS),
     Setup("fedavg-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
+    Setup("fedavg-gophormer", {"rounds": 6}, *COMMUNITIES),
+    Setup("fedavg-graphgps", {"rounds": 6}, *COMMUNITIES),
     Setup("local-gcn", {"rounds": 10}, *CLIENTS),
     Setup("local-gt", {"rounds": 4, "hidden": 32, "feed_forward": 64}, *COMMUNITIES),
     Setup("gcn", {"rounds": 10}, *CLIENTS),

@@ -36,6 +36,7 @@ from fglaudit.defenses.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.multi_bit import MultiBit
 from fglaudit.defenses.none import NoDefense
 from fglaudit.defenses.secure_aggregation import SecureAggregation
+from fglaudit.errors import FglauditError
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Defense, DefenseSession, FederatedProtocol
 from fglaudit.measure import Measurement, measure
@@ -146,9 +147,8 @@ _BOTH = ("GlobalNodes", "ModelUpdate")
 UPLOADS = (
     Family(
         "clipped laplace",
-        tuple(ClippedLaplace(clip=0.002, scale=scale, on=_BOTH) for scale in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)),
+        tuple(ClippedLaplace(clip=0.002, scale=scale, on=_BOTH) for scale in (0.001, 0.01, 0.1, 1.0)),
     ),
-    budgets("joint noise", lambda e: JointNoise(epsilon=e, unit="client", on=_BOTH, clip=(1.0, 1.0))),
 )
 
 CASES: tuple[Case, ...] = (
@@ -185,7 +185,7 @@ def search(case: Case, table: Table) -> list[str]:
                 f"| {case.protocol.name} ({arguments(case.protocol)}) | all | {family.name}: does not apply, {refused} | | | | | |"
             )
             continue
-        zero = evaluated(case, family.ladder[-1], "near zero", table) if family.noise else plain
+        zero = evaluated(case, family.ladder[0], "near zero", table) if family.noise else plain
         for observer in case.observers:
             setting = weakest(case, family, observer, table)
             lines.append(described(case, family, observer, setting, plain, zero, table))
@@ -194,11 +194,12 @@ def search(case: Case, table: Table) -> list[str]:
 
 def weakest(case: Case, family: Family, observer: ObserverSpec, table: Table) -> Defense | None:
     """Return the first setting on the ladder under which no attack of ``observer`` succeeds, or None. Stronger ones are taken to be
-    no worse."""
-    low, high = 0, len(family.ladder)
-    if not quiet(evaluated(case, family.ladder[-1], "set", table), observer):
+    no worse; those under which training diverges are left out."""
+    low, high = 0, len(family.ladder) - 1
+    while high > 0 and diverged(evaluated(case, family.ladder[high], "set", table)):
+        high -= 1
+    if not quiet(evaluated(case, family.ladder[high], "set", table), observer):
         return None
-    high -= 1
     while low < high:
         middle = (low + high) // 2
         if quiet(evaluated(case, family.ladder[middle], "set", table), observer):
@@ -206,6 +207,11 @@ def weakest(case: Case, family: Family, observer: ObserverSpec, table: Table) ->
         else:
             low = middle + 1
     return family.ladder[high]
+
+
+def diverged(rows: Rows) -> bool:
+    """Whether nothing was trained."""
+    return all(row["accuracy"] == "" for row in rows)
 
 
 def of(rows: Rows, observer: ObserverSpec) -> Rows:
@@ -232,7 +238,8 @@ def described(
     case: Case, family: Family, observer: ObserverSpec, setting: Defense | None, plain: Rows, zero: Rows, table: Table
 ) -> str:
     """Return one line of the table."""
-    shown = setting or family.ladder[-1]
+    trained = [d for d in family.ladder if setting is None and _known(case, d, table) and not diverged(_known(case, d, table))]
+    shown = setting or (trained or list(family.ladder))[-1]
     rows = evaluated(case, shown, "set", table)
     without, at_zero, left = (
         strongest(r, observer, c) for r, c in ((plain, "advantage"), (zero, "advantage"), (rows, "advantage_high"))
@@ -262,12 +269,23 @@ def evaluated(case: Case, defense: Defense, strength: str, table: Table) -> Rows
     key = dict(zip(KEY, named, strict=False))
     found = _select(table, key)
     if not found:
-        for row in evaluate(case, defense, strength == "near zero"):
+        try:
+            rows = evaluate(case, defense, strength == "near zero")
+        except FglauditError as error:  # noise too strong for any training
+            blank = {**dict.fromkeys(VALUES, ""), "status": Status.FAILED.value, "reason": str(error), "attack": ""}
+            rows = [{**blank, "observer": observer.name} for observer in case.observers]
+        for row in rows:
             table.add({**key, **row})
         found = _select(table, key)
         worst = max((r for r in found if r["advantage_high"]), key=lambda r: float(r["advantage_high"]), default=found[0])
         print(*named, worst["observer"], worst["attack"], worst["advantage_high"], worst["accuracy"], flush=True)
     return found
+
+
+def _known(case: Case, defense: Defense, table: Table) -> Rows:
+    """Return the rows of a defense as far as they were measured."""
+    named = (case.dataset.name, case.protocol.name, arguments(case.protocol), defense.name, arguments(defense), "set")
+    return _select(table, dict(zip(KEY, named, strict=False)))
 
 
 def _select(table: Table, key: dict[str, str]) -> Rows:
