@@ -103,13 +103,15 @@ def neighbor_equations(view: View) -> NeighborEquations:
     """Return the observer's equations; auxiliary rows count as known and are subtracted.
 
     An observer of the uploads gets one equation per partial sum, and one per total sum where it cannot tell which client
-    holds which of the terms.
+    holds which of the terms. Where uploads cannot be read (secure aggregation) total sums are all there is.
     """
     sums, edges = recorded_sums(view), known_edges(view)
+    own = torch.tensor(view.observer.clients, dtype=torch.long)
+    readable = bool(((sums.parties != SERVER) & ~torch.isin(sums.parties, own)).any())
     owner = owners(view, sums, edges) if sees_parts(view) else own_clients(view)
     known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner)
     equations = _equations(view, known, parts=False)
-    if sees_parts(view):
+    if sees_parts(view) and readable:
         unsure = (owner < 0) & ~known.mine
         open_ends = torch.bincount(edges[0], unsure[edges[1]].double(), minlength=view.public.num_nodes) > 0
         parts = _equations(view, known, parts=True)

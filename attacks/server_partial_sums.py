@@ -46,7 +46,11 @@ class ServerPartialSums(Attack):
             return "only the server and the wire see the clients' partial sums"
         if view.public.features is FeatureKind.REAL:
             return "terms are told apart by rows whose non-zero entries are equal; these are real-valued"
-        return missing_sums(view)
+        if missing := missing_sums(view):
+            return missing
+        if not bool((recorded_sums(view).parties >= 0).any()):
+            return "the observer can read sums over clients only, not what single clients upload"
+        return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         sums = recorded_sums(view)

@@ -93,7 +93,7 @@ def test_search_finds_the_weakest_setting_that_works(monkeypatch: pytest.MonkeyP
     def evaluated(_case: object, defense: Any, _strength: str, _table: object) -> list[dict[str, str]]:
         asked.append(defense.epsilon)
         high = "0.01" if defense.epsilon <= 100 else "0.03"
-        row = {"observer": "server", "status": "ok", "advantage_high": high}
+        row = {"observer": "server", "status": "ok", "advantage_high": high, "accuracy": "0.5"}
         return [row, {**row, "status": "not-applicable", "advantage_high": ""}]
 
     monkeypatch.setattr(working, "evaluated", evaluated)
