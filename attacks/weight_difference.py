@@ -91,7 +91,7 @@ class WeightDifference(Attack):
                 use = (place[low : low + step] >= 0).nonzero().squeeze(1) + low
                 g = gradients[round][senders[use]].to(device, torch.double)
                 stepped = after[use].to(device, torch.double).view(len(use), *before.shape)
-                std = added_std(view, ModelUpdate, after[use])
+                std: float | Tensor = added_std(view, ModelUpdate, after[use])
                 start = before.to(device, torch.double)
                 if clip is not None:
                     stepped, std = _lengthened(start, stepped, g, optimizer, once, ones, clip, std)

@@ -1,7 +1,8 @@
 """What every observer of every protocol gets under every defense: an attack's finding, or the reason why there is none.
 
 Small data sets (``bench.defense_settings``): the matrix shows what applies and what breaks through, not how well it does on real
-data. Every attack that reads what a protocol sends is run; the strongest one stands for the entry. An attack succeeds where the
+data. Every attack that reads what a protocol sends is run; the strongest one stands for the entry, one that links the uploads of one client
+only where there is no other. An attack succeeds where the
 lower end of its interval is above 0.02; "no attack succeeded" is no proof of privacy.
 """
 
@@ -116,6 +117,8 @@ def strongest(findings: Sequence[Finding]) -> dict[str, str]:
     if not measured:
         reasons = dict.fromkeys(f"{f.reason}" for f in findings)
         return {"verdict": "reason", "reason": "; ".join(reasons)}
+    about_data = [f for f in measured if f.quantity != "linkage"]
+    measured = about_data or measured
     found = max(measured, key=lambda f: (f.advantage_low or 0.0) if f.advantage_low is not None else -1.0)
     assert found.advantage is not None and found.advantage_low is not None and found.advantage_high is not None
     return {
