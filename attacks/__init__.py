@@ -29,11 +29,13 @@ ATTACKS: dict[str, str] = {
     "label-reading": "fglaudit.attacks.label_reading:LabelReading",
     "mask-flip": "fglaudit.attacks.mask_flip:MaskFlip",
     "global-node-denoising": "fglaudit.attacks.global_node_denoising:GlobalNodeDenoising",
+    "global-node-centroids": "fglaudit.attacks.global_node_centroids:GlobalNodeCentroids",
     "global-node-labels": "fglaudit.attacks.global_node_labels:GlobalNodeLabels",
     "global-node-linkage": "fglaudit.attacks.linkage:GlobalNodeLinkage",
     "global-node-membership": "fglaudit.attacks.global_node_membership:GlobalNodeMembership",
     "update-linkage": "fglaudit.attacks.linkage:UpdateLinkage",
     "update-labels": "fglaudit.attacks.update_labels:UpdateLabels",
     "one-node-clusters": "fglaudit.attacks.one_node_clusters:OneNodeClusters",
+    "row-presence": "fglaudit.attacks.row_presence:RowPresence",
     "absent-words": "fglaudit.attacks.absent_words:AbsentWords",
 }

@@ -18,6 +18,9 @@ from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.view import View
 
+_STAYED = 1e-5
+"""A global node that moved by less than this, relative to its length, got no nodes."""
+
 
 @dataclass(frozen=True)
 class Codebooks:
@@ -106,16 +109,25 @@ def noise_std(view: View, payload: type[Payload]) -> float:
     return 0.0 if noise is None else noise.std
 
 
-def clip_bound(view: View, payload: type[Payload]) -> float | None:
-    """Return where a noisy ``payload`` is cut off elementwise, or None."""
-    parameters = view.public.defense_parameters
-    if payload.__name__ not in view.public.noise or "clip" not in parameters or parameters.get("norm") != "elementwise":
-        return None
-    return float(parameters["clip"])
-
-
 def input_map(view: View, models: Tensor) -> tuple[Tensor, Tensor]:
     """Return the features' rows of the input layer [K, F, d] and its bias [K, 1, d] of ``models`` [K, D]; the positional encoding of
     a node is unknown to the observer and left out."""
     weights = unflatten(models, view.public.layout)
     return weights["input.weight"][:, : view.public.num_features], weights["input.bias"].unsqueeze(1)
+
+
+def moved_clusters(books: Codebooks, std: float) -> Tensor:
+    """Return which global nodes got nodes [T, K, g]; all of them where noise of ``std`` hides it."""
+    change = (books.uploaded - books.received).norm(dim=3)
+    return change > _STAYED * books.received.norm(dim=3) if std == 0 else torch.ones_like(change, dtype=torch.bool)
+
+
+def cluster_weight(view: View, round: int, live: float, clients: int) -> float:
+    """Return w of ``round``, where each of ``live`` clusters got an equal share of an average client's nodes in every round."""
+    momentum = float(view.public.hyperparameters.get("momentum", 0.9))
+    size = view.public.num_nodes / clients / live
+    count, weight = 1.0, 0.0
+    for _ in range(round):
+        weight = (1 - momentum) * size / (momentum * count + (1 - momentum) * size)
+        count = momentum * count + (1 - momentum) * size
+    return weight

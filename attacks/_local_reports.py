@@ -18,7 +18,7 @@ from fglaudit.attacks._feature_prior import FeaturePrior, feature_prior
 from fglaudit.attacks._row_levels import norm_bound
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Reconstruction
-from fglaudit.rng import split
+from fglaudit.mechanism import clip_rows
 from fglaudit.view import FEATURE_ROWS, Noise, View
 
 _AT_UNIT_NORM = 1e-3
@@ -27,20 +27,20 @@ _AT_UNIT_NORM = 1e-3
 def attack_reports(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> Reconstruction | Inference:
     """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide what they say about the rows."""
     noise = view.public.noise.get(FEATURE_ROWS)
-    if noise is None:
+    if noise is None or noise.distribution in attack.reads_noisy_rows:
         return attack.run(view, rng=rng, device=device)
-    seen = as_sent(view, split(rng, "reports"))
-    result = attack.run(seen, rng=rng, device=device)
+    result = attack.run(as_sent(view), rng=rng, device=device)
     return decided(result, view, noise) if isinstance(result, Reconstruction) else result
 
 
-def as_sent(view: View, rng: torch.Generator) -> View:
-    """Return ``view`` in terms of reports; rows known beforehand get noise of the same size, since their reports are not known."""
-    noise = view.public.noise.get(FEATURE_ROWS)
-    if noise is None:
+def as_sent(view: View) -> View:
+    """Return ``view`` in terms of reports; rows known beforehand become their expected reports."""
+    if FEATURE_ROWS not in view.public.noise:
         return view
+    facts = view.public.defense_parameters
     own = [dataclasses.replace(client, x=x) for client, x in zip(view.own, view.own_inputs, strict=True)]
-    x = view.auxiliary.x + noise.std * torch.randn(view.auxiliary.x.shape, generator=rng)
+    x, norm = view.auxiliary.x, facts.get("clip_norm")
+    x = (x - facts["offset"]) / facts["factor"] if norm is None else clip_rows(x, norm_bound(view), str(norm).lower())
     messages = {name: other for name, other in view.public.noise.items() if name != FEATURE_ROWS}
     return dataclasses.replace(
         view,
@@ -52,7 +52,7 @@ def as_sent(view: View, rng: torch.Generator) -> View:
 
 def decided(result: Reconstruction, view: View, noise: Noise) -> Reconstruction:
     """Return the rows with the best expected F1 behind the estimated reports of ``result``, in the data set's own levels."""
-    reports = _rescaled(result.rows.double(), noise)
+    reports = _rescaled(result.rows.double(), _usual_length(view, noise))
     prior = feature_prior(view, result.nodes)
     if view.public.features is FeatureKind.REAL:
         trust = prior.variance / (prior.variance + noise.std**2)
@@ -80,8 +80,17 @@ def log_likelihood_ratios(reports: Tensor, view: View, noise: Noise, prior: Feat
     return projected / noise.std**2
 
 
-def _rescaled(rows: Tensor, noise: Noise) -> Tensor:
-    """Return reports [R, F] at their own length, which is nearly that of the noise, where a protocol scaled rows to norm one."""
-    usual = noise.std * rows.shape[1] ** 0.5
+def _usual_length(view: View, noise: Noise) -> float:
+    """Return the L2 norm of a usual report."""
+    facts, features = view.public.defense_parameters, view.public.num_features
+    if noise.distribution == "multi-bit":
+        squares = facts["center"] ** 2 * features + facts["step"] ** 2 * facts["sampled_features"]
+    else:
+        squares = noise.std**2 * features + norm_bound(view) ** 2
+    return float(squares**0.5)
+
+
+def _rescaled(rows: Tensor, usual: float) -> Tensor:
+    """Return reports [R, F] at their own length where a protocol scaled rows down to norm one."""
     unit = (rows.norm(dim=1, keepdim=True) - 1).abs() < _AT_UNIT_NORM
     return torch.where(unit & (usual > 1), rows * usual, rows)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._public_rules import fewest_neighbors, summand_error
+from fglaudit.attacks._public_rules import absent_clients, fewest_neighbors, rounding_of_sums
 from fglaudit.attacks._recorded_sums import (
     RecordedSums,
     known_degrees,
@@ -25,11 +25,13 @@ from fglaudit.attacks._recorded_sums import (
     own_clients,
     own_nodes,
     owners,
+    possible_owners,
     recorded_sums,
+    sees_deliveries,
     sees_parts,
 )
 from fglaudit.payloads import SERVER, NeighborSums
-from fglaudit.view import View
+from fglaudit.view import FEATURE_ROWS, View
 
 ROUNDING = 4e-7
 """Rounding error of a float32 sum relative to its size: a few additions of 2^-24 each."""
@@ -79,8 +81,10 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
     reason = missing_sums(view)
     if reason is not None:
         return reason
-    if sees_parts(view) and view.topology is None and not view.own:
+    if sees_deliveries(view) and view.topology is None and not view.own:
         return "without the edges it is unknown which rows a sum is made of; give the observer topology, or use server-partial-sums"
+    if len(absent_clients(view, NeighborSums)) and not sees_deliveries(view):
+        return "clients dropped out of the sums, and a client does not know which of its neighbours are theirs"
     normalised = view.public.hyperparameters["aggregate"] == "normalised"
     nothing_else = view.topology is None and view.degrees is None
     if need_degrees and normalised and nothing_else and all(client.remote_degrees is None for client in view.own):
@@ -90,33 +94,46 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Knowledge:
-    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N]."""
+    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N], which nodes are
+    certainly in the sums [N], and which certainly are not [N] because their client dropped out."""
 
     sums: RecordedSums
     edges: Tensor
     degrees: Tensor
     mine: Tensor
     owner: Tensor
+    present: Tensor
+    missing: Tensor
 
 
 def neighbor_equations(view: View) -> NeighborEquations:
     """Return the observer's equations; auxiliary rows count as known and are subtracted.
 
     An observer of the uploads gets one equation per partial sum, and one per total sum where it cannot tell which client
-    holds which of the terms. Where uploads cannot be read (secure aggregation) total sums are all there is.
+    holds which of the terms.
     """
     sums, edges = recorded_sums(view), known_edges(view)
-    own = torch.tensor(view.observer.clients, dtype=torch.long)
-    readable = bool(((sums.parties != SERVER) & ~torch.isin(sums.parties, own)).any())
-    owner = owners(view, sums, edges) if sees_parts(view) else own_clients(view)
-    known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner)
+    parts = sees_parts(view)
+    owner = owners(view, sums, edges) if parts else own_clients(view)
+    present, missing = _presence(view, sums, edges)
+    known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner, present, missing)
     equations = _equations(view, known, parts=False)
-    if sees_parts(view) and readable:
+    if parts:
         unsure = (owner < 0) & ~known.mine
         open_ends = torch.bincount(edges[0], unsure[edges[1]].double(), minlength=view.public.num_nodes) > 0
-        parts = _equations(view, known, parts=True)
-        equations = _stack(parts, _select_rows(equations, open_ends[equations.about]))
+        partial = _equations(view, known, parts=True)
+        equations = _stack(partial, _select_rows(equations, open_ends[equations.about]))
     return _compact(_subtract_known(equations, view.auxiliary.nodes, view.auxiliary.x))
+
+
+def _presence(view: View, sums: RecordedSums, edges: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which nodes' rows are certainly in the sums [N], and which certainly are not [N]."""
+    absent = absent_clients(view, NeighborSums)
+    if not len(absent):
+        return torch.ones(view.public.num_nodes, dtype=torch.bool), torch.zeros(view.public.num_nodes, dtype=torch.bool)
+    candidates = possible_owners(view, sums, edges)
+    gone = torch.isin(torch.arange(view.public.num_clients), absent)
+    return ~candidates[:, gone].any(1), ~candidates[:, ~gone].any(1)
 
 
 def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquations:
@@ -139,20 +156,23 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
         scale = torch.where(degree < 0, 1.0, (degree + 1.0).double().sqrt())
         unknown_weight = (degrees[columns] < 0) | (degree[rows] < 0)
         coefficients = torch.where(unknown_weight, torch.nan, (degrees[columns] + 1.0).double().rsqrt())
-    uploaders = 1 if parts else view.public.num_clients
     noise = view.public.noise.get(NeighborSums.__name__)
     std = torch.full((len(about),), 0.0 if noise is None else noise.std, dtype=torch.double)
     if not parts:
         others = torch.bincount(rows, minlength=len(about)) + hidden
         std = std * _expected_uploaders(others, view.public.num_clients - len(view.observer.clients)).sqrt()
+    std = std * scale
+    if (noisy := view.public.noise.get(FEATURE_ROWS)) is not None:  # every term brings noise of its own
+        squares = torch.zeros_like(std).index_add_(0, rows, coefficients.nan_to_num(1.0).square())
+        std = (std.square() + squares * noisy.std**2).sqrt()
     return NeighborEquations(
         nodes=torch.arange(view.public.num_nodes),
         rows=rows,
         columns=columns,
         coefficients=coefficients,
         values=values * scale[:, None],
-        tolerance=(ROUNDING * size + 1e-9 + summand_error(view, NeighborSums) * uploaders) * scale[:, None],
-        std=std * scale,
+        tolerance=(ROUNDING * size + 1e-9 + rounding_of_sums(view, NeighborSums)) * scale[:, None],
+        std=std,
         hidden=hidden,
         about=about,
         uploader=uploader,
@@ -169,8 +189,8 @@ def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Ten
         nodes, own = sums.nodes[own_upload], sums.values[own_upload].double()
     else:  # the observer's uploads were not recorded, but it can compute them
         x = torch.zeros(n, view.public.num_features, dtype=torch.double)
-        for client in view.own:
-            x[client.nodes] = client.x.double()
+        for client, inputs in zip(view.own, view.own_inputs or [client.x for client in view.own], strict=True):
+            x[client.nodes] = inputs.double() * known.present[client.nodes, None]
         row, column = edges[:, mine[edges[1]] & (position[edges[0]] >= 0)]
         weight = torch.ones(len(row), dtype=torch.double)
         if view.public.hyperparameters["aggregate"] == "normalised":
@@ -204,10 +224,13 @@ def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, pa
         sure = mine[about] | (complete & ~unowned)
         hidden = torch.where(sure, hidden, degrees[about].clamp(min=1))
         keep &= torch.where(sure[rows], ~(foreign & lone[rows]), columns == about[rows])
+    if not parts:
+        unsure = keep & ~known.present[columns] & ~known.missing[columns]
+        hidden = hidden + torch.bincount(rows[unsure], minlength=count)
+        keep &= known.present[columns]
     if parts:
         owner = known.owner[columns]
-        unsure = torch.bincount(rows[keep & (owner < 0)], minlength=count)
-        hidden = hidden + unsure
+        hidden = hidden + torch.bincount(rows[keep & (owner < 0)], minlength=count)
         keep &= owner == uploader[rows]
     return rows[keep], columns[keep], hidden
 

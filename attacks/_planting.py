@@ -1,7 +1,7 @@
 """Self-test problems for attacks on ``NeighborSums``: every sum holds at most one row that the observer does not own.
 
 Every node of the observer gets exactly one neighbour at another client, and that neighbour has no other: its row lies in the open
-in one sum. All other nodes are alone; an observer of the uploads sees their rows in their own sums. Own rows, ids, number of
+in one sum. All other nodes are alone; the server and the wire see their rows in their own sums. Own rows, ids, number of
 clients and public facts stay; rows of others are drawn from the prior; there is no defense.
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._recorded_sums import own_nodes, sees_parts
+from fglaudit.attacks._recorded_sums import own_nodes, sees_deliveries, sees_parts
 from fglaudit.graph import ClientGraph, FeatureKind
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
@@ -55,8 +55,8 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
     """Return the problem described in the module docstring.
 
     Args:
-        lone_nodes: whether nodes that are no neighbours of own nodes are part of it; by default for an observer of the uploads
-            who knows all edges, and so can tell what their sums are made of.
+        lone_nodes: whether nodes that are no neighbours of own nodes are part of it; by default for the server and the wire
+            if they know all edges, and so can tell what their sums are made of.
     """
     public, n = view.public, view.public.num_nodes
     rng = split(rng, "plant")
@@ -71,7 +71,7 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
         owner[client.nodes] = client.client
     owner[others] = torch.tensor(strangers, dtype=torch.long)[torch.arange(len(others)) % max(1, len(strangers))]
     if lone_nodes is None:
-        lone_nodes = sees_parts(view) and view.topology is not None
+        lone_nodes = sees_deliveries(view) and view.topology is not None
     used = torch.unique(torch.cat([own, others if lone_nodes else pairs[1]]))
     targets = used[~mine[used]]
     x = torch.zeros(n, public.num_features)
@@ -136,7 +136,8 @@ def _simulate(view: View, x: Tensor, edges: Tensor, degrees: Tensor, owner: Tens
     if sees_parts(view):
         return up, down
     seen = torch.tensor(view.observer.clients, dtype=torch.long)
-    return up.select(torch.isin(up.senders, seen)), down.select(torch.isin(down.receivers, seen))
+    down = down if sees_deliveries(view) else down.select(torch.isin(down.receivers, seen))
+    return up.select(torch.isin(up.senders, seen)), down
 
 
 def _ragged(client: Tensor, nodes: Tensor, sums: Tensor, clients: int, *, up: bool) -> MessageBatch:

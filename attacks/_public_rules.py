@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import torch
+from torch import Tensor
 
 from fglaudit.payloads import Payload
 from fglaudit.view import View
 
-_FLOODED = 8.0
-"""Standard deviations of flooding noise that are taken for its largest value."""
-_ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood")
+_ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggregation")
 
 
 def fewest_neighbors(view: View) -> int:
@@ -17,13 +16,16 @@ def fewest_neighbors(view: View) -> int:
     return int(view.public.defense_parameters.get("fewest", 1))
 
 
-def summand_error(view: View, payload: type[Payload]) -> float:
-    """Return the largest error that encryption or secure aggregation adds to what each sender puts into a sum: half a step of
-    fixed point; of approximate ciphertexts the noise that hides their own errors."""
-    facts, name = view.public.defense_parameters, payload.__name__
-    steps = facts.get("resolution", {})
-    step = float(facts.get(f"step of {name}", steps.get(name, 0.0) if isinstance(steps, Mapping) else 0.0))
-    return step / 2 + _FLOODED * float(facts.get(f"flooding of {name}", 0.0))
+def absent_clients(view: View, payload: type[Payload]) -> Tensor:
+    """Return the clients whose messages with ``payload`` were left out of all sums, because they dropped out."""
+    absent = view.public.defense_parameters.get("absent", {})
+    return torch.tensor(absent.get(payload.__name__, ()), dtype=torch.long)
+
+
+def rounding_of_sums(view: View, payload: type[Payload]) -> float:
+    """Return how far a sum over clients may be off because the defense rounds what they send, besides the rounding to float32."""
+    rounding: float = view.public.defense_parameters.get("rounding", {}).get(payload.__name__, 0.0)
+    return rounding
 
 
 def rows_stay(view: View) -> bool:

@@ -29,9 +29,18 @@ class RecordedSums:
     deliveries: Tensor
 
 
+def sees_deliveries(view: View) -> bool:
+    """Whether the observer sees every message to the server and from it, sealed or not."""
+    return view.observer.wire or SERVER in view.observer.parties
+
+
 def sees_parts(view: View) -> bool:
     """Whether the observer reads what every client uploads."""
-    return view.observer.wire or SERVER in view.observer.parties
+    if not sees_deliveries(view) or NeighborSums.__name__ not in view.public.sealed:
+        return sees_deliveries(view)
+    senders = [batch.senders for batch in view.messages.of(NeighborSums)]
+    others = torch.tensor([SERVER, *view.observer.clients])
+    return any(bool((~torch.isin(s, others)).any()) for s in senders)
 
 
 def missing_sums(view: View) -> str | None:
@@ -103,10 +112,17 @@ def known_edges(view: View) -> Tensor:
 
 
 def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
-    """Return the client of every node [N] as one who sees all uploads can tell, -1 where it cannot.
+    """Return the client of every node [N] as :func:`possible_owners` says, -1 where there are several."""
+    candidates = possible_owners(view, sums, edges)
+    return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
 
-    With one hop a total sum goes to its owner alone. With more hops two rules narrow the candidates: the owner of j uploads a part
-    of the sum of j and of each neighbour of j; and whoever uploads a part of the sum of i holds one of i's closed neighbours.
+
+def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
+    """Return which clients may hold each node [N, K], as one who sees all messages to and from the server can tell.
+
+    With one hop a total sum goes to its owner alone. With more hops three rules narrow the candidates: the owner of j receives the
+    sums of j and of each neighbour of j; and, where uploads can be read, it uploads a part of each of them, and whoever uploads a part
+    of the sum of i holds one of i's closed neighbours.
     """
     n, k = view.public.num_nodes, view.public.num_clients
     candidates = torch.zeros(n, k, dtype=torch.bool)
@@ -115,12 +131,17 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
     if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1:
+        row, column = edges
+        index = row[:, None].expand(-1, k)
+        got = torch.zeros(n, k, dtype=torch.int8)
+        got[sums.deliveries[1], sums.deliveries[0]] = 1
+        got[:, list(view.observer.clients)] = 1
+        candidates &= torch.ones_like(got).scatter_reduce(0, index, got[column], "amin").bool()
         uploaded = sums.parties >= 0
         sent = torch.zeros(n, k, dtype=torch.int8)
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
-        row, column = edges
-        index = row[:, None].expand(-1, k)
-        candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
+        if sees_parts(view):
+            candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
         whole = own_nodes(view) | (view.topology is not None)  # nodes all of whose neighbours are known
         while True:
             holders = torch.zeros(n, k).index_add_(0, row, candidates[column].float())
@@ -130,4 +151,4 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
             if bool((narrowed == candidates).all()):
                 break
             candidates = narrowed
-    return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
+    return candidates

@@ -48,19 +48,21 @@ def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior
         degrees = torch.cat([client.degrees for client in view.own]) + 1
         equations, _ = fill_degrees(complete, prior.size, degrees, largest)
         certain[:] = False
-    clip = view.public.defense_parameters.get("row_norm")
+    facts = view.public.defense_parameters
+    clip = facts.get("row_norm")
+    power = 1.0 if facts.get("clip_norm") == "L1" else 0.5  # m ones have the norm m to this power
     if not normalised and clip is None:
         return equations, RowScales(normalised, certain)
     certain[:] = False
     if float(equations.std.max().item()) > _SEARCHABLE_NOISE:
-        level = prior.level if normalised else min(1.0, float(clip or 1.0) / max(prior.size, 1.0) ** 0.5)
+        level = prior.level if normalised else min(1.0, float(clip or 1.0) / max(prior.size, 1.0) ** power)
         return dataclasses.replace(equations, coefficients=equations.coefficients * level), RowScales(normalised, certain)
     limit = float("inf") if clip is None else float(clip)
 
     def value(count: Tensor) -> Tensor:
-        if normalised:  # entries 1 / count, norm 1 / sqrt(count), scaled down to the clip
-            return torch.minimum(1 / count, limit / count.sqrt())
-        return (limit / count.sqrt()).clamp(max=1.0)
+        if normalised:  # entries 1 / count, norm count^power / count, scaled down to the clip
+            return torch.minimum(1 / count, limit / count**power)
+        return (limit / count**power).clamp(max=1.0)
 
     noisy = dataclasses.replace(equations, tolerance=equations.tolerance + 3 * equations.std[:, None])
     filled, _ = fill_counts(noisy, value, (view.known_rows().x != 0).sum(1), _LARGEST_COUNT)

@@ -9,20 +9,16 @@ _STEPS = 300
 _RATE = 0.1
 
 
-def fit_distributions(design: Tensor, measured: Tensor, variance: Tensor, prior: Tensor, *, centred: bool) -> Tensor:
+def fit_distributions(design: Tensor, measured: Tensor, variance: Tensor, prior: Tensor) -> Tensor:
     """Return the distributions y [K, C] that minimise ``|measured - y design|^2 / (2 variance) + KL(prior, y)``.
 
     Args:
         design: [K, C, d]: what one unit of each class adds to the measurements of each client.
         measured: [K, d].
-        variance: of the measurements' error, a number or [K, 1].
+        variance: of the measurements' error, a number, [K, 1] or [K, d].
         prior: [C].
-        centred: whether the mean over clients is taken out of prediction and measurement, because a part that all clients share is
-            not known.
     """
     design, measured, prior = design.double(), measured.double(), prior.double()
-    if centred:
-        measured = measured - measured.mean(0)
     scores = prior.clamp(min=1e-6).log().expand(len(design), -1).clone()
     first, second = torch.zeros_like(scores), torch.zeros_like(scores)
     for step in range(
@@ -30,10 +26,7 @@ def fit_distributions(design: Tensor, measured: Tensor, variance: Tensor, prior:
     ):  # Adam on softmax scores; its gradient is written out: a view may be read without autograd
         shares = scores.softmax(1)
         predicted = torch.einsum("kc,kcd->kd", shares, design)
-        error = (predicted - predicted.mean(0) if centred else predicted) - measured
-        if centred:
-            error = error - error.mean(0)
-        slope = torch.einsum("kcd,kd->kc", design, error / variance) - prior / shares.clamp(min=1e-9)
+        slope = torch.einsum("kcd,kd->kc", design, (predicted - measured) / variance) - prior / shares.clamp(min=1e-9)
         gradient = shares * (slope - (shares * slope).sum(1, keepdim=True))
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * gradient.square()

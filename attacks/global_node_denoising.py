@@ -21,8 +21,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from fglaudit.attacks._clipped_uploads import UploadClip
 from fglaudit.attacks._global_node_planting import planted_rounds
-from fglaudit.attacks._global_node_rounds import clip_bound, codebooks, missing_uploads
+from fglaudit.attacks._global_node_rounds import codebooks, missing_uploads
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, Payload
 from fglaudit.view import Noise, View
@@ -55,12 +56,15 @@ class GlobalNodeDenoising(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view)
-        noise = view.public.noise.get(GlobalNodes.__name__)
-        estimate = books.uploaded[-1]
-        if noise is not None:
-            bound = clip_bound(view, GlobalNodes) or _range(books.uploaded, noise)
-            estimate = self.denoise(books.uploaded.to(device), noise, bound).cpu()
+        estimate = self.estimate(view, books.uploaded.to(device)).cpu()
         return Inference(type(self).quantity, books.clients, estimate.flatten(1))
+
+    def estimate(self, view: View, uploaded: Tensor) -> Tensor:
+        """Return the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d], as far as the defense lets one see them."""
+        noise = view.public.noise.get(GlobalNodes.__name__)
+        if noise is None:
+            return uploaded[-1]
+        return self.denoise(uploaded, noise, UploadClip.of(view, GlobalNodes).bound or _range(uploaded, noise))
 
     def denoise(self, uploaded: Tensor, noise: Noise, bound: float) -> Tensor:
         """Return the means of the last states [K, g, d] from uploads [T, K, g, d] whose states lie within ``bound``."""

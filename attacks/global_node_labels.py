@@ -8,10 +8,9 @@ the client's own, and it is known. The mean over clusters of h is ``sum_c y_c m_
 means of the nodes whose rows and labels the observer holds. Counts c start at 1 and clusters are taken to be of equal size,
 which fixes w.
 
-Under clip and Laplace noise nearly every coordinate is cut off, but not always on the same side: the mean over rounds, clusters
-and clients still answers linearly, with slope w times the share P of coordinates inside the clip, seen in the second moment of
-the uploads. The part that all clients have in common is then not known and taken out. Noise too strong for the prior leaves the
-prior.
+Under clip and Laplace noise the uploads still answer linearly on average (``_clipped_uploads``), if weakly: nearly every coordinate is
+cut off, but not always on the same side. How far cluster means lie apart, on which the answer depends, is read off the second
+moment of the uploads. Noise too strong for the prior leaves the prior.
 """
 
 from __future__ import annotations
@@ -22,14 +21,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._clipped_uploads import Answer, UploadClip
 from fglaudit.attacks._global_node_planting import planted_rounds
 from fglaudit.attacks._global_node_rounds import (
     Codebooks,
-    clip_bound,
+    cluster_weight,
     codebooks,
     input_map,
     missing_uploads,
     model_rounds,
+    moved_clusters,
     noise_std,
 )
 from fglaudit.attacks._simplex_fit import fit_distributions
@@ -37,8 +38,9 @@ from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.view import View
 
-_STAYED = 1e-5
-"""A global node that moved by less than this, relative to its length, got no nodes."""
+_FACTORS = tuple(2 ** (step / 2) for step in range(-4, 9))
+"""How much further apart cluster means may lie than if every cluster held all classes at random."""
+_LEAST_SLOPE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,27 @@ class GlobalNodeLabels(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)
         start = min(self.skip, len(books.uploaded) - 1)
-        clip, std = clip_bound(view, GlobalNodes), noise_std(view, GlobalNodes)
-        answers = _slopes(view, books, clip, std)
-        measured, noise = _measured(view, books, answers, std)
-        design = torch.zeros(())
-        spread, count = 0.0, len(books.uploaded) - start
+        std = noise_std(view, GlobalNodes)
+        moved = moved_clusters(books, std)
+        count = len(books.uploaded) - start
+        design = place = off = slope = rest = torch.zeros(())
+        error = 0.0
         for index, models in enumerate(model_rounds(view, len(books.uploaded))):
-            if index >= start:
-                classes = class_means(view, models.received)
-                design = design + classes.means.double() / count
-                spread += classes.spread / count
-        variance = spread / classes.rows + noise[start:].mean() / count
-        result = fit_distributions(design, measured[start:].mean(0), variance, classes.shares, centred=clip is not None)
+            if index < start:
+                continue
+            classes = class_means(view, models.received)
+            expected = _expected(view, classes, books, index, moved[index])
+            share = moved[index].double().unsqueeze(2)
+            share = share / share.sum(1, keepdim=True).clamp(min=1) / count
+            design = design + classes.means.double() / count
+            place = place + expected.place / count
+            off = off + (share * (books.uploaded[index].double() - expected.answer.mean)).sum(1)
+            slope = slope + (share * expected.weight * expected.answer.slope).sum(1)
+            # Noise is fresh in every round; what the clip leaves unanswered is not.
+            rest = rest + (share.square() * (std**2 + count * expected.answer.rest)).sum(1)
+            error += classes.spread / classes.rows / count
+        slope = slope.clamp(min=_LEAST_SLOPE)
+        result = fit_distributions(design, place + off / slope, error + rest / slope.square(), classes.shares)
         return Inference(type(self).quantity, books.clients, result)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
@@ -113,17 +124,6 @@ class GlobalNodeLabels(Attack):
         return Planted(planted, shares, codebooks(planted, 1).clients)
 
 
-def cluster_weight(view: View, round: int, live: int, clients: int) -> float:
-    """Return w of ``round``, where each of ``live`` clusters got an equal share of an average client's nodes in every round."""
-    momentum = float(view.public.hyperparameters.get("momentum", 0.9))
-    size = view.public.num_nodes / clients / max(live, 1)
-    count, weight = 1.0, 0.0
-    for _ in range(round):
-        weight = (1 - momentum) * size / (momentum * count + (1 - momentum) * size)
-        count = momentum * count + (1 - momentum) * size
-    return weight
-
-
 def class_means(view: View, models: Tensor) -> ClassMeans:
     """Return the class means of the observer's known rows under the input maps of ``models`` [K, D]."""
     known = view.known_rows()
@@ -141,28 +141,28 @@ def class_means(view: View, models: Tensor) -> ClassMeans:
     )
 
 
-def _slopes(view: View, books: Codebooks, clip: float | None, std: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return how uploads answer to the batch's means and to what was received, [T, K] each, and which clusters moved [T, K, g]."""
-    change = (books.uploaded - books.received).norm(dim=3)
-    moved = change > _STAYED * books.received.norm(dim=3) if std == 0 else torch.ones_like(change, dtype=torch.bool)
-    live = moved.sum(2).clamp(min=1)
-    rounds, clients, count = moved.shape
-    table = torch.tensor([[0.0, *(cluster_weight(view, t + 1, g + 1, clients) for g in range(count))] for t in range(rounds)])
-    weight = table.gather(1, live).double()
-    inside = torch.ones(rounds, 1, dtype=torch.double)
-    if clip is not None:
-        # A clipped coordinate has square clip^2, one inside about a third of it; the noise adds its variance.
-        squares = books.uploaded.double().square().mean((1, 2, 3)) - std**2
-        inside = (1.5 * (1 - squares / clip**2)).clamp(0.01, 1).mean().expand(rounds, 1)
-    return weight * inside, (1 - weight) * inside, moved
+@dataclass(frozen=True)
+class _Expected:
+    """What is expected of a round's uploads: the clients' mean places [K, d], w, and the clip's answer [K, g, d]."""
+
+    place: Tensor
+    weight: float
+    answer: Answer
 
 
-def _measured(view: View, books: Codebooks, answers: tuple[Tensor, Tensor, Tensor], std: float) -> tuple[Tensor, Tensor]:
-    """Return the mean over clusters of the batch's means [T, K, d], and the variance of its noise [T]."""
-    to_batch, to_received, moved = answers
-    live = moved.double().unsqueeze(3)
-    total = live.sum(2).clamp(min=1)
-    uploaded = (books.uploaded.double() * live).sum(2) / total
-    received = (books.received.double() * live).sum(2) / total
-    measured = (uploaded - to_received.unsqueeze(2) * received) / to_batch.unsqueeze(2)
-    return measured, (std**2 / total.squeeze(2) / to_batch.square()).mean(1)
+def _expected(view: View, classes: ClassMeans, books: Codebooks, round: int, moved: Tensor) -> _Expected:
+    """Return what is expected of the uploads of ``round``, of which those ``moved`` [K, g] count, before the labels are known."""
+    live = max(1.0, float(moved.double().sum(1).mean().item()))
+    weight = cluster_weight(view, round + 1, live, len(moved))
+    means, shares = classes.means.double(), classes.shares.double()
+    place = torch.einsum("c,kcd->kd", shares, means)
+    between = torch.einsum("c,kcd->kd", shares, (means - place.unsqueeze(1)).square())
+    within = classes.spread * min(1.0, live * len(moved) / view.public.num_nodes)  # means of as many nodes
+    received, uploaded = books.received[round].double(), books.uploaded[round].double()
+    mean = (1 - weight) * received + weight * place.unsqueeze(1)
+    spread = weight * (between + within).sqrt().unsqueeze(1).expand_as(mean)
+    clip = UploadClip.of(view, GlobalNodes)
+    if clip.bound is not None:
+        square = float(uploaded.square().mean().item()) - noise_std(view, GlobalNodes) ** 2
+        spread = spread * min(_FACTORS, key=lambda factor: abs(clip.answer(mean, factor * spread).square() - square))
+    return _Expected(place, weight, clip.answer(mean, spread))

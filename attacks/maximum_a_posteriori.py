@@ -45,6 +45,7 @@ class MaximumAPosteriori(Attack):
     name: ClassVar[str] = "maximum-a-posteriori"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "f1"
+    reads_noisy_rows: ClassVar[tuple[str, ...]] = ("gaussian", "laplace")
 
     rounds: int = 8
 

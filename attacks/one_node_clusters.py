@@ -2,11 +2,11 @@
 
 A global node goes from r (known: the server returned it) to ``mu = r + w (h - r)``, ``w = (1 - gamma) n / (gamma c + (1 -
 gamma) n)``, with h the mean of the n nodes in its cluster and c a count that starts at 1. Where r is a random vector longer
-than any node's representation, the share of r left in mu tells n. A single node's ``h = W_x' x + W_p' p + b`` is a compressed
-measurement of its sparse row: the weights are those that the server returned, its positional encoding p is projected away, and
-approximate message passing with a Bernoulli prior finds x. A row that repeats all measurements to rounding is its own proof and
-is claimed; whose row it is stays unknown beyond the client. Noise hides n: it is taken to be 1 in the first round, and nothing
-is claimed.
+than any node's representation, the share of r left in mu tells n; elsewhere n = 1 is tried. A single node's ``h = W_x' x + W_p' p
++ b`` is a compressed measurement of its sparse row: the weights are those that the server returned, its positional encoding p is
+projected away, and approximate message passing with a Bernoulli prior finds x. A row that repeats all measurements to rounding is
+its own proof, also of n = 1, and is claimed; whose row it is stays unknown beyond the client. A cluster whose n stays unknown has
+an unknown c from then on and is given up. Noise hides n: it is taken to be 1 in the first round, and nothing is claimed.
 
 Only clients that make one step in the round (batches as large as their training set) use exactly the returned weights for it.
 """
@@ -19,9 +19,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._bit_recovery import determined
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.attacks._global_node_planting import planted_rounds
-from fglaudit.attacks._global_node_rounds import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
+from fglaudit.attacks._global_node_rounds import (
+    Codebooks,
+    codebooks,
+    input_map,
+    missing_uploads,
+    model_rounds,
+    moved_clusters,
+    noise_std,
+)
+from fglaudit.attacks._message_passing import Measurements, bernoulli, message_passing
 from fglaudit.attacks._planting import planted_rows
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
@@ -30,9 +40,10 @@ from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.rng import split
 from fglaudit.view import View
 
-_STAYED = 1e-6
 _LONG = 3.0
-"""How much longer than the shortest global node r must be for n, and so the next count, to be read off it surely."""
+"""How much longer than the shortest global node r must be for n to be read off it surely."""
+_NEAR = 0.5
+_MARGIN = 1.5
 _ROUNDING = 2.0**-20
 _DISTURBANCE = 0.3
 _PLANTED_ONES = 10
@@ -52,6 +63,10 @@ class Singles:
     matrix: Tensor
     tolerance: Tensor
 
+    def of(self, rows: Tensor) -> Singles:
+        """Return those of ``rows`` (mask or ids)."""
+        return Singles(self.values[rows], self.matrix[rows], self.tolerance[rows])
+
 
 @dataclass(frozen=True)
 class OneNodeClusters(Attack):
@@ -59,7 +74,7 @@ class OneNodeClusters(Attack):
 
     Attributes:
         sweeps: of message passing.
-        restarts: further tries from disturbed priors.
+        restarts: further tries from disturbed priors, where n is known to be 1.
     """
 
     name: ClassVar[str] = "one-node-clusters"
@@ -79,38 +94,61 @@ class OneNodeClusters(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         books = codebooks(view, type(self).first_rounds)
-        alone = single_moves(view, books)
+        std = noise_std(view, GlobalNodes)
+        moved, sizes = moved_clusters(books, std), _sizes_by_length(books)
         prior = feature_prior(view, torch.tensor([-1]))
+        gamma = float(view.public.hyperparameters["momentum"])
+        counts = torch.ones(books.uploaded.shape[1:3], dtype=torch.double)  # NaN once it is not known
         parts = [torch.zeros(0, view.public.num_features)]
         found = [torch.zeros(0, dtype=torch.bool)]
         for index, models in enumerate(model_rounds(view, len(books.uploaded))):
-            where = alone[index] > 0
-            if not bool(where.any()):
-                continue
-            singles = _measure(view, books, index, alone[index], models.received)
+            if std > 0 and index:
+                break
+            share = gamma * counts / (1 - gamma)
+            size = share * sizes[index]
+            tried = moved[index] & ~counts.isnan() & (size.isnan() | (size - 1).abs().lt(_NEAR) | (std > 0))
+            client, place = tried.nonzero(as_tuple=True)
+            singles = _measure(view, books, index, client, place, 1 / (1 + share[client, place]), models.received)
             chance = prior.mean.float().expand(len(singles.values), -1) if prior.informed else _density(singles)
-            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), noise_std(view, GlobalNodes), rng)
+            keep = _short_enough(view, singles)
+            singles, chance = singles.of(keep), chance[keep]
+            surely = ~size[client, place].isnan()[keep]
+            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), std, surely, rng)
+            if std == 0:
+                rows, claimed = rows[fits | surely], fits[fits | surely]
+                nodes = torch.where(moved[index], size.round(), 0.0)
+                nodes[client[keep][fits], place[keep][fits]] = 1.0
+                counts = gamma * counts + (1 - gamma) * nodes
+                fits = claimed
             parts.append(rows)
             found.append(fits)
         rows, fits = torch.cat(parts), torch.cat(found)
         return Reconstruction(rows, torch.full((len(rows),), -1), fits.float(), claimed=fits)
 
-    def _solve(self, singles: Singles, chance: Tensor, std: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return rows [U, F] and which repeat their measurements [U]."""
+    def _solve(
+        self, singles: Singles, chance: Tensor, std: float, again: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return rows [U, F] and which repeat their measurements [U]; those of ``again`` [U] are tried more than once."""
         rows = torch.zeros_like(chance)
         fits = torch.zeros(len(chance), dtype=torch.bool)
-        for attempt in range(1 + self.restarts):
-            rest = (~fits).nonzero().squeeze(1)
-            if len(rest) == 0 or (attempt and std > 0):
+        certain = len(chance) > 0 and std == 0 and determined(Measurements(singles.matrix))
+        for attempt in range(1 + (self.restarts if certain else 0)):
+            rest = (~fits & again if attempt else ~fits).nonzero().squeeze(1)
+            if len(rest) == 0:
                 break
             odds = chance[rest].logit()
             if attempt:
                 odds = odds + _DISTURBANCE * torch.randn(odds.shape, generator=rng)
-            guess = message_passing(singles.matrix[rest], singles.values[rest], odds, singles.tolerance[rest], self.sweeps)
-            bits = (guess > 0.5).float()
-            error = (torch.einsum("umf,uf->um", singles.matrix[rest], bits) - singles.values[rest]).abs().amax(1)
+            measurements, values = Measurements(singles.matrix[rest]), singles.values[rest]
+            prior = odds.sigmoid()
+            variance = singles.tolerance[rest].square().unsqueeze(1)
+            start = (prior, prior * (1 - prior))
+            found = message_passing(measurements, values, variance, start, bernoulli(odds), sweeps=self.sweeps)
+            bits = (found.mean > 0.5).float()
             rows[rest] = bits
-            fits[rest] = (error <= singles.tolerance[rest]) & (bits.sum(1) > 0) & (std == 0)
+            if certain:
+                error = (measurements.forward(bits) - values).abs().amax(1)
+                fits[rest] = (error <= singles.tolerance[rest]) & (bits.sum(1) > 0)
         return rows, fits
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
@@ -134,31 +172,20 @@ class OneNodeClusters(Attack):
         return Planted(planted, rows, nodes)
 
 
-def single_moves(view: View, books: Codebooks) -> Tensor:
-    """Return w where a global node moved towards a single node, else 0 [T, K, g]."""
-    gamma, std = float(view.public.hyperparameters["momentum"]), noise_std(view, GlobalNodes)
+def _sizes_by_length(books: Codebooks) -> Tensor:
+    """Return ``1 / share - 1`` [T, K, g], share that of r left in mu: n times what a single node would give. NaN where r is too short."""
     received, uploaded = books.received.double(), books.uploaded.double()
     length = received.norm(dim=3)
-    moved = (uploaded - received).norm(dim=3) > _STAYED * length
     share = (uploaded * received).sum(3) / length.square().clamp(min=1e-12)
-    typical = float(uploaded.norm(dim=3).amin().item())
-    counts = torch.ones_like(share[0])
-    sure = torch.ones_like(moved[0])
-    result = torch.zeros_like(share)
-    for t in range(len(share)):
-        size = gamma * counts * (1 / share[t].clamp(1e-6, 1) - 1) / (1 - gamma)
-        size = torch.where(moved[t], size, 0.0)
-        one = sure & moved[t] & (size > 0.5) & (size < 1.5) if std == 0 else sure & moved[t] & (t == 0)
-        result[t] = torch.where(one, (1 - gamma) / (gamma * counts + (1 - gamma)), 0.0)
-        counts = gamma * counts + (1 - gamma) * size.round()
-        sure = sure & ((length[t] > _LONG * typical) | ~moved[t])  # whether the counts are still known
-    return result
+    long = length > _LONG * uploaded.norm(dim=3).amin()
+    return torch.where(long, 1 / share.clamp(1e-6, 1) - 1, torch.nan)
 
 
-def _measure(view: View, books: Codebooks, index: int, weights: Tensor, models: Tensor) -> Singles:
-    """Return the measurements of the nodes behind ``weights`` [K, g] that are not 0, in round ``index``."""
-    client, place = weights.nonzero(as_tuple=True)
-    w = weights[client, place].unsqueeze(1)
+def _measure(
+    view: View, books: Codebooks, index: int, client: Tensor, place: Tensor, weight: Tensor, models: Tensor
+) -> Singles:
+    """Return the measurements of single nodes that moved global nodes ``place`` [U] of ``client`` [U] by ``weight`` [U] in a round."""
+    w = weight.unsqueeze(1)
     received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
     features, bias = input_map(view, models)
     values = received + (uploaded - received) / w - bias[client].squeeze(1).double()
@@ -167,38 +194,25 @@ def _measure(view: View, books: Codebooks, index: int, weights: Tensor, models: 
     # The last d - p columns of a complete orthonormal basis are orthogonal to all that the encoding can add.
     basis = torch.linalg.qr(encoding.mT, mode="complete").Q[:, :, encoding.shape[1] :]
     matrix = torch.einsum("kfd,kdm->kmf", features.double(), basis)
-    size = (received.abs().amax(1) + uploaded.abs().amax(1)) / w.squeeze(1)
+    size = (received.abs().amax(1) + uploaded.abs().amax(1)) / weight
     projected = torch.einsum("ud,udm->um", values, basis[client])
     return Singles(projected.float(), matrix[client].float(), (_ROUNDING * size * values.shape[1] ** 0.5).float())
 
 
+def _ones(singles: Singles) -> Tensor:
+    """Return how many ones the lengths of the measurements show [U]."""
+    return singles.values.square().sum(1) / singles.matrix.square().sum(1).mean(1)
+
+
+def _short_enough(view: View, singles: Singles) -> Tensor:
+    """Return which measurements [U] are no longer than those of a row with half as many ones again as any known one."""
+    known = view.known_rows().x
+    if len(known) == 0:
+        return torch.ones(len(singles.values), dtype=torch.bool)
+    return _ones(singles) <= _MARGIN * (known != 0).sum(1).max()
+
+
 def _density(singles: Singles) -> Tensor:
     """Return the share of ones that the lengths of the measurements show [U, F], for an observer without any known row."""
-    ones = singles.values.square().sum(1) / singles.matrix.square().sum(1).mean(1)
     features = singles.matrix.shape[2]
-    return (ones / features).clamp(1 / features, 0.5).unsqueeze(1).expand(-1, features)
-
-
-def message_passing(matrix: Tensor, values: Tensor, log_odds: Tensor, tolerance: Tensor, sweeps: int) -> Tensor:
-    """Return posterior means of binary rows [U, F] measured as ``matrix @ x`` (approximate message passing: Donoho, Maleki and
-    Montanari, 2009).
-
-    Args:
-        matrix: [U, M, F], entries without a common mean and of one size.
-        log_odds: prior [U, F].
-        tolerance: error of ``values`` [U, M], [U].
-    """
-    rows = matrix.shape[1]
-    scale = matrix.square().sum(1).mean(1).sqrt().view(-1, 1, 1)
-    matrix, values = matrix / scale, values / scale.squeeze(2)
-    floor = (tolerance.unsqueeze(1) / scale.squeeze(2)).square().clamp(min=1e-10)
-    mean = log_odds.sigmoid()
-    residual = values - torch.einsum("umf,uf->um", matrix, mean)
-    for _ in range(sweeps):
-        tau = residual.square().mean(1, keepdim=True).maximum(floor)
-        seen = mean + torch.einsum("umf,um->uf", matrix, residual)
-        new = ((seen - 0.5) / tau + log_odds).sigmoid()
-        onsager = (new * (1 - new)).sum(1, keepdim=True) / tau / rows
-        fresh = values - torch.einsum("umf,uf->um", matrix, new) + onsager * residual
-        mean, residual = 0.3 * mean + 0.7 * new, 0.3 * residual + 0.7 * fresh
-    return mean
+    return (_ones(singles) / features).clamp(1 / features, 0.5).unsqueeze(1).expand(-1, features)

@@ -1,10 +1,12 @@
-"""Blind reading of per-client partial sums: what the server and the wire learn without knowing a single edge or degree.
+"""Blind reading of neighbour sums: what the server and the wire learn without knowing a single edge or degree.
 
 FedGCN without encryption shows the server ``P[m, i]``, the part of node i's sum that lies at client m. Clients hold few neighbours
 of any one node, so a part has few terms, and the part at i's own client contains ``x_i / D_i``. Entries of such a part take few distinct
 values: one per term, and sums of two where two terms share a word. Values that are no such sums are the terms; the self term is
 the one whose inverse is an integer (``D_i``, or ``D_i`` times the number of entries if rows are normalised), while other terms
 are ``1 / sqrt(D_i D_j)``. Its entries are x_i, assigned to node i by the message itself. With noise, entries well above it are taken.
+
+Where the parts cannot be read and the totals can (secure aggregation), the totals are read in the same way: they have more terms.
 
 Not separable: terms of equal value, e.g. a neighbour at the same client with the same degree.
 """
@@ -17,11 +19,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._neighbor_equations import ROUNDING
 from fglaudit.attacks._planting import plant_lone_neighbors
-from fglaudit.attacks._recorded_sums import known_edges, missing_sums, own_nodes, owners, recorded_sums, sees_parts
+from fglaudit.attacks._public_rules import rounding_of_sums
+from fglaudit.attacks._recorded_sums import (
+    RecordedSums,
+    known_edges,
+    missing_sums,
+    own_nodes,
+    owners,
+    recorded_sums,
+    sees_deliveries,
+    sees_parts,
+)
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import NeighborSums, Payload
+from fglaudit.payloads import SERVER, NeighborSums, Payload
 from fglaudit.view import View
 
 _SAME = 2e-6
@@ -35,32 +48,31 @@ _ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class ServerPartialSums(Attack):
-    """Rows read out of the partial sums that the server or the wire sees, without the topology."""
+    """Rows read out of the sums that the server or the wire sees, without the topology."""
 
     name: ClassVar[str] = "server-partial-sums"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "exact_rate"
 
     def unsupported(self, view: View) -> str | None:
-        if not sees_parts(view):
-            return "only the server and the wire see the clients' partial sums"
+        if not sees_deliveries(view):
+            return "only the server and the wire see the sums of all nodes"
         if view.public.features is FeatureKind.REAL:
             return "terms are told apart by rows whose non-zero entries are equal; these are real-valued"
-        if missing := missing_sums(view):
-            return missing
-        if not bool((recorded_sums(view).parties >= 0).any()):
-            return "the observer can read sums over clients only, not what single clients upload"
-        return None
+        return missing_sums(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         sums = recorded_sums(view)
-        owner = owners(view, sums, known_edges(view))
-        at = sums.parties
-        foreign = (at >= 0) & ~own_nodes(view)[sums.nodes]
-        chosen = foreign & torch.where(owner[sums.nodes] >= 0, owner[sums.nodes] == at, True)
+        at, chosen, values = sums.parties, ~own_nodes(view)[sums.nodes], sums.values
+        if sees_parts(view):
+            owner = owners(view, sums, known_edges(view))[sums.nodes]
+            chosen &= (at >= 0) & torch.where(owner >= 0, owner == at, True)
+        else:
+            chosen &= at == SERVER
+            values = _less_own(view, sums)
         picked = chosen.nonzero().squeeze(1)
         noise = view.public.noise.get(NeighborSums.__name__)
-        parts = sums.values[picked].double().to(device)
+        parts = values[picked].double().to(device)
         counts = view.public.hyperparameters["aggregate"] == "counts"
         if noise is not None or (counts and view.public.features is FeatureKind.BINARY):
             found = parts > (0.5 if noise is None else _ABOVE_NOISE * noise.std)
@@ -79,6 +91,17 @@ class ServerPartialSums(Attack):
         return plant_lone_neighbors(view, rng, lone_nodes=True)
 
 
+def _less_own(view: View, sums: RecordedSums) -> Tensor:
+    """Return the sums [n, F] with the observer's own uploads taken off the totals; what is left of rounding is 0."""
+    total, own = (part.nonzero().squeeze(1) for part in (sums.parties == SERVER, sums.parties >= 0))
+    place = torch.full((view.public.num_nodes,), -1)
+    place[sums.nodes[total]] = total
+    where = place[sums.nodes[own]]
+    values = sums.values.double().index_add(0, where[where >= 0], -sums.values[own[where >= 0]].double())
+    tolerance = ROUNDING * sums.values.abs() + rounding_of_sums(view, NeighborSums)
+    return torch.where(values.abs() <= tolerance, 0.0, values)
+
+
 def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
     """Return each node once, and which of its parts is the surest to hold a self term."""
     order = certainty.argsort(stable=True)
@@ -88,7 +111,7 @@ def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _self_terms(parts: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the entries of the self term of each part [B, F], and how sure it is one [B]."""
+    """Return the entries of the self term of each sum [B, F], and how sure it is one [B]."""
     row, entry = (parts > 0).nonzero(as_tuple=True)
     value = parts[row, entry]
     order = value.argsort(stable=True)

@@ -9,12 +9,14 @@ which the biases move as they did.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._clipped_uploads import UploadClip
 from fglaudit.attacks._global_node_planting import without_defense
 from fglaudit.attacks._global_node_rounds import (
     codebooks,
@@ -146,15 +148,22 @@ def _fit(view: View, course: Course) -> Tensor:
     counts = torch.bincount(known[known >= 0], minlength=view.public.num_classes).double() + 1
     prior = counts / counts.sum()
     noise = noise_std(view, ModelUpdate) ** 2
+    clip = UploadClip.of(view, ModelUpdate)
     variance = noise + (_MODEL_ERROR[0] * step) ** 2
     repeats = max(1, round(float(course.moves[0].abs().max().item()) / step)) if noise_std(view, ModelUpdate) == 0 else 1
+    # Under Adam, all weights move about one step at a time.
+    length = step * repeats * sum(math.prod(shape) for shape in view.public.layout.values())
+    shrink = 1.0 if clip.length is None else min(1.0, clip.length / length)
     with torch.enable_grad():
         # A bias rises where the class is more frequent than predicted: start on the right side of all signs.
-        scores = (prior.log() + 2 * course.moves.mean(0) / step).requires_grad_()
+        scores = (prior.log() + 2 * shrink * course.moves.mean(0) / step).requires_grad_()
         optimiser = torch.optim.Adam([scores], lr=0.1)
         for index in range(_FIT_STEPS):
             shares = scores.log_softmax(1)
             moves = simulate(view, course.predicted, shares.exp(), step, min(repeats, 8))
+            if clip.bound is not None:
+                moves = moves.clamp(-clip.bound, clip.bound)
+            moves = shrink * moves
             error = (moves - course.moves).square()
             if index in (_FIT_STEPS // 3, 2 * _FIT_STEPS // 3):
                 variance = max(float(error.mean().item()), noise + (_MODEL_ERROR[1] * step) ** 2)

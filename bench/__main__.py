@@ -11,6 +11,7 @@ import torch
 
 from bench import (
     defense_matrix,
+    encryption,
     fedgat_attacks,
     fedgat_defenses,
     fedgat_memory,
@@ -18,6 +19,7 @@ from bench import (
     fedgat_theory,
     fedgcn_table2,
     fedgt_attacks,
+    fedgt_choices,
     fedgt_preprocessing,
     fedgt_tables,
     gfl_appnp,
@@ -36,12 +38,14 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "theory": lambda o: fedgat_theory.run(o.results, o.root),
     "gfl-appnp": lambda o: gfl_appnp.run(o.results, o.root, o.draws),
     "fedgt": lambda o: fedgt_tables.run(o.results, o.root, min(o.seeds, 3), tuple(o.fedgt_datasets)),
+    "fedgt-choices": lambda o: fedgt_choices.run(o.results, o.root),
     "fedgt-preprocessing": lambda o: fedgt_preprocessing.run(o.results, o.root),
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "defense-matrix": lambda o: defense_matrix.run(o.results),
     "working-defenses": lambda o: working_defenses.run(o.results),
+    "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 

@@ -1,23 +1,29 @@
 """What FedGT's uploads tell the server: every attack on Cora, 10 non-overlapping clients, with and without noise, and how fast
 noise averages out.
 
-Settings as in ``bench.fedgt_tables``; the server knows one row in ten. ``none`` sends in the clear, ``paper`` is the paper's
-noise on the global nodes (delta 0.002, lambda 0.001), ``both`` the same noise on updates too. Training runs as many rounds as
-the attacks read, but 100 for the averaging of noise.
+Partitions and seeds as in ``bench.fedgt_tables``; the server knows one row in ten. The attacks were made on Cora with seed 0 and on
+CiteSeer; no figure of the seeds measured here was seen before. Training runs as many rounds as the attacks read, but 100 for
+the averaging of noise.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import statistics
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bench.fedgt_tables import Case, federated
+from bench import fedgt_tables
+from bench.fedgt_tables import FIRST_SEED, federated
 from bench.table import Table
 from fglaudit.arena import Arena
 from fglaudit.attacks.absent_words import AbsentWords
+from fglaudit.attacks.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_node_denoising import GlobalNodeDenoising
 from fglaudit.attacks.global_node_labels import GlobalNodeLabels
 from fglaudit.attacks.global_node_membership import GlobalNodeMembership
@@ -31,6 +37,7 @@ from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Context, Defense
 from fglaudit.measure import measure
+from fglaudit.mechanism import clip_messages
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
 from fglaudit.protocols.fedgt import FedGT
 from fglaudit.quantities import Facts
@@ -39,16 +46,49 @@ from fglaudit.testing import Run
 from fglaudit.transcript import Transcript
 from fglaudit.view import Observer
 
-KEY = ("dataset", "clients", "defense", "auxiliary", "attack", "seed")
-VALUES = ("status", "metric", "value", "control", "cosine", "tv_error", "tpr_at_fpr_1", "claimed", "false_claims")
-DEFENSES: dict[str, Defense] = {
-    "none": NoDefense(),
-    "paper": ClippedLaplace(clip=0.002, scale=0.001, on=("GlobalNodes",)),
-    "both": ClippedLaplace(clip=0.002, scale=0.001, on=("GlobalNodes", "ModelUpdate")),
+KEY = ("dataset", "clients", "case", "attack", "seed")
+VALUES = (
+    "status",
+    "metric",
+    "targets",
+    "value",
+    "control",
+    "cosine",
+    "control_cosine",
+    "tv_error",
+    "tpr_at_fpr_1",
+    "claimed",
+    "false_claims",
+    "epsilon_claimed",
+    "epsilon_accounted",
+)
+
+
+class Case(NamedTuple):
+    """A defense and what the protocol has beside its defaults."""
+
+    defense: Defense
+    settings: Mapping[str, Any] = {}
+    attacks: tuple[Attack, ...] = ()
+
+
+BOTH = ("GlobalNodes", "ModelUpdate")
+CASES = {
+    "none, near start": Case(NoDefense(), {"global_scale": 0.01}),
+    "paper": Case(ClippedLaplace(clip=0.002, scale=0.001, on=("GlobalNodes",))),
+    "none": Case(NoDefense()),
+    "paper, L1": Case(ClippedLaplace(clip=0.002, scale=0.001, norm="l1", on=("GlobalNodes",))),
+    "on both": Case(ClippedLaplace(clip=0.002, scale=0.001, on=BOTH)),
+    "on both, L1": Case(ClippedLaplace(clip=0.002, scale=0.001, norm="l1", on=BOTH)),
+    "none, near start, 60 global nodes": Case(NoDefense(), {"global_scale": 0.01, "global_nodes": 60}, (OneNodeClusters(),)),
 }
+AVERAGED = ("paper", "paper, L1")
+"""``near start``: a codebook that starts near the origin, so that all of it is used without noise; ``paper``: the paper's noise on
+the global nodes (delta 0.002, lambda 0.001), ``on both``: on updates too; ``L1``: clipped by the L1 norm."""
 ATTACKS: tuple[Attack, ...] = (
     GlobalNodeLabels(),
     UpdateLabels(),
+    GlobalNodeCentroids(),
     GlobalNodeMembership(),
     AbsentWords(),
     GlobalNodeLinkage(),
@@ -72,56 +112,62 @@ class _Sent(RecordingChannel):
         return super().send(batch)
 
 
-def train(graph: FederatedGraph, defense: Defense, seed: int, rounds: int, keep: Keep) -> tuple[Run, Tensor]:
+def train(graph: FederatedGraph, case: Case, seed: int, rounds: int, keep: Keep) -> tuple[Run, Tensor]:
     """Return a recorded run and the global nodes before any noise [T, K, g, d]."""
-    protocol = FedGT(rounds=rounds)
+    protocol = FedGT(rounds=rounds, **case.settings)
     context = Context(protocol.name, rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
-    session, transcript = defense.bind(context), Transcript()
+    session, transcript = case.defense.bind(context), Transcript()
     channel = _Sent(session, graph.num_clients, derive(seed, "defense"), transcript, keep)
     trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
-    return Run(protocol, graph, session, defense, trained, transcript, channel), torch.stack(channel.plain)  # type: ignore[arg-type]
+    return Run(protocol, graph, session, case.defense, trained, transcript, channel), torch.stack(channel.plain)
 
 
 def run(results: Path, root: str | None, seeds: int) -> None:
     """Measure what is missing in ``results/fedgt_attacks.csv`` and ``results/fedgt_noise.csv``, then print both tables."""
     table = Table(results / "fedgt_attacks.csv", KEY, VALUES)
-    for seed in range(seeds):
-        graph = federated(Case("cora", "non-overlapping", 10, "fedgt", seed), root)
-        for name, defense in DEFENSES.items():
-            keys = [
-                {"dataset": "cora", "clients": 10, "defense": name, "auxiliary": auxiliary, "attack": attack.name, "seed": seed}
-                for auxiliary in (0.0, 0.1)
-                for attack in ATTACKS
-            ]
-            if all(table.has(key) for key in keys):
-                continue
-            recorded, _ = train(graph, defense, seed, ROUNDS, Keep.for_attacks([Observer(parties=(SERVER,))], ATTACKS))
-            for key, attack in zip(keys, ATTACKS * 2, strict=True):
-                table.add({**key, **figures(recorded, attack, float(str(key["auxiliary"])), seed)})
-    noise = Table(results / "fedgt_noise.csv", ("dataset", "clients", "rounds", "seed"), NOISE_VALUES)
-    for seed in range(seeds):
-        if not all(noise.has({"dataset": "cora", "clients": 10, "rounds": looks, "seed": seed}) for looks in LOOKS):
-            add_noise_rows(noise, root, seed)
-    for row in (*table.rows(), *noise.rows()):
-        print(*(f"{name}={value}" for name, value in row.items()))
+    noise = Table(results / "fedgt_noise.csv", NOISE_KEY, NOISE_VALUES)
+    graphs = {
+        seed: federated(fedgt_tables.Case("cora", "non-overlapping", 10, "fedgt", seed), root)
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds)
+    }
+    for name, (seed, graph) in itertools.product(CASES, graphs.items()):
+        case = CASES[name]
+        missing = [a for a in case.attacks or ATTACKS if not table.has(_key(name, seed, attack=a.name))]
+        if missing:
+            recorded, _ = train(graph, case, seed, ROUNDS, Keep.for_attacks([Observer(parties=(SERVER,))], missing))
+        for attack in missing:
+            table.add({**_key(name, seed, attack=attack.name), **figures(recorded, attack, seed)})
+            print(*table.rows()[-1].values(), flush=True)
+        looks = LOOKS if name in AVERAGED else ()
+        if not all(noise.has(_key(name, seed, rounds=count)) for count in looks):
+            for row in noise_rows(graph, case, seed):
+                noise.add({**_key(name, seed), **row})
+    show(table, noise)
 
 
-def figures(recorded: Run, attack: Attack, auxiliary: float, seed: int) -> dict[str, str]:
+def _key(case: str, seed: int, **of: object) -> dict[str, object]:
+    return {"dataset": "cora", "clients": 10, "case": case, "seed": seed, **of}
+
+
+def figures(recorded: Run, attack: Attack, seed: int) -> dict[str, str]:
     """Return the figures of one attack by the server."""
-    observer = Observer(parties=(SERVER,), auxiliary=auxiliary)
+    observer = Observer(parties=(SERVER,), auxiliary=0.1)
     view = recorded.view(observer, seed=seed)
     facts = Facts(recorded.graph, recorded.protocol, observer, view.auxiliary, recorded.trained.truth, False)
     fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
     blank = Finding(**{**fields, "attack": attack.name, "status": Status.OK, "clients": 10, "seed": seed})  # type: ignore[arg-type]
     found = measure(attack, blank, Arena((view,), (facts,), seed), torch.device("cpu")).finding
     claimed = None if found.claimed_rate is None or found.targets is None else round(found.claimed_rate * found.targets)
-    named = {"status": found.status.value, "metric": found.metric, "claimed": claimed, "false_claims": found.false_claim_rate}
+    named = {"status": found.status.value, "claimed": claimed, "false_claims": found.false_claim_rate}
+    promise = recorded.session.guarantee()
+    named |= {"epsilon_claimed": promise.epsilon_claimed, "epsilon_accounted": promise.epsilon_accounted}
     numbers = {name: getattr(found, name) for name in VALUES if name not in named}
     return {
-        name: "" if v is None else f"{v:.4f}" if isinstance(v, float) else str(v) for name, v in {**named, **numbers}.items()
+        name: "" if v is None else f"{v:.5g}" if isinstance(v, float) else str(v) for name, v in {**named, **numbers}.items()
     }
 
 
+NOISE_KEY = ("dataset", "clients", "case", "rounds", "seed")
 NOISE_VALUES = (
     "last_upload",
     "mean",
@@ -133,23 +179,21 @@ NOISE_VALUES = (
 )
 
 
-def add_noise_rows(table: Table, root: str | None, seed: int) -> None:
-    """Add the errors of the last global nodes, relative to their clipped values, from the last T uploads alone."""
-    graph = federated(Case("cora", "non-overlapping", 10, "fedgt", seed), root)
-    recorded, plain = train(graph, DEFENSES["paper"], seed, max(LOOKS), Keep({GlobalNodes: None}))
+def noise_rows(graph: FederatedGraph, case: Case, seed: int) -> Iterator[dict[str, object]]:
+    """Yield the errors of the last global nodes, relative to their clipped values, from the last T uploads alone."""
+    recorded, plain = train(graph, case, seed, max(LOOKS), Keep({GlobalNodes: None}))
+    assert isinstance(case.defense, ClippedLaplace)
     view = recorded.view(Observer(parties=(SERVER,)))
     uploads = [b.payload for b in view.messages.of(GlobalNodes) if int(b.senders[0].item()) != SERVER]
     uploaded = torch.stack([p.values for p in uploads if isinstance(p, GlobalNodes)])
-    bound, noise = 0.002, view.public.noise["GlobalNodes"]
-    clipped = plain.clamp(-bound, bound)
+    clipped = torch.stack([clip_messages(values, case.defense.clip, case.defense.norm) for values in plain])
     truth = clipped[-1]
     for looks in LOOKS:
         seen = uploaded[-looks:]
-        found = GlobalNodeDenoising().denoise(seen, noise, bound)
+        found = GlobalNodeDenoising().estimate(view, seen)
         errors = [_error(e, truth) for e in (seen[-1], seen.mean(0), found)]
         errors += [errors[0] / looks**0.5, _error(clipped[-2], truth), _cosine(found, plain[-1]), _cosine(truth, plain[-1])]
-        row = {name: f"{e:.4f}" for name, e in zip(NOISE_VALUES, errors, strict=True)}
-        table.add({"dataset": "cora", "clients": 10, "rounds": looks, "seed": seed, **row})
+        yield {"rounds": looks, **{name: f"{e:.4g}" for name, e in zip(NOISE_VALUES, errors, strict=True)}}
 
 
 def _error(found: Tensor, truth: Tensor) -> float:
@@ -159,3 +203,30 @@ def _error(found: Tensor, truth: Tensor) -> float:
 
 def _cosine(found: Tensor, truth: Tensor) -> float:
     return float(torch.cosine_similarity(found.flatten(1), truth.flatten(1), dim=1).mean().item())
+
+
+def show(table: Table, noise: Table) -> None:
+    """Print means over seeds, and after how many rounds the noise is gone: what is left of the error is no more than the global
+    nodes themselves move in one round."""
+    for groups, kind, values in ((table, "attack", VALUES[2:]), (noise, "rounds", NOISE_VALUES)):
+        rows: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+        for row in groups.rows():
+            rows.setdefault((row["case"], row[kind]), []).append(row)
+        for (case, of), runs in rows.items():
+            texts = [f"{case}: {of}", f"runs={len(runs)}"]
+            for name in values:
+                given = [run[name] for run in runs if run[name]]
+                numbers = [float(text) for text in given if name != "metric"]
+                texts += [f"{name}={statistics.fmean(numbers):.4g}"] if numbers else [f"{name}={given[0]}"] if given else []
+            print(*texts)
+    for case in dict.fromkeys(row["case"] for row in noise.rows()):
+        means = {
+            looks: [
+                statistics.fmean(float(r[name]) for r in noise.rows() if r["case"] == case and r["rounds"] == str(looks))
+                for name in ("filter", "moved_in_one_round")
+            ]
+            for looks in LOOKS
+            if any(r["case"] == case and r["rounds"] == str(looks) for r in noise.rows())
+        }
+        gone = next((looks for looks, (left, moved) in means.items() if left <= moved), None)
+        print(f"{case}: the noise is gone after", "no number of rounds" if gone is None else f"{gone} rounds")

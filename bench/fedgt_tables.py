@@ -193,11 +193,8 @@ def run(results: Path, root: str | None, seeds: int, datasets: Sequence[str] = D
 def measure(case: Case, graph: FederatedGraph) -> dict[str, str]:
     """Train once, with the random streams that an audit cell of this seed uses."""
     trainee = protocol(case)
-    releases = trainee.releases(graph)
-    context = Context(type(trainee).name, trainee.num_rounds, graph.num_clients, graph.num_features, releases)
-    noisy = isinstance(trainee, FedGT)  # the baselines have no global nodes, and the paper's no noise
-    session = ClippedLaplace(clip=0.002, scale=0.001).bind(context) if noisy else DefenseSession()
-    channel = RecordingChannel(session, graph.num_clients, derive(case.seed, "defense"))
+    # The baselines have no global nodes, and the paper's no noise.
+    channel = noisy_channel(trainee, graph, case.seed, noise=isinstance(trainee, FedGT))
     start = time.process_time()
     trained = trainee.train(graph, channel, rng=derive(case.seed, "train"), device=torch.device("cpu"))
     return {
@@ -208,6 +205,14 @@ def measure(case: Case, graph: FederatedGraph) -> dict[str, str]:
         "gb_up": f"{float(channel.bytes_up.sum()) / 1e9:.3f}",
         "gb_down": f"{float(channel.bytes_down.sum()) / 1e9:.3f}",
     }
+
+
+def noisy_channel(trainee: FederatedProtocol, graph: FederatedGraph, seed: int, *, noise: bool) -> RecordingChannel:
+    """Return the channel of one training, with the paper's noise on global nodes or without."""
+    releases = trainee.releases(graph)
+    context = Context(type(trainee).name, trainee.num_rounds, graph.num_clients, graph.num_features, releases)
+    session = ClippedLaplace(clip=0.002, scale=0.001).bind(context) if noise else DefenseSession()
+    return RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
 
 
 def show(table: Table) -> None:

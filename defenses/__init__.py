@@ -11,6 +11,8 @@ DEFENSES: dict[str, str] = {
     "joint-noise": "fglaudit.defenses.joint_noise:JointNoise",
     "quantisation": "fglaudit.defenses.quantisation:Quantisation",
     "clipped-laplace": "fglaudit.defenses.clipped_laplace:ClippedLaplace",
+    "dp-fedavg": "fglaudit.defenses.dp_fedavg:DpFedAvg",
+    "dp-sgd": "fglaudit.defenses.dp_sgd:DpSgd",
     "secure-aggregation": "fglaudit.defenses.secure_aggregation:SecureAggregation",
     "homomorphic-encryption": "fglaudit.defenses.homomorphic_encryption:HomomorphicEncryption",
     "local-features": "fglaudit.defenses.local_features:LocalFeatures",

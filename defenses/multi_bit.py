@@ -44,10 +44,9 @@ class _Session(LocalSession):
         self.sampled = min(most, defense.sampled or max(1, math.floor(epsilon / BEST_BUDGET)))
         self.bit_epsilon = epsilon / self.sampled
         width = defense.high - defense.low
-        self.center, self.step = 0.0, 1.0
-        if defense.rectified:
-            self.center = (defense.low + defense.high) / 2
-            self.step = most * width / (2 * self.sampled) / math.tanh(self.bit_epsilon / 2)
+        center = (defense.low + defense.high) / 2
+        step = most * width / (2 * self.sampled) / math.tanh(self.bit_epsilon / 2)
+        self.center, self.step = (center, step) if defense.rectified else (0.0, 1.0)
         bits = self.sampled * context.rows_per_node
         one = dp_accounting.RandomizedResponseDpEvent(2 / (math.exp(self.bit_epsilon) + 1), 2)
         promise = Guarantee(
@@ -60,9 +59,17 @@ class _Session(LocalSession):
             relation=Relation.REPLACE,
             releases=context.rows_per_node,
         )
-        # An entry in the middle of the range: the variance is largest there, and hardly smaller at the ends.
-        noise = Noise("multi-bit", self.step * math.sqrt(self.sampled / most))
-        facts = {"sampled_features": self.sampled, "bit_epsilon": self.bit_epsilon, "center": self.center, "step": self.step}
+        # Of an entry at either end of the range, as binary ones are; hardly less than elsewhere unless epsilon is very large.
+        factor = step / self.step
+        noise = Noise("multi-bit", math.sqrt(max(step**2 * self.sampled / most - width**2 / 4, 0.0)) / factor)
+        facts = {
+            "sampled_features": self.sampled,
+            "bit_epsilon": self.bit_epsilon,
+            "center": self.center,
+            "step": self.step,
+            "offset": center - factor * self.center,  # the mean of offset + factor x report is the true entry
+            "factor": factor,
+        }
         super().__init__(context, promise, noise, facts)
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:

@@ -12,7 +12,9 @@ exposed. With t clients it opens every message: they hold enough shares. A serve
 Choices where the paper is silent:
 
 * Every client sends a row for every node, zeros included: which rows a client has would show edges, and a row with a single sender
-  would have no pairwise mask. A payload of rows may come in several batches of one round; all clients take part in it.
+  would have no pairwise mask.
+* All clients take part in an aggregation of rows, and of models where all send theirs, in one batch or several; otherwise the
+  senders of the batch do (FedAvg that samples clients).
 * Values are rounded to fixed point modulo 2^bits. The encoding leaves room for n values of the largest size, so sums cannot overflow. A
   value beyond the bound is an error before anything is masked; it is never clipped.
 * Where a payload has no public bound (models), ``range`` is it.
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from fglaudit.secagg.aggregation import Aggregation
 
 _CHUNK_BYTES = 2**26
+_MOST_CLIENTS = 256
+"""Every pair agrees on keys in every round; Bell et al. (CCS 2020) do with fewer pairs, this does not."""
 
 
 @dataclass
@@ -84,11 +88,10 @@ class _Session(DefenseSession):
         """Mask what the surviving senders send."""
         current = self._round(batch, rng)
         places = torch.searchsorted(current.clients, batch.senders)
-        repeated = current.sent.intersection(places.tolist())
-        if repeated:
+        if not bool(torch.isin(batch.senders, current.clients).all()) or current.sent.intersection(places.tolist()):
             raise FglauditError(
-                f"a client sends one masked message per round; client {int(current.clients[min(repeated)])} sends "
-                f"{type(batch.payload).__name__} again in round {batch.round}; use another defense for this protocol"
+                f"in a round every client that takes part sends one masked message; {type(batch.payload).__name__} of round "
+                f"{batch.round} comes twice, or from others than in the first batch; use another defense for this protocol"
             )
         current.sent.update(places.tolist())
         kept = torch.isin(places, torch.tensor(current.aggregation.survivors))
@@ -131,7 +134,7 @@ class _Session(DefenseSession):
     def parameters(self) -> Mapping[str, Any]:
         codes = {payload.__name__: self._code(payload, self.context.num_clients) for payload in self.served}
         return {
-            "resolution": {name: code.resolution for name, code in codes.items()},
+            "rounding": {name: code.rounding(self.context.num_clients) for name, code in codes.items()},
             "fewest_readers": self.defense.least(self.context.num_clients),
             "absent": dict(self.absent),
         }
@@ -160,7 +163,8 @@ class _Session(DefenseSession):
             return current
         from fglaudit.secagg.aggregation import Aggregation
 
-        clients = torch.arange(self.context.num_clients) if payload.ragged else torch.unique(batch.senders)
+        everyone = payload.ragged or int(self.served[payload].summands.max().item()) == self.context.num_clients
+        clients = torch.arange(self.context.num_clients) if everyone else torch.unique(batch.senders)
         size = len(clients)
         gone = math.floor(self.defense.dropouts * size + 0.5)
         order = torch.randperm(size, generator=rng) if gone else torch.arange(size)
@@ -298,6 +302,8 @@ class SecureAggregation(Defense):
         served, reasons = self._served(context)
         if context.num_clients < 2:
             return "with one client a sum is its message"
+        if context.num_clients > _MOST_CLIENTS:
+            return f"every pair of clients agrees on keys in every round, which is done for up to {_MOST_CLIENTS} clients"
         if reasons:
             return "; ".join(reasons)
         if not served:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Attack, DefenseSession
+from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload
 from fglaudit.transcript import Transcript
 from fglaudit.view import FEATURE_ROWS, Noise, Observer
@@ -108,6 +108,12 @@ class RecordingChannel:
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
         """Return the defense's groups of cross-client edges [E]."""
         return self.session.merge(center, neighbor)
+
+    def local_update(self) -> LocalUpdate | None:
+        """Return what the defense makes of a step's gradients; None if it leaves them alone."""
+        if not self.session.updates():
+            return None
+        return lambda gradients: self.session.local_update(gradients, self._rng)
 
     def send(self, batch: MessageBatch) -> Payload:
         """Defend, count, record; return what the receivers get: to clients, what they read with their key."""

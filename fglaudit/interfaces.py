@@ -8,7 +8,7 @@ the type checker cannot see are checked by ``fglaudit.testing``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -49,9 +49,18 @@ class Channel(Protocol):
         """Return the defense's groups of cross-client edges, see :meth:`DefenseSession.merge`."""
         ...
 
+    def local_update(self) -> LocalUpdate | None:
+        """Return what the defense makes of a step's gradients; None (the usual case) where the plain sum does."""
+        ...
+
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""
         ...
+
+
+LocalUpdate = Callable[[Tensor], Tensor]
+"""From the gradients of every example's loss [E, K, D] for K clients, 0 where a client has fewer than E, to their sum [K, D] as a
+client uses it. Whoever wants a mean divides the sum by a number of examples that does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,50 @@ class Release:
     by_server: bool = False
     fields: tuple[str, ...] = ()
     one_message: bool = False
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Local training as a sum of losses, one or more per training node: what a defense of gradients must know.
+
+    Attributes:
+        passes: how often a client's losses are gone through; within a pass each of them enters one gradient step.
+        hops: from how far away features reach a loss.
+        by_degree: whether the weight of an edge depends on its sender's degree.
+        across: whether losses see nodes of other clients.
+        per_node: losses of one training node.
+        most: losses that can change together, at most: of one client, or of all where losses see ``across`` clients.
+        widest: neighbours up to which a node's draws do not depend on how many others there are; None: any number.
+        pooled: whether there is one model for all nodes, so that clients make no difference.
+    """
+
+    passes: int
+    hops: int
+    by_degree: bool
+    across: bool
+    per_node: int
+    most: int
+    widest: int | None = None
+    pooled: bool = False
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """How clients' models get to the server and what it makes of them: what a defense of whole clients must know.
+
+    Attributes:
+        senders: clients that send a model in a round.
+        among: how many clients these are drawn from, afresh every round and without replacement.
+        share: largest weight of one of them in what the server returns.
+        changes: whether they send the change of their weights, or the weights.
+        mean: whether the server returns the weighted mean of what it receives, the same to all, and keeps nothing else.
+    """
+
+    senders: int
+    among: int
+    share: float
+    changes: bool = False
+    mean: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,6 +176,7 @@ class Context:
         aggregates: see :meth:`FederatedProtocol.aggregates`.
         sends: whether the protocol sends anything at all.
         rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
+        examples, uploads: see :class:`Examples` and :class:`Uploads`; where there are none, why.
     """
 
     protocol: str
@@ -133,6 +187,8 @@ class Context:
     aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
     sends: bool = True
     rows_per_node: int = 1
+    examples: Examples | str = "nothing is known of its losses"
+    uploads: Uploads | str = "nothing is known of the models that its clients send"
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -146,6 +202,7 @@ class Guarantee:
     Attributes:
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
         relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
+        coalition: how many clients may pool what they see without it losing its hold; None: any number.
     """
 
     mechanism: str = ""
@@ -158,10 +215,12 @@ class Guarantee:
     key_custody: str = ""
     server_trusted: bool = False
     relation: Relation | None = None
+    coalition: int | None = None
 
     def covers(self, observer: Observer) -> bool:
         """Whether the promise is about what ``observer`` sees."""
-        return not (self.server_trusted and (observer.wire or SERVER in observer.parties))
+        too_many = self.coalition is not None and len(observer.clients) > self.coalition
+        return not too_many and not (self.server_trusted and (observer.wire or SERVER in observer.parties))
 
 
 class DefenseSession:
@@ -184,6 +243,14 @@ class DefenseSession:
     def prepares(self) -> bool:
         """Whether :meth:`prepare` may change a client."""
         return type(self).prepare is not DefenseSession.prepare
+
+    def local_update(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        """Return the sum over the examples of ``gradients`` [E, K, D], clipped and with noise [K, D]; see :data:`LocalUpdate`."""
+        return gradients.sum(0)
+
+    def updates(self) -> bool:
+        """Whether :meth:`local_update` is more than the sum, so that gradients are wanted example by example."""
+        return type(self).local_update is not DefenseSession.local_update
 
     def changes(self, payload: type[Payload]) -> bool:
         """Whether the defense may alter this payload, in :meth:`release` or before it is made."""
@@ -303,6 +370,15 @@ class FederatedProtocol(ABC):
         """Return the payloads through which features leave a client; a defense calibrates on them."""
         return ()
 
+    def examples(self, graph: FederatedGraph) -> Examples | str:
+        """Return how local training is a sum of losses per node, or why it is not. What it names must be trained through
+        :meth:`Channel.local_update`."""
+        return f"{self.name} does not train by gradients of losses that belong to single nodes"
+
+    def uploads(self, graph: FederatedGraph) -> Uploads | str:
+        """Return how clients' models get to the server, or why they do not."""
+        return f"no client of {self.name} sends a model"
+
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """Return the payloads with which the server does no more than linear algebra; a defense can hide those from it."""
         return {}
@@ -319,6 +395,8 @@ class FederatedProtocol(ABC):
             aggregates=self.aggregates(graph),
             sends=bool(type(self).emits),
             rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
+            examples=self.examples(graph),
+            uploads=self.uploads(graph),
         )
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
@@ -396,8 +474,14 @@ class Attack(ABC):
     """Payloads that help where they are sent, and alone are no reason to run."""
     quantity: ClassVar[str] = "features"
     """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of ``fglaudit.quantities.QUANTITIES``."""
+    reads_noisy_rows: ClassVar[tuple[str, ...]] = ()
+    """Distributions of noise on feature rows before use (``fglaudit.view.FEATURE_ROWS``) with which it reckons itself. Otherwise it
+    is run on the rows as they were used, and what it rebuilds is decided by likelihood."""
     first_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None: all."""
+
+    reads_ids: ClassVar[bool] = False
+    """Whether it reads which nodes rows belong to, rather than the rows; on messages of noise these are random too."""
 
     @classmethod
     def last_round(cls, payload: type[Payload]) -> int | None:

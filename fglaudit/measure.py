@@ -11,11 +11,12 @@ from fglaudit.arena import Arena, Outcome
 from fglaudit.attacks._local_reports import as_sent, attack_reports
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Inference, Reconstruction
+from fglaudit.payloads import Ciphertexts
 from fglaudit.rng import derive
 from fglaudit.score_inferences import inference_outcome, questions
 from fglaudit.score_reconstructions import reconstruction_outcome
 from fglaudit.stats import UNINFORMATIVE, advantage_interval
-from fglaudit.view import View
+from fglaudit.view import FEATURE_ROWS, View
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,15 @@ def _inapplicable(attack: Attack, arena: Arena) -> str | None:
 
 def _unsupported(attack: Attack, view: View) -> str | None:
     """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
-    return attack.unsupported(as_sent(view, derive(0, "reports")))
+    noise = view.public.noise.get(FEATURE_ROWS)
+    alone = noise is None or noise.distribution in attack.reads_noisy_rows
+    return attack.unsupported(view if alone else as_sent(view))
 
 
 def _unreadable(attack: Attack, view: View) -> str | None:
     """Return which payload of those that ``attack`` needs the observer has as ciphertexts only, or None."""
+    if Ciphertexts in type(attack).also_reads:
+        return None
     for payload in type(attack).consumes:
         if payload.__name__ in view.public.sealed and next(iter(view.messages.of(payload)), None) is None:
             return f"{view.observer.name} sees ciphertexts only of {payload.__name__}, and holds no key"

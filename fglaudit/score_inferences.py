@@ -85,7 +85,8 @@ def _self_test(
     least = float("inf")
     for _ in range(NOISE_DRAWS):
         seed = int(torch.randint(2**31, (1,), generator=rng).item())
-        blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, seed))
+        ids_below = view.public.num_nodes if type(attack).reads_ids else 0
+        blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, seed, ids_below))
         result = attack_reports(attack, blind, split(rng, "noise"), device)
         if not isinstance(result, Inference):
             return f"self-test: it returned no inference of {kind.name}"

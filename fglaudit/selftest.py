@@ -29,10 +29,15 @@ NOISE_AT_MOST = 0.02
 
 @dataclass(frozen=True)
 class NoiseMessages:
-    """The same messages with every floating-point tensor replaced by Gaussian noise of the same mean and spread."""
+    """The same messages with every floating-point tensor replaced by Gaussian noise of the same mean and spread.
+
+    Attributes:
+        ids_below: replace the node ids of rows too, by random ones below this number; 0 keeps them.
+    """
 
     messages: Messages
     seed: int
+    ids_below: int = 0
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         rng = torch.Generator()
@@ -42,6 +47,8 @@ class NoiseMessages:
                 name: _noise_like(value, rng) if value.is_floating_point() else value
                 for name, value in batch.payload.tensors().items()
             }
+            if self.ids_below and "nodes" in tensors:
+                tensors["nodes"] = torch.randint(self.ids_below, tensors["nodes"].shape, generator=rng)
             noise = type(batch.payload).from_tensors(tensors)
             yield MessageBatch(batch.round, batch.senders, batch.receivers, noise, batch.splits)
 

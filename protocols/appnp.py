@@ -59,6 +59,9 @@ class APPNP(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 
+    def examples(self, graph: FederatedGraph) -> str:
+        return "appnp's losses see as many hops as it propagates, in practice all nodes: one node changes them all"
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         weights = personalised_propagation(graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps)

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained, Uploads
 from fglaudit.nn.split_training import (
     Server,
     ServerSettings,
@@ -112,6 +112,12 @@ class CNFGNN(FederatedProtocol):
             Release(kind, self.rounds, None, "node", covers_training=False, why=why, one_message=True)
             for kind in (Latents, ModelUpdate)
         )
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return "cnfgnn's users hold no losses: the server computes the one loss from latents that users send every round"
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
 
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """The training nodes, whose labels the server has."""

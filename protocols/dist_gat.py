@@ -12,7 +12,8 @@ from typing import ClassVar
 import torch
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained, Uploads
+from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores
 from fglaudit.nn.gat_plan import Plan, check_graph, edge_layer, unit_ball
@@ -71,6 +72,12 @@ class DistGAT(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_graph(self.name, graph)
+
+    def examples(self, graph: FederatedGraph) -> Examples:
+        return node_examples(graph, passes=self.averaging().passes(), hops=self.layers)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
         """No message is about features."""

@@ -7,8 +7,10 @@ What is observed: the server sees the change of every client's model in every ro
 are weights of the model like others; no client has its own.
 
 FedGT's authors give 2 layers and 4 heads and leave the rest to the original. Choices: two hops of 5 neighbours each (what they draw for
-GraphSAGE), one global node, proximity up to the square of the adjacency, width and optimiser as FedGT's. Adam keeps its memory; the
-round with the best validation accuracy counts. CHOICES
+GraphSAGE), one global node, proximity up to the square of the adjacency, width and optimiser as FedGT's, no positional encoding but
+the proximities. Adam keeps its memory; the round with the best validation accuracy counts. The original's several ego-graphs per node,
+with consistency regularisation in training and averaged predictions in tests, are there (``samples``, ``consistency``,
+``test_samples``); the default is one, for speed (``python -m bench fedgt-choices`` compares it with two).
 """
 
 from __future__ import annotations

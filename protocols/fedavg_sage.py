@@ -18,7 +18,9 @@ from typing import ClassVar
 import torch
 
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.interfaces import Channel, Examples, Trained, Uploads
+from fglaudit.nn.degree_bound import node_examples
+from fglaudit.nn.fedavg import largest_share
 from fglaudit.nn.neighbor_sampling import find_candidates
 from fglaudit.nn.sage import Sage
 from fglaudit.nn.sampled_neighbors import SampledNeighbors
@@ -56,6 +58,13 @@ class FedAvgSage(SubgraphProtocol):
     def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> SampledNeighbors:
         candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(inputs.labels.device)
         return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
+
+    def examples(self, graph: FederatedGraph) -> Examples:
+        """In an epoch every training node is in one batch; draws reach no further than all neighbours would."""
+        return node_examples(graph, passes=self.rounds * self.local_epochs, hops=self.layers, widest=self.candidates)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return largest_share(graph, 1.0, "train-nodes")
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         return train_average(self, graph, channel, rng, device, changes=False)

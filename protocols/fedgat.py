@@ -42,7 +42,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained, Uploads
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores
@@ -167,6 +167,15 @@ class FedGAT(FederatedProtocol):
             Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=rows),
             Release(self.masked, 1, gain, "node", covers_training=True, why=masks, by_server=True, fields=fields),
         )
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            "fedgat's losses see neighbours through messages made of their features in the clear, which noise on gradients leaves as "
+            "they are"
+        )
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
 
     def messages(self, edges: KeptEdges, num_clients: int) -> Tensor:
         """Return which client gets the masked message of which node, as codes ``client x N + node``."""

@@ -37,7 +37,8 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.nn.problem import Problem, check_trainable, gather_features
@@ -119,6 +120,14 @@ class FedGCN(FederatedProtocol):
             largest = int(graph.degrees().max().item())
             gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
+
+    def examples(self, graph: FederatedGraph) -> Examples:
+        """A node's loss sees as many hops as there are layers; with sums some of the nodes are other clients'."""
+        passes = self.averaging().passes()
+        return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, across=self.hops > 0)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return self.averaging().uploads(graph)
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """The server adds the parts of every node's sum and passes sums on; of models it takes the mean.

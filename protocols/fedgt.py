@@ -13,9 +13,9 @@ Choices where the paper's text is silent:
 
 * Global nodes live in the space of the first layer's input (one codebook of ``n_g d`` numbers, as section G counts), pass
   through the layers beside the nodes and are drawn from N(0, global_scale^2) by the server. Their counts c start at 1 and stay with
-  the client. The default scale 1 is the usual one for a codebook, and no matter under the paper's noise, whose clip brings all global
-  nodes near the origin after one round. Without noise it is too large: representations are shorter than the global nodes, one of
-  which takes them all (a note says so); with 0.01 all are used. MEASURED
+  the client. At scale 1, as codebooks usually start, they are much longer than the representations: one takes all nodes and the
+  others never move. Under the paper's noise that lasts one round, since its clip brings all of them near the origin. Without noise it
+  stays (a note says so), similarities of clients then mean nothing, and 0.01 is the better start (``python -m bench fedgt-choices``).
 * A node batch of Algorithm 1 is the mini-batch's nodes and the neighbours drawn for them; it is applied after every step.
 * The n_s nodes are drawn afresh in every step, with replacement, so that they count in proportion to their scores on average; the
   node itself can be drawn, and only the ``candidates`` with the largest scores can. Tests draw as many as there are candidates, in
@@ -42,7 +42,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.interfaces import Channel, Trained, Uploads
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
 from fglaudit.nn.hybrid_protocol import HybridProtocol
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
@@ -87,6 +87,11 @@ class FedGT(HybridProtocol):
     def settings(self) -> SubgraphSettings:
         return replace(super().settings(), keep_optimizer=self.keep_optimizer)
 
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        """Changes of weights; every client gets an average of its own, of models that the server keeps."""
+        clients = graph.num_clients
+        return Uploads(clients, clients, 1.0, changes=True, mean=False)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)
         clients = graph.num_clients
@@ -100,8 +105,7 @@ class FedGT(HybridProtocol):
             models.train_round()
             if self.tested == "local":
                 progress.test()
-            if round == self.rounds:
-                progress.keep_clustering()
+            progress.keep_clustering()
             change = self._upload(round, ModelUpdate(models.vectors - before), channel)
             uploaded = self._upload(round, GlobalNodes(models.global_nodes), channel)
             assert isinstance(change, ModelUpdate) and isinstance(uploaded, GlobalNodes)

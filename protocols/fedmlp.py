@@ -14,8 +14,8 @@ import torch
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.fedavg import broadcast, upload_models
+from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained, Uploads
+from fglaudit.nn.fedavg import broadcast, largest_share, upload_models
 from fglaudit.nn.jacobians import Hidden
 from fglaudit.nn.local_steps import LocalSteps
 from fglaudit.nn.node_clients import NodeClients, check_node_clients
@@ -63,13 +63,21 @@ class FedMLP(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_node_clients(self.name, graph, connected=False)
 
+    def examples(self, graph: FederatedGraph) -> Examples:
+        """A node's losses are those of its own training samples; the graph is not used."""
+        samples = max(int(train.sum().item()) for train in graph.train)
+        return Examples(self.rounds * self.local_steps, 0, by_degree=False, across=False, per_node=samples, most=samples)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads | str:
+        return largest_share(graph, 1.0, "uniform") if self.federated else super().uploads(graph)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         data = NodeClients.of([channel.prepare(graph.client(k)) for k in range(graph.num_clients)], device)
         rows = data.training_rows(graph.num_classes)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
         initial = glorot(layout, split(rng, "weights")).to(device)
-        batches, local = split(rng, "batches"), self.local()
+        batches, local, update = split(rng, "batches"), self.local(), channel.local_update()
         scale = torch.ones(len(rows.clients), device=device)
         offset = torch.zeros(len(rows.clients), graph.num_classes, device=device)
         record = Record(data, layout, self.choice)
@@ -77,8 +85,11 @@ class FedMLP(FederatedProtocol):
         if self.federated:
             models = broadcast(channel, 0, initial, graph.num_clients)
         for round in range(1, self.rounds + 1):
-            first, second = unflatten(models[rows.clients], layout).values()
-            trained = flatten(dict(zip(layout, local.run(rows, first, second, scale, offset, None, batches), strict=True)))
+            if update is None:
+                first, second = unflatten(models[rows.clients], layout).values()
+                trained = flatten(dict(zip(layout, local.run(rows, first, second, scale, offset, None, batches), strict=True)))
+            else:
+                trained = local.run_private(rows, models[rows.clients], layout, update, batches)
             if self.federated:
                 sent = upload_models(channel, round, rows.clients, trained)
                 models = broadcast(channel, round, sent.mean(0), graph.num_clients)

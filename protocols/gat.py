@@ -14,7 +14,8 @@ from typing import ClassVar
 import torch
 
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained
+from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores
 from fglaudit.nn.gat_plan import Plan, check_graph, edge_layer, unit_ball
@@ -69,10 +70,13 @@ class GAT(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_graph(self.name, graph)
 
+    def examples(self, graph: FederatedGraph) -> Examples:
+        return node_examples(graph, passes=self.averaging().passes(), hops=self.layers, pooled=True)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         start, rest = split(rng, "weights"), split(rng, "rounds")
-        whole = [pooled(graph)]
+        whole = [channel.prepare(pooled(graph))]
         edges = KeptEdges.of(whole, graph.degrees()).to(device)
         x = unit_ball(graph.x.to(device))
         plan = Plan.of(whole, edges, self.layers, exchange=False)

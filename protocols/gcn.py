@@ -13,7 +13,8 @@ import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained
+from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.problem import Problem, check_trainable, pooled
 from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
@@ -53,15 +54,20 @@ class GCN(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 
+    def examples(self, graph: FederatedGraph) -> Examples:
+        passes = self.rounds * self.local_steps
+        return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, pooled=True)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         initial, dropout = split(rng, "weights"), split(rng, "dropout")
-        whole = pooled(graph)
+        whole = channel.prepare(pooled(graph))
         problem = Problem.local([whole], graph.degrees(), device)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
         noise = torch.Generator(device).manual_seed(dropout.initial_seed())
-        models = LocalModels(glorot(layout, initial).to(device).unsqueeze(0), layout, train, self.settings(), noise)
+        start = glorot(layout, initial).to(device).unsqueeze(0)
+        models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())
         owner = graph.owner()[whole.nodes[whole.test]].to(device)
         correct = []
         for round in range(1, self.rounds + 1):

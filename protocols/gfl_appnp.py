@@ -41,8 +41,8 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
-from fglaudit.nn.fedavg import broadcast, upload_models
+from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.nn.fedavg import broadcast, largest_share, upload_models
 from fglaudit.nn.hidden_sharing import Sharing, one_model
 from fglaudit.nn.local_steps import LocalSteps
 from fglaudit.nn.neighborhood import foreign_nodes_within
@@ -149,6 +149,17 @@ class GFLAPPNP(FederatedProtocol):
         return tuple(
             Release(payload, times, None, "node", covers_training=False, why=why, one_message=True) for payload, times in sent
         )
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            "gfl-appnp's gradients are compensated by other clients' Jacobians, and its clients send representations and Jacobians made "
+            "of their features in the clear, which noise on gradients leaves as they are; use joint-noise"
+        )
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        if self.averaging == "trainers":
+            return largest_share(graph, 1.0, "uniform")
+        return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

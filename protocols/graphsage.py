@@ -62,6 +62,9 @@ class GraphSAGE(FederatedProtocol):
             f"layers.{index}.{part}": shape for index, shape in enumerate(pairwise(widths)) for part in ("self", "neighbour")
         }
 
+    def examples(self, graph: FederatedGraph) -> str:
+        return "graphsage is trained by plain descent on one mean over all nodes, without gradients of single losses"
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         row, column = graph.edge_index.to(device)

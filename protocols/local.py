@@ -14,7 +14,8 @@ import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained
+from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.problem import Problem, check_trainable
 from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
@@ -54,16 +55,19 @@ class LocalGCN(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 
+    def examples(self, graph: FederatedGraph) -> Examples:
+        return node_examples(graph, passes=self.rounds * self.local_steps, hops=self.layers, by_degree=True)
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         initial, dropout = split(rng, "weights"), split(rng, "dropout")
-        clients = [graph.client(k) for k in range(graph.num_clients)]
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         problem = Problem.local(clients, graph.degrees(), device)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
         noise = torch.Generator(device).manual_seed(dropout.initial_seed())
         start = glorot(layout, initial).to(device).expand(graph.num_clients, -1)
-        models = LocalModels(start, layout, train, self.settings(), noise)
+        models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())
         correct = []
         for round in range(1, self.rounds + 1):
             models.step(self.local_steps)

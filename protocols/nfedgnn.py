@@ -144,6 +144,9 @@ class NFedGNN(FederatedProtocol):
         """The training nodes, whose labels the server has."""
         return server_labels(graph, observer)
 
+    def examples(self, graph: FederatedGraph) -> str:
+        return "nfedgnn's users hold no losses: the server computes the one loss from latents that users send every round"
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         start, sampling = split(rng, "weights"), split(rng, "participation")

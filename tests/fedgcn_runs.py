@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
+from fglaudit.interfaces import LocalUpdate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
 from fglaudit.view import Noise
 
@@ -29,6 +30,9 @@ class PlainChannel:
 
     def prepares(self) -> bool:
         return bool(self.dropped)
+
+    def local_update(self) -> LocalUpdate | None:
+        return None
 
     def send(self, batch: MessageBatch) -> Payload:
         self.sent.append(batch)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fglaudit.attacks._clipping import Clipping, added_std
-from fglaudit.attacks._public_rules import summand_error
+from fglaudit.attacks._public_rules import rounding_of_sums
 from fglaudit.attacks._row_levels import to_levels
 from fglaudit.attacks.mask_flip import MaskFlip
 from fglaudit.attacks.server_partial_sums import ServerPartialSums
@@ -133,7 +133,7 @@ def test_fixed_point_of_ciphertexts_proves_nothing_wrong() -> None:
     graph = example_graph()
     run = record(FedGCN(hops=1, rounds=1), graph, HomomorphicEncryption(bits=14))
     view = run.view(Observer(parties=(0,), topology=True))
-    assert 0 < summand_error(view, NeighborSums) < 0.01
+    assert 0 < rounding_of_sums(view, NeighborSums) < 0.05
     result = SubsetSum().run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction) and result.proven is not None
     assert torch.equal(result.rows[result.proven], graph.x[result.nodes[result.proven]])

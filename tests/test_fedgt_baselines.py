@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit import registry
+from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.nn.consistency import disagreement
@@ -26,8 +27,10 @@ from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
+from fglaudit.protocols.fedavg_sage import FedAvgSage
+from fglaudit.protocols.local_gt import LocalGT
 from fglaudit.rng import derive
-from fglaudit.testing import check_attack, check_protocol, example_graph, record
+from fglaudit.testing import check_attack, check_defense, check_protocol, example_graph, record
 from fglaudit.view import Observer
 
 CPU = torch.device("cpu")
@@ -322,6 +325,14 @@ def test_every_attack_on_model_updates_applies() -> None:
         for attack in chosen:
             assert attack().unsupported(view) is None, attack.name
             check_attack(attack(), view)
+
+
+def test_noise_on_updates() -> None:
+    for protocol in (*protocols(rounds=2), FedAvgSage(rounds=2, hidden=8)):
+        (release,) = protocol.releases(example_graph())
+        assert (release.payload, release.times, release.unit, release.gain) == (ModelUpdate, 2, "client", None)
+        check_defense(ClippedLaplace(clip=0.002, scale=0.001, on=("ModelUpdate",)), protocol)
+    assert LocalGT().releases(example_graph()) == ()
 
 
 def test_unequal_clients_with_isolated_nodes() -> None:

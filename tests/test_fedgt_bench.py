@@ -48,3 +48,15 @@ def test_preprocessing_is_measured(tables: ModuleType) -> None:
     preprocessing = importlib.import_module("bench.fedgt_preprocessing")
     assert set(preprocessing.PUBLISHED) == set(tables.DATASETS)
     assert 0 < preprocessing.seconds(example_graph()) < 10
+
+
+def test_choices_are_made_on_validation_nodes(tables: ModuleType) -> None:
+    choices = importlib.import_module("bench.fedgt_choices")
+    planned = list(choices.choices())
+    assert all(choice.seed < tables.FIRST_SEED for choice in planned)
+    assert len({tuple(choice.key().values()) for choice in planned}) == len(planned)
+    small = {"rounds": 2, "hidden": 8, "heads": 2}
+    for choice in (planned[0], planned[-1]):
+        row = choices.measure(choice._replace(settings=choice.settings | small), example_graph())
+        assert set(row) == set(choices.VALUES) and 0 <= float(row["validation"]) <= 1
+        assert bool(row["used_global_nodes"]) == (choice.method == "fedgt")

@@ -13,6 +13,7 @@ from fedgat_runs import SMALL
 from torch import Tensor
 from user_graphs import GCN, user_graph
 
+from fglaudit import registry
 from fglaudit.accounting import Relation, noise_multiplier
 from fglaudit.attacks.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.raw_features import PlainFeatures
@@ -37,6 +38,8 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.appnp import APPNP
 from fglaudit.protocols.cnfgnn import CNFGNN
 from fglaudit.protocols.dist_gat import DistGAT
+from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.fedavg_sage import FedAvgSage
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.protocols.fedgcn import FedGCN
@@ -64,6 +67,8 @@ PROTOCOLS: list[FederatedProtocol] = [
     FedMLP(rounds=2),
     FedGT(rounds=1, **TRANSFORMER),
     FedAvgSage(rounds=1),
+    FedAvgGophormer(rounds=1, hidden=8, heads=2, feed_forward=12),
+    FedAvgGraphGPS(rounds=1, hidden=8, heads=2, feed_forward=12),
 ]
 
 CELL = Cell(
@@ -128,7 +133,7 @@ def test_rectified_reports_are_unbiased() -> None:
     drawn = reports(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), row.expand(400_000, 5))
     torch.testing.assert_close(drawn.mean(0), row.clamp(-1, 1), atol=0.03, rtol=0)  # 2 is cut off
     session = bound(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), example_graph(features=5))
-    assert float(drawn[:, 1].std()) == pytest.approx(session.noise()[FEATURE_ROWS].std, rel=0.02)
+    assert float(drawn[:, 3].std()) == pytest.approx(session.noise()[FEATURE_ROWS].std, rel=0.02)
 
 
 def test_the_papers_number_of_features_is_sampled() -> None:
@@ -181,6 +186,11 @@ def test_conformance_and_the_epsilon_of_the_whole_training(defense: Defense, pro
     assert promise.epsilon_accounted == pytest.approx(4.0) and promise.unit == "node" and "replaced" in promise.adjacency
 
 
+def test_no_protocol_is_left_out() -> None:
+    sending = {name for name in registry.names("protocol") if registry.load("protocol", name).emits}
+    assert sending == {type(protocol).name for protocol in PROTOCOLS}
+
+
 def test_a_protocol_that_passes_clients_over_gets_no_epsilon() -> None:
     graph = example_graph()
     session = bound(MultiBit())
@@ -194,10 +204,12 @@ def test_all_rows_of_a_node_share_the_budget() -> None:
     assert MultiBit(epsilon=8.0).bind(twice).parameters()["bit_epsilon"] == 4.0  # one feature of each row
     scale = [LocalFeatures(epsilon=8.0).bind(context).noise()[FEATURE_ROWS].scale for context in (once, twice)]
     assert scale[1] == pytest.approx(2 * scale[0])
-    shared = dataclasses.replace(example_graph(), clients=(torch.arange(40), torch.arange(20, 60)))
-    assert FedGCN().context(shared).rows_per_node == 2
-    samples = dataclasses.replace(example_graph(), x=torch.zeros(60, 5, 24))
-    assert FedGCN().context(samples).rows_per_node == 5
+    masks = (torch.ones(40, dtype=torch.bool),) * 2
+    halves = (torch.arange(40), torch.arange(20, 60))
+    shared = dataclasses.replace(example_graph(), clients=halves, train=masks, val=masks, test=masks)
+    assert FedGT(**TRANSFORMER).context(shared).rows_per_node == 2
+    samples = dataclasses.replace(shared, x=torch.zeros(60, 5, 24))
+    assert FedGT(**TRANSFORMER).context(samples).rows_per_node == 10
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from fglaudit.view import Observer, View
 
 GRAPH = example_graph()
 SERVER_ONLY = Observer(parties=(SERVER,))
-ASKED_EVERYWHERE = [name for name in QUANTITIES if name != "global-nodes"]  # that one is asked of FedGT alone
+ASKED_EVERYWHERE = [name for name in QUANTITIES if name not in ("global-nodes", "centroids")]  # those are asked of FedGT alone
 
 
 def facts(observer: Observer = SERVER_ONLY, protocol: FederatedProtocol | None = None, graph: FederatedGraph = GRAPH) -> Facts:

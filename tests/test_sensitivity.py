@@ -101,8 +101,9 @@ def spent(one: Watched, other: Watched) -> dict[type[Payload], float]:
             distance /= a[0].numel()
         used[kind] = used.get(kind, 0.0) + distance / release.times
     for kind, (release, _) in one.honest.noised.items():  # what is accounted is as often as anybody sends
-        often = torch.cat([senders for other_kind, senders, _ in one.kept if other_kind is kind]).unique(return_counts=True)[1]
-        assert not release.one_message or int(often.max()) <= release.times
+        if release.one_message:
+            senders = torch.cat([parties for other, parties, _ in one.kept if other is kind])
+            assert int(torch.bincount(senders).max()) <= release.times
     return used
 
 

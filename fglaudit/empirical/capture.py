@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.empirical.canaries import FEATURES
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol, Release
+from fglaudit.interfaces import DefenseSession, FederatedProtocol, LocalUpdate, Release
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
 from fglaudit.view import Noise
@@ -60,6 +60,9 @@ class _Capture:
 
     def noise(self, payload: type[Payload]) -> Noise | None:
         return self.session.noise().get(payload.__name__)
+
+    def local_update(self) -> LocalUpdate | None:
+        return None
 
     def send(self, batch: MessageBatch) -> Payload:
         by_server = bool((batch.senders == SERVER).all())

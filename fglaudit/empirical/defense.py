@@ -13,6 +13,8 @@ Only entries that the canary reaches are replayed, those that it moves most; of 
 defense states noise for every coordinate alone. That is the mechanism on fewer rows, for which its guarantee must hold as
 well; a defense whose noise depends on how many rows a message has would be misjudged.
 
+A defense of local gradients is tested by ``fglaudit.empirical.local_update``.
+
 The bound of a cell holds at 99.99 %. Whether it contradicts the accounted epsilon is decided over all cells of a suite together, by
 p-values (:meth:`fglaudit.empirical.bound.Bound.p_value`): see ``fglaudit.reports.summary``.
 """
@@ -32,6 +34,7 @@ from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes, canary_row
 from fglaudit.empirical.capture import capture, entry_ids, select_entries
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
+from fglaudit.empirical.local_update import audit_updates
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee, Release
 from fglaudit.nn.neighborhood import with_neighbors
@@ -82,6 +85,9 @@ def audit_defense(
         promise: what it guarantees; says the unit and delta.
         draws: how many random numbers may be spent.
     """
+    examples = protocol.examples(graph)
+    if session.updates() and promise.unit == "node" and not isinstance(examples, str):
+        return audit_updates(examples, graph, session, promise, seed=seed, confidence=confidence)
     if promise.unit != "node" or promise.delta is None:
         return f"canaries are feature rows of nodes and test a guarantee per node; this one is per {promise.unit or 'nothing'}"
     if graph.x.dim() != 2:

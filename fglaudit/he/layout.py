@@ -30,6 +30,7 @@ class Layout:
         entry_row, entry_group: by entry [E], ordered by group and row.
         entry_start: first field within the group [E].
         group_width: bits of a field by group [G]; 0 where a slot holds one number (ckks).
+        group_room: fields of one ciphertext by group [G].
         group_block: number of the first ciphertext of each group [G + 1].
         pair_code: ``receiver * rows + row`` of every row and receiver [n], ascending.
         pair_entry: the place from which that receiver reads that row [n].
@@ -42,6 +43,7 @@ class Layout:
     entry_group: Tensor
     entry_start: Tensor
     group_width: Tensor
+    group_room: Tensor
     group_block: Tensor
     pair_code: Tensor
     pair_entry: Tensor
@@ -90,6 +92,7 @@ class Layout:
             group[order],
             start,
             groups[:, 1],
+            room,
             torch.cat([blocks.new_zeros(1), blocks.cumsum(0)]),
             pair_code,
             place[pair_entry],
@@ -101,13 +104,12 @@ class Layout:
         """Ciphertexts that hold all rows once each place."""
         return int(self.group_block[-1].item())
 
-    @property
-    def num_groups(self) -> int:
-        return len(self.group_width)
-
-    def room(self, group: int) -> int:
-        """Fields of one ciphertext of ``group``."""
-        return self.slots * fields(int(self.group_width[group].item()))
+    def groups_of(self, rows: Tensor) -> list[int]:
+        """Return the groups with a place for one of ``rows``."""
+        wanted = torch.zeros(self.num_rows, dtype=torch.bool)
+        wanted[rows] = True
+        groups: list[int] = torch.unique(self.entry_group[wanted[self.entry_row]]).tolist()
+        return groups
 
     def members(self, group: int) -> slice:
         """Entries of ``group``."""
@@ -139,8 +141,7 @@ class Layout:
     def block_range(self, entries: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first and the last ciphertext [E] of ``entries`` [E]."""
         group, start = self.entry_group[entries], self.entry_start[entries]
-        room = torch.tensor([self.room(g) for g in range(self.num_groups)])[group]
-        first = self.group_block[group]
+        room, first = self.group_room[group], self.group_block[group]
         last = start + self.columns - 1
         return first + torch.div(start, room, rounding_mode="floor"), first + torch.div(last, room, rounding_mode="floor")
 

@@ -187,7 +187,7 @@ class PackedRows(SealedRows):
         layout = self.layout
         first, last = (int(number.item()) for number in layout.group_block[group : group + 2])
         wanted = [number for number in layout.blocks_of(entries).tolist() if number in bundle.blocks]
-        width, room = int(layout.group_width[group].item()), layout.room(group)
+        width, room = (int(of_group[group].item()) for of_group in (layout.group_width, layout.group_room))
         read = self.codec.decrypt([bundle.blocks[number] for number in wanted], width)
         stream = read.new_zeros(last - first, room)
         stream[torch.tensor(wanted, dtype=torch.long) - first] = read
@@ -221,7 +221,7 @@ def seal_rows(
         position[mine] = torch.arange(high - low)
         numbers = codec.quantise(values[low:high], mine)
         blocks: dict[int, Any] = {}
-        for group in range(layout.num_groups):
+        for group in layout.groups_of(everything if padded else mine):
             blocks |= _encrypted(codec, layout, group, position, numbers, padded)
         bundles.append(Bundle((position >= 0).long(), blocks, codec.parameters.fresh_bytes))
     if padded:
@@ -236,10 +236,8 @@ def _encrypted(codec: Codec, layout: Layout, group: int, position: Tensor, numbe
     members = layout.entry_row[layout.members(group)]
     here = position[members]
     present = here >= 0
-    if not padded and not bool(present.any()):
-        return {}
     first, last = (int(number.item()) for number in layout.group_block[group : group + 2])
-    room = layout.room(group)
+    room = int(layout.group_room[group].item())
     stream = numbers.new_zeros((last - first) * room)
     stream[: len(members) * layout.columns].view(-1, layout.columns)[present] = numbers[here[present]]
     chosen = torch.arange(last - first)

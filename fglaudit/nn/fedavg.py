@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Trained
+from fglaudit.interfaces import Aggregate, Channel, Trained, Uploads
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import Layout, unflatten
@@ -65,7 +65,7 @@ class FedAvg:
         weights = counts.float() if self.weighting == "train-nodes" else None
         model, num_clients, correct = initial, len(counts), []
         received = broadcast(channel, 0, model, num_clients)
-        models = LocalModels(received, layout, train, self.settings, dropout)
+        models = LocalModels(received, layout, train, self.settings, dropout, channel.local_update())
         for round in range(1, self.rounds + 1):
             models.step(self.local_steps)
             chosen = sample_clients(eligible, self.participation, sampling)
@@ -76,8 +76,33 @@ class FedAvg:
             correct.append(hits(test, received, layout).sum(1))
             channel.round_done(round, self.rounds)
         accuracy, accuracy_global = accuracies(correct, test.counts)
+        # The model is what the server released: a defense may have made it noisy on its way out.
         final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
         return Trained(accuracy, accuracy_global, final, layout)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        """Return who sends models, and how much one of them can weigh."""
+        return largest_share(graph, self.participation, self.weighting)
+
+    def passes(self) -> int:
+        """Gradient steps of one training run, each on all of a client's training nodes."""
+        return self.rounds * self.local_steps
+
+
+def largest_share(graph: FederatedGraph, participation: float, weighting: str) -> Uploads:
+    """Return who sends models where the clients with training nodes take turns, and how much one of them can weigh."""
+    counts = torch.tensor([int(train.sum().item()) for train in graph.train])
+    counts = counts[counts > 0].sort().values.double()
+    senders = sample_size(len(counts), participation)
+    if weighting == "uniform":
+        return Uploads(senders, len(counts), 1 / senders)
+    share = counts[-1] / (counts[-1] + counts[: senders - 1].sum())  # the largest client weighs most among the smallest
+    return Uploads(senders, len(counts), float(share.item()))
+
+
+def sample_size(count: int, fraction: float) -> int:
+    """Return how many of ``count`` clients take part in a round."""
+    return count if fraction >= 1 else max(1, round(fraction * count))
 
 
 def trainers(graph: FederatedGraph) -> Tensor:
@@ -100,14 +125,14 @@ def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> T
     """Return ``max(1, round(fraction n))`` of the n ``eligible`` clients, ascending; at fraction 1 all, without a draw."""
     if fraction >= 1:
         return eligible
-    count = max(1, round(fraction * len(eligible)))
+    count = sample_size(len(eligible), fraction)
     return eligible[torch.randperm(len(eligible), generator=rng)[:count]].sort().values
 
 
 def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that arrived alike."""
     if weights is None:
-        weights = torch.ones(len(vectors), device=vectors.device)
+        weights = torch.ones(len(vectors), dtype=vectors.dtype, device=vectors.device)
     return (weights / weights.sum()) @ vectors
 
 

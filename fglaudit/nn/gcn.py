@@ -144,6 +144,11 @@ def loss(field: Field, outputs: Tensor) -> Tensor:
 
     No weight belongs to two clients, so the gradient of the sum is every client's own gradient.
     """
-    losses = functional.cross_entropy(outputs.flatten(0, 1), field.labels.flatten(), reduction="none").view_as(field.mask)
     share = field.mask / field.counts.clamp(min=1).unsqueeze(1)
-    return (losses * share).sum()
+    return (losses(field, outputs) * share).sum()
+
+
+def losses(field: Field, outputs: Tensor) -> Tensor:
+    """Return the cross-entropy of every target [K, R_L]; entries of padding mean nothing."""
+    each = functional.cross_entropy(outputs.flatten(0, 1), field.labels.flatten(), reduction="none")
+    return each.view_as(field.mask)

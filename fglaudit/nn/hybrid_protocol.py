@@ -24,7 +24,7 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class HybridProtocol(SubgraphProtocol):
-    """Fields of FedGT's clients; defaults are the paper's as far as it states them.
+    """FedGT's clients; defaults are the paper's as far as it states them.
 
     Attributes:
         heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
@@ -65,6 +65,12 @@ class HybridProtocol(SubgraphProtocol):
     @property
     def positions(self) -> int:
         return self.encoding
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            f"{self.name}'s losses all see the global nodes, which are made of every node's features, and PageRank scores and encodings, "
+            "which every edge moves: one node changes them all"
+        )
 
     def network(self) -> GraphTransformer:
         return GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)

@@ -15,9 +15,13 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fglaudit.errors import FglauditError
+from fglaudit.interfaces import LocalUpdate
+from fglaudit.nn.example_gradients import private_mean
 from fglaudit.nn.node_clients import Rows
+from fglaudit.nn.weights import Layout, unflatten
 
 
 class Compensation(Protocol):
@@ -116,3 +120,24 @@ class LocalSteps:
         if others is not None:
             moved = moved + others.first(residuals)
         return first - self.rate * moved, w2
+
+    def run_private(self, rows: Rows, models: Tensor, layout: Layout, update: LocalUpdate, rng: torch.Generator) -> Tensor:
+        """Train without compensation on gradients as ``update`` makes them; return the models [T, D]. Noise on W1 leaves the span
+        of the rows, so W1 itself is followed.
+
+        Args:
+            models: the models to start from [T, D].
+            rng: draws the batches.
+        """
+        weight = self.batches(rows.present, rng)
+        labels = rows.target.argmax(2)
+
+        def losses(vectors: Tensor) -> Tensor:
+            first, second = unflatten(vectors, layout).values()
+            outputs = (rows.x @ first).relu() @ second
+            return functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
+
+        for step in range(self.steps):
+            batch = weight[min(step, len(weight) - 1)] > 0
+            models = models - self.rate * private_mean(losses, models, batch, update)
+        return models

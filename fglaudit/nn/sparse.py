@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ class SparseMatrix:
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Return the product with ``dense`` [C, d] as [R, d]; gradients flow to ``dense``."""
-        product: Tensor = _Product.apply(self.forward, self.transposed, dense)  # type: ignore[no-untyped-call]
+        product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
         return product
 
 
@@ -47,12 +48,22 @@ def _sorted_csr(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int,
 
 
 class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
-        ctx.save_for_backward(transposed)
-        return matrix @ dense
+    """Takes the matrix as an object: functorch cannot wrap CSR tensors."""
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> tuple[None, None, Tensor]:
-        (transposed,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return None, None, transposed @ grads[0]
+    def forward(matrix: SparseMatrix, dense: Tensor) -> Tensor:
+        return matrix.forward @ dense
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[SparseMatrix, Tensor], output: Tensor) -> None:
+        ctx.transposed = SparseMatrix(inputs[0].transposed, inputs[0].forward)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.transposed @ grads[0]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[None, int], matrix: SparseMatrix, dense: Tensor) -> tuple[Tensor, int]:
+        """Multiply a batch of dense matrices as one with more columns."""
+        stacked = dense.movedim(in_dims[1], 1)
+        return (matrix @ stacked.flatten(1)).view(-1, *stacked.shape[1:]), 1

@@ -1,4 +1,4 @@
-"""What K clients with graph transformers hold, padded to the largest client: features, encodings, labels, split masks."""
+"""What K clients with subgraphs hold, padded to the largest client: features, encodings, labels, split masks."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ class Progress:
         self._best = torch.full((), -1.0, device=inputs.labels.device)
         self._chosen_round = torch.zeros((), dtype=torch.long, device=inputs.labels.device)
         self._chosen = models.vectors.clone()
-        self._truth: dict[str, Tensor] = {}
+        self._global_nodes = models.global_nodes
+        self._clusters: list[Tensor] = []
 
     def test(self) -> None:
         """Test the current models on every client's validation and test nodes."""
@@ -38,13 +39,15 @@ class Progress:
         self._correct.append((correct & inputs.test).sum(1))
 
     def keep_clustering(self) -> None:
-        """Remember the current global nodes and whose nodes they stand for, as ``truth``: what the next upload is made of."""
-        self._truth = {"global_nodes": self._models.global_nodes.cpu(), "clusters": self._models.clusters().cpu()}
+        """Remember, before this round's upload, the global nodes and whose nodes they stand for; ``finish`` returns as ``truth`` the last
+        ones [K, g, d] and every round's nearest global node of every node [T, K, n], -1 for padding."""
+        self._clusters.append(self._models.clusters().to(torch.int16))
+        self._global_nodes = self._models.global_nodes
 
     @property
     def clusters(self) -> Tensor:
         """The nearest global node of every node [K, n], as of :meth:`keep_clustering`; -1 for padding."""
-        return self._truth["clusters"]
+        return self._clusters[-1]
 
     def finish(self, notes: tuple[str, ...] = ()) -> Trained:
         """Return the outcome.
@@ -57,4 +60,7 @@ class Progress:
             raise FglauditError("training must stay finite; the weights are not; lower the learning rate")
         accuracy, accuracy_global = accuracies(self._correct, inputs.test.sum(1))
         weights = {name: weight.cpu() for name, weight in unflatten(self._chosen, models.layout).items()}
-        return Trained(accuracy, accuracy_global, weights, models.layout, int(self._chosen_round.item()), notes, self._truth)
+        truth = {}
+        if self._clusters:
+            truth = {"global_nodes": self._global_nodes.cpu(), "clusters": torch.stack(self._clusters).cpu()}
+        return Trained(accuracy, accuracy_global, weights, models.layout, int(self._chosen_round.item()), notes, truth)

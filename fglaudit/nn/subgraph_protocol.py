@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
-from fglaudit.nn.fedavg import average, broadcast, upload_models
+from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.nn.fedavg import average, broadcast, largest_share, upload_models
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.nn.subgraph_progress import Progress
@@ -23,7 +23,7 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class SubgraphProtocol(FederatedProtocol):
-    """Fields of every such protocol; defaults are FedGT's settings for all methods on Cora, CiteSeer and PubMed.
+    """What they share; defaults are FedGT's settings for all methods on Cora, CiteSeer and PubMed.
 
     Attributes:
         layers, hidden: of the network.
@@ -58,6 +58,15 @@ class SubgraphProtocol(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph)
+
+    def examples(self, graph: FederatedGraph) -> Examples | str:
+        return f"what a node of {self.name} attends to depends on far more of its client than some hops around it"
+
+    def uploads(self, graph: FederatedGraph) -> Uploads | str:
+        if ModelUpdate not in type(self).emits:
+            return super().uploads(graph)
+        # The server adds changes to a model of its own, which is not the one that it sends if a defense changes that.
+        return replace(largest_share(graph, 1.0, "train-nodes"), changes=True, mean=False)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """Every upload of every round; none has a bound on what one node's features do to it."""
@@ -104,7 +113,8 @@ class SubgraphProtocol(FederatedProtocol):
         inputs = SubgraphInputs.of(clients, self.positions, device)
         layout = self.layout(graph.num_features + self.positions, graph.num_classes)
         draws = torch.Generator(device).manual_seed(training.initial_seed())
-        return SubgraphModels(self.surroundings(clients, inputs, near), self.settings(), inputs, layout, draws)
+        near_nodes, update = self.surroundings(clients, inputs, near), channel.local_update()
+        return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update)
 
 
 def train_average(

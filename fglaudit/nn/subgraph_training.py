@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
+from fglaudit.interfaces import LocalUpdate
 from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.consistency import disagreement
+from fglaudit.nn.example_gradients import private_mean
 from fglaudit.nn.graph_transformer import Dropout, Weights
 from fglaudit.nn.online_clustering import nearest, update_centroids
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
@@ -82,6 +84,7 @@ class SubgraphModels:
     Args:
         layout: of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client.
         rng: draws batches, neighbours and dropout; on the device of ``inputs``.
+        update: what a defense makes of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
 
     Attributes:
         vectors: current models [K, D].
@@ -95,7 +98,9 @@ class SubgraphModels:
         inputs: SubgraphInputs,
         layout: Layout,
         rng: torch.Generator,
+        update: LocalUpdate | None = None,
     ) -> None:
+        self._update = update
         self.surroundings, self.settings, self.inputs, self.layout, self._rng = surroundings, settings, inputs, layout, rng
         device = inputs.labels.device
         self.vectors = torch.zeros(len(inputs.labels), sum(math.prod(s) for s in layout.values()), device=device)
@@ -137,19 +142,26 @@ class SubgraphModels:
 
     def _step(self, nodes: Tensor, valid: Tensor, batch: Batch, *, all_active: bool) -> None:
         settings = self.settings
-        leaf = self.vectors.detach().requires_grad_()
-        weights = unflatten(leaf, self.layout)
-        dropout = Dropout(settings.dropout, self._rng)
-        inputs = self.inputs.project(weights["input.weight"], weights["input.bias"])
-        outputs = batch.logits(weights, inputs, self.global_nodes, dropout)
         labels = self.inputs.labels.gather(1, nodes).clamp(min=0)  # padding may be a node without a label
-        losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
-        if settings.consistency > 0:
-            drawn = outputs.view(len(outputs), settings.samples, -1, outputs.shape[2])
-            losses = losses + settings.consistency * disagreement(drawn).repeat(1, settings.samples)
+        dropout = Dropout(settings.dropout, self._rng)
+
+        def losses(vectors: Tensor, inputs: Tensor) -> Tensor:
+            outputs = batch.logits(unflatten(vectors, self.layout), inputs, self.global_nodes, dropout)
+            each = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
+            if settings.consistency > 0:
+                drawn = outputs.view(len(outputs), settings.samples, -1, outputs.shape[2])
+                each = each + settings.consistency * disagreement(drawn).repeat(1, settings.samples)
+            return each
+
         count = valid.sum(1)
-        loss = (losses * valid / count.clamp(min=1).unsqueeze(1)).sum()
-        (gradient,) = torch.autograd.grad(loss, leaf)
+        if self._update is None:
+            leaf = self.vectors.detach().requires_grad_()
+            inputs = self._project(leaf)
+            loss = (losses(leaf, inputs) * valid / count.clamp(min=1).unsqueeze(1)).sum()
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        else:
+            gradient = private_mean(lambda v: losses(v, self._project(v)), self.vectors, valid, self._update)
+            inputs = self._project(self.vectors)
         self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
         if self._counts is not None and settings.momentum is not None:
             moved, counts = update_centroids(inputs.detach(), batch.reached, self.global_nodes, self._counts, settings.momentum)
@@ -157,10 +169,14 @@ class SubgraphModels:
             self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
             self._counts = torch.where(active, counts, self._counts)
 
+    def _project(self, vectors: Tensor) -> Tensor:
+        weights = unflatten(vectors, self.layout)
+        return self.inputs.project(weights["input.weight"], weights["input.bias"])
+
     @torch.no_grad()
     def correct(self) -> Tensor:
         """Return which nodes are classified correctly [K, n]."""
-        inputs = self.inputs.project(self._weights["input.weight"], self._weights["input.bias"])
+        inputs = self._project(self.vectors)
         everyone = self.surroundings.everyone(self._rng)
         outputs = everyone.logits(self._weights, inputs, self.global_nodes, Dropout(0, None))
         return outputs.argmax(2) == self.inputs.labels
@@ -168,5 +184,5 @@ class SubgraphModels:
     @torch.no_grad()
     def clusters(self) -> Tensor:
         """Return the nearest global node of every node [K, n]; -1 for padding."""
-        inputs = self.inputs.project(self._weights["input.weight"], self._weights["input.bias"])
+        inputs = self._project(self.vectors)
         return torch.where(self.inputs.present, nearest(inputs, self.global_nodes), -1)

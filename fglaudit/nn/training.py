@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.nn.gcn import Field, logits, loss
+from fglaudit.interfaces import LocalUpdate
+from fglaudit.nn.example_gradients import private_mean
+from fglaudit.nn.gcn import Field, logits, loss, losses
 from fglaudit.nn.weights import Layout, flatten, unflatten
 
 OPTIMIZERS = ("sgd", "adam")
@@ -48,10 +50,19 @@ class LocalModels:
         layout: shape of each weight.
         field: receptive field of the training nodes.
         rng: draws the dropout; on the device of ``vectors``.
+        update: what a defense makes of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
     """
 
-    def __init__(self, vectors: Tensor, layout: Layout, field: Field, settings: LocalSettings, rng: torch.Generator) -> None:
-        self._field, self._settings, self._rng = field, settings, rng
+    def __init__(
+        self,
+        vectors: Tensor,
+        layout: Layout,
+        field: Field,
+        settings: LocalSettings,
+        rng: torch.Generator,
+        update: LocalUpdate | None = None,
+    ) -> None:
+        self._layout, self._field, self._settings, self._rng, self._update = layout, field, settings, rng, update
         self._weights = {name: w.clone().requires_grad_() for name, w in unflatten(vectors.detach(), layout).items()}
         kind = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
         self._optimizer = kind(self._weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
@@ -67,10 +78,19 @@ class LocalModels:
     def step(self, steps: int) -> None:
         """Take full-batch gradient steps."""
         for _ in range(steps):
-            self._optimizer.zero_grad()
-            outputs = logits(self._field, self._weights, self._settings.dropout, self._rng)
-            loss(self._field, outputs).backward()  # type: ignore[no-untyped-call]
+            if self._update is None:
+                self._optimizer.zero_grad()
+                outputs = logits(self._field, self._weights, self._settings.dropout, self._rng)
+                loss(self._field, outputs).backward()  # type: ignore[no-untyped-call]
+            else:
+                gradient = private_mean(self._losses, self.vectors(), self._field.mask, self._update)
+                for name, part in unflatten(gradient, self._layout).items():
+                    self._weights[name].grad = part
             self._optimizer.step()
+
+    def _losses(self, vectors: Tensor) -> Tensor:
+        outputs = logits(self._field, unflatten(vectors, self._layout), self._settings.dropout, self._rng)
+        return losses(self._field, outputs)
 
     def vectors(self) -> Tensor:
         """Return a copy of all models [K, D]."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fglaudit.errors import unknown
 from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
 from fglaudit.quantities.global_nodes import GlobalNodeValues
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
 from fglaudit.quantities.linkage import Linkage
 from fglaudit.quantities.membership import Membership
+from fglaudit.quantities.neighboring_clients import NeighboringClients
 from fglaudit.quantities.norms import L1Norms, SquaredNorms
 
 QUANTITIES: dict[str, Quantity] = {
@@ -22,7 +24,9 @@ QUANTITIES: dict[str, Quantity] = {
         L1Norms(),
         SquaredNorms(),
         GlobalNodeValues(),
+        Centroids(),
         Linkage(),
+        NeighboringClients(),
     )
 }
 

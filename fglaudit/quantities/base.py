@@ -129,3 +129,12 @@ def subject_codes(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         return first, second
     width = int(max(first.max().item() if first.numel() else 0, second.max().item() if second.numel() else 0)) + 1
     return first[:, 0] * width + first[:, 1], second[:, 0] * width + second[:, 1]
+
+
+def similarity_scores(question: Question, estimate: Tensor) -> Scores:
+    """Score vectors [S, D] by their cosines with the truth; a vector of zeros counts as 0."""
+    estimate, truth = estimate.double(), question.truth.double()
+    cosine = torch.nan_to_num(torch.cosine_similarity(estimate, truth, dim=1))
+    error = (estimate - truth).norm(dim=1) / truth.norm(dim=1).clamp(min=1e-12)
+    columns = {"cosine": float(cosine.mean().item()), "relative_error": float(error.mean().item())}
+    return Scores(cosine, question.clusters, columns)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Facts, Quantity, Question, Scores, similarity_scores
 from fglaudit.view import View
 
 
@@ -39,9 +39,4 @@ class GlobalNodeValues(Quantity):
         return Inference(self.name, subjects, torch.zeros(len(subjects), width))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
-        estimate, truth = estimate.double(), question.truth.double()
-        cosine = torch.nan_to_num(torch.cosine_similarity(estimate, truth, dim=1))
-        size = truth.norm(dim=1).clamp(min=1e-12)
-        error = (estimate - truth).norm(dim=1) / size
-        columns = {"cosine": float(cosine.mean().item()), "relative_error": float(error.mean().item())}
-        return Scores(cosine, question.clusters, columns)
+        return similarity_scores(question, estimate)

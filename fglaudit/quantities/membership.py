@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import Facts, Quantity, Question, Scores
-from fglaudit.quantities.ranking import found_at, placements
+from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
 
@@ -42,9 +42,4 @@ class Membership(Quantity):
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
-        held = question.truth > 0
-        positive, negative = estimate[held].double(), estimate[~held].double()
-        values = placements(positive, negative)
-        at_one = found_at(positive, negative, 0.01)
-        columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
-        return Scores(values, question.clusters[held], columns)
+        return ranked(question, estimate)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fglaudit.quantities.base import Question, Scores
+
 
 def placements(positive: Tensor, negative: Tensor, *, rest: int = 0, rest_score: float = float("-inf")) -> Tensor:
     """Return for every positive score [P] the share of negatives below it, ties counted half: their mean is the AUC.
@@ -33,3 +35,13 @@ def found_at(positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0, 
     tied = int((negative == threshold).sum().item()) + rest * (rest_score == threshold)
     share = min(1.0, max(0.0, (allowed - above) / tied)) if tied else 0.0
     return (positive > threshold).double() + share * (positive == threshold).double()
+
+
+def ranked(question: Question, estimate: Tensor) -> Scores:
+    """Score ``estimate`` [S] of subjects that are true or not: the area under the ROC curve, over the true ones."""
+    true = question.truth > 0
+    positive, negative = estimate[true].double(), estimate[~true].double()
+    values = placements(positive, negative)
+    at_one = found_at(positive, negative, 0.01)
+    columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
+    return Scores(values, question.clusters[true], columns)

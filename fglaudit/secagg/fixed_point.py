@@ -52,10 +52,9 @@ class FixedPoint:
             fraction -= 1
         return FixedPoint(bits, fraction, float(bound))
 
-    @property
-    def resolution(self) -> float:
-        """Distance of neighbouring values; an encoded one is off by at most half of it."""
-        return 2.0**-self.fraction
+    def rounding(self, summands: int) -> float:
+        """Return how far the sum of ``summands`` encoded values may be off."""
+        return 0.0 if self.integers else summands * 2.0 ** -(self.fraction + 1)
 
     def encode(self, values: Tensor) -> Tensor:
         """Return ``values`` as words, of the same shape, on the CPU.
