@@ -12,7 +12,6 @@ from fglaudit.attacks._clipping import Clipping, added_std
 from fglaudit.attacks._public_rules import rounding_of_sums
 from fglaudit.attacks._row_levels import to_levels
 from fglaudit.attacks.mask_flip import MaskFlip
-from fglaudit.attacks.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.subset_sum import SubsetSum
 from fglaudit.attacks.weight_difference import WeightDifference
 from fglaudit.csbm_tasks import CsbmTask, draw_task
@@ -120,7 +119,6 @@ def test_sums_that_secure_aggregation_leaves_in_the_clear_are_taken_apart() -> N
     pytest.importorskip("cryptography")
     graph = example_graph()
     view = record(FedGCN(hops=1, rounds=1), graph, SecureAggregation(on=("NeighborSums",))).view(KNOWING)
-    assert ServerPartialSums().unsupported(view) is not None
     assert SubsetSum().unsupported(view) is None
     result = SubsetSum().run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction) and result.proven is not None
