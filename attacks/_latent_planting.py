@@ -165,8 +165,9 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
     rng = split(rng, "plant")
     everyone = torch.arange(view.public.num_nodes)
     classes = view.public.num_classes
-    y = torch.randint(classes, everyone.shape, generator=rng)
     nodes, labels = view.known_rows().nodes, view.labels
+    told = torch.unique(torch.cat([view.known_rows().y, labels.y]).clamp(min=0))  # no other class can be learned
+    y = told[torch.randint(len(told), everyone.shape, generator=rng)]
     for known in (view.known_rows(), labels):
         y[known.nodes] = known.y.clamp(min=0)
     centers = 10 * torch.randn(classes, latent_width(view), generator=rng)

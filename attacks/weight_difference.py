@@ -28,7 +28,7 @@ from fglaudit.attacks._bit_recovery import recover_bits
 from fglaudit.attacks._clipping import Clipping, added_std
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import first_latents, initial_weights, unknown_users
+from fglaudit.attacks._latent_messages import first_latents, initial_weights, missing_latents, unknown_users
 from fglaudit.attacks._latent_planting import plant_weight_updates
 from fglaudit.attacks._message_passing import Measurements
 from fglaudit.attacks._optimizer_replay import UserOptimizer, first_adam_step
@@ -67,6 +67,8 @@ class WeightDifference(Attack):
             return "the observer saw no gradients of latents"
         if next(_uploads(view), None) is None:
             return "no user uploads its weights"
+        if missing := missing_latents(view):
+            return missing
         if LatentGradients.__name__ in view.public.noise:
             return "users step with gradients that a defense changed on the way"
         return None
