@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.special import ndtr
 
+from fglaudit.attacks._clipping import Clipping
 from fglaudit.payloads import Payload
 from fglaudit.view import View
 
@@ -42,30 +43,34 @@ class UploadClip:
 
     Attributes:
         bound: of every coordinate, None where coordinates are not cut off.
-        length: of the L1 norm of a message, None where messages are not scaled down.
+        length: of the norm of a message, None where messages are not scaled down.
+        order: of that norm, 1 or 2.
     """
 
     bound: float | None = None
     length: float | None = None
+    order: int = 1
 
     @staticmethod
     def of(view: View, payload: type[Payload]) -> UploadClip:
         """Read the defense's public parameters."""
-        parameters = view.public.defense_parameters
-        if payload.__name__ not in view.public.noise or "clip" not in parameters:
+        clip = Clipping.of(view, payload)
+        if payload.__name__ not in view.public.noise or clip is None:
             return UploadClip()
-        clip = float(parameters["clip"])
-        return UploadClip(length=clip) if parameters.get("norm") == "l1" else UploadClip(bound=clip)
+        return UploadClip(bound=clip.bound) if clip.order == math.inf else UploadClip(length=clip.bound, order=int(clip.order))
 
     def answer(self, mean: Tensor, std: Tensor) -> Answer:
         """Return how the clip answers to coordinates that are Gaussian [K, g, d], all of a client's in one message.
 
-        The L1 norm of so many coordinates is taken to be what is expected of it.
+        The norm of so many coordinates is taken to be what is expected of it.
         """
         if self.length is not None:
             z = mean / std
             expected = std * 2 * _density(z) + mean * (2 * ndtr(z) - 1)
-            factor = (self.length / expected.sum((-2, -1), keepdim=True)).clamp(max=1)
+            size = expected.sum((-2, -1), keepdim=True)
+            if self.order == 2:
+                size = (mean.square() + std.square()).sum((-2, -1), keepdim=True).sqrt()
+            factor = (self.length / size).clamp(max=1)
             return Answer(factor * mean, factor.expand_as(mean), torch.zeros_like(mean), std.square())
         if self.bound is None:
             return Answer(mean, torch.ones_like(mean), torch.zeros_like(mean), std.square())

@@ -24,6 +24,7 @@ from torch.nn.functional import one_hot
 from fglaudit.attacks._encoder import Shape, encoder_shape
 from fglaudit.attacks._planting import MemoryMessages, planted_client, planted_rows
 from fglaudit.attacks._propagation import propagation_row
+from fglaudit.attacks._recorded_sums import sees_deliveries
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import (
@@ -58,7 +59,7 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     own = torch.tensor(view.observer.clients, dtype=torch.long)
     others = torch.arange(n)[~torch.isin(torch.arange(n), own)]
     others = others[torch.randperm(len(others), generator=rng)][: _NODES_WITH_JACOBIANS if jacobians else _NODES]
-    receivers = own[: 0 if _sees_uploads(view) else len(others)]
+    receivers = own[: 0 if sees_deliveries(view) else len(others)]
     pairs = torch.stack([receivers, others[: len(receivers)]])
     targets = (others if len(receivers) == 0 else pairs[1]).sort().values
     shown, samples = _samples(view, len(targets)) if jacobians else (torch.ones_like(targets), torch.ones_like(targets))
@@ -83,11 +84,6 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
         degrees=None if view.degrees is None else degrees,
     )
     return Planted(planted, rows, targets[owners])
-
-
-def _sees_uploads(view: View) -> bool:
-    """Whether the observer, clients among it or not, has what every node sends."""
-    return SERVER in view.observer.parties or view.observer.wire
 
 
 @dataclass(frozen=True)
@@ -195,7 +191,7 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
     server = torch.full_like(everyone, SERVER)
     batches = [MessageBatch(0, server, everyone, ModelUpdate(model))]
     clients = torch.tensor(view.observer.clients, dtype=torch.long)
-    if len(clients) == 0 or _sees_uploads(view):
+    if len(clients) == 0 or sees_deliveries(view):
         batches.append(MessageBatch(0, nodes, torch.full_like(nodes, SERVER), HiddenRepresentations(hidden)))
     else:  # the k-th observing client has one neighbour, the node whose sum it receives
         pairs = torch.stack([torch.stack([c.nodes[0], c.remote_nodes[0]]) for c in plain.view.own if len(c.remote_nodes)])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._clipping import Clipping, added_std
 from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate
 from fglaudit.view import View
 
@@ -50,6 +51,30 @@ def initial_weights(view: View) -> Tensor | None:
             shape = next(iter(view.public.layout.values()))
             return payload.vector[0].reshape(shape)
     return None
+
+
+def missing_latents(view: View) -> str | None:
+    """Return why no latent of a user whose row is unknown was seen, or None."""
+    if next(iter(view.messages.of(Latents)), None) is None:
+        return "the observer saw no Latents"
+    if len(unknown_users(view)) == 0:
+        return "the observer saw no Latents but those of users whose rows it knows"
+    return None
+
+
+def all_cut_down(view: View, most: int | None = None) -> str | None:
+    """Return that a defense clipped every latent of the first ``most`` rounds, so that none shows its length, or None."""
+    clip = Clipping.of(view, Latents)
+    if clip is None:
+        return None
+    for number, batch in enumerate(view.messages.of(Latents)):
+        payload = batch.payload
+        assert isinstance(payload, Latents)
+        if most is not None and number == most:
+            break
+        if bool(clip.whole(payload.values, added_std(view, Latents, payload.values)).any()):
+            return None
+    return "every latent may have been cut down to the clip, so that none can be followed by its length; see sparse-recovery"
 
 
 def unknown_users(view: View) -> Tensor:

@@ -165,16 +165,26 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
     rng = split(rng, "plant")
     everyone = torch.arange(view.public.num_nodes)
     classes = view.public.num_classes
-    y = torch.randint(classes, everyone.shape, generator=rng)
     nodes, labels = view.known_rows().nodes, view.labels
-    for known in (view.auxiliary, labels):
+    told = torch.unique(torch.cat([view.known_rows().y, labels.y]).clamp(min=0))  # no other class can be learned
+    y = told[torch.randint(len(told), everyone.shape, generator=rng)]
+    for known in (view.known_rows(), labels):
         y[known.nodes] = known.y.clamp(min=0)
     centers = 10 * torch.randn(classes, latent_width(view), generator=rng)
     latents = centers[y] + torch.randn(len(y), centers.shape[1], generator=rng)
     up = MessageBatch(1, everyone, torch.full_like(everyone, SERVER), Latents(latents))
     plain = plain_view(view, (up,))
     asked = everyone[~torch.isin(everyone, torch.cat([nodes, labels.nodes]))]
-    return Planted(dataclasses.replace(plain, topology=None), y[asked], asked)
+    alone = tuple(
+        dataclasses.replace(
+            client,
+            remote_nodes=client.remote_nodes[:0],
+            remote_degrees=None if client.remote_degrees is None else client.remote_degrees[:0],
+            boundary=client.boundary[:, :0],
+        )
+        for client in plain.own
+    )
+    return Planted(dataclasses.replace(plain, own=alone, topology=None), y[asked], asked)
 
 
 def plant_shared_code(view: View, rng: torch.Generator) -> Planted:

@@ -30,7 +30,7 @@ def attack_reports(attack: Attack, view: View, rng: torch.Generator, device: tor
     if noise is None or noise.distribution in attack.reads_noisy_rows:
         return attack.run(view, rng=rng, device=device)
     result = attack.run(as_sent(view), rng=rng, device=device)
-    return decided(result, view, noise, exact=attack.metric == "exact_rate") if isinstance(result, Reconstruction) else result
+    return decided(result, view, noise) if isinstance(result, Reconstruction) else result
 
 
 def as_sent(view: View) -> View:
@@ -50,12 +50,8 @@ def as_sent(view: View) -> View:
     )
 
 
-def decided(result: Reconstruction, view: View, noise: Noise, *, exact: bool) -> Reconstruction:
-    """Return the rows behind the estimated reports of ``result``, in the data set's own levels.
-
-    Args:
-        exact: return the likeliest entries; otherwise those with the best expected F1.
-    """
+def decided(result: Reconstruction, view: View, noise: Noise) -> Reconstruction:
+    """Return the rows with the best expected F1 behind the estimated reports of ``result``, in the data set's own levels."""
     reports = _rescaled(result.rows.double(), _usual_length(view, noise))
     prior = feature_prior(view, result.nodes)
     if view.public.features is FeatureKind.REAL:
@@ -63,7 +59,7 @@ def decided(result: Reconstruction, view: View, noise: Noise, *, exact: bool) ->
         rows = prior.mean + trust * (reports - prior.mean)
     else:
         odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit() + log_likelihood_ratios(reports, view, noise, prior)
-        bits = (odds > 0).double() if exact else best_f1_bits(torch.sigmoid(odds))
+        bits = best_f1_bits(torch.sigmoid(odds))
         rows = bits / bits.sum(1, keepdim=True).clamp(min=1) if view.public.features is FeatureKind.SCALED_BINARY else bits
     unproven = torch.zeros(len(rows), dtype=torch.bool)
     return Reconstruction(rows.float(), result.nodes, 0.5 * result.confidence, unproven)

@@ -1,16 +1,20 @@
 """From rows as FedGAT's messages carry them to rows as the data set has them.
 
 FedGAT scales every feature row to norm at most one (Assumption 3). Rows whose non-zero entries are equal survive that: the largest
-entry shows the level, half of it separates ones from zeros. Under noise the number of ones m is chosen with them: the level is then known
-(``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum one), and the likeliest row under a prior counts.
+entry shows the level, half of it separates ones from zeros. Under noise every number of ones m is considered: the level is then known
+(``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum one), and with it the chance of every entry. Weighed by how
+well each m explains the row, the chances give the row with the best expected F1, which for a row that is settled is the row itself.
 A real-valued row longer than one has lost its length; it is returned as sent.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
 from fglaudit.graph import FeatureKind
 from fglaudit.payloads import RawFeatures
@@ -47,9 +51,8 @@ def as_bits(rows: Tensor) -> Tensor:
 
 
 def norm_bound(view: View) -> float:
-    """Return the norm to which the defense clipped rows before they were sent."""
-    clip = view.public.defense_parameters.get("clip")
-    return float("inf") if clip is None else float(clip)
+    """Return the norm to which the defense clipped rows before anything was computed from them."""
+    return float(view.public.defense_parameters.get("row_norm", math.inf))
 
 
 def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, norm: float) -> Tensor:
@@ -66,25 +69,29 @@ def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, norm: float)
     if bool((std == 0).all()):
         bits = as_bits(rows)
     else:
-        prior = feature_prior(view, nodes).mean.clamp(1e-6, 1 - 1e-6).logit()
+        prior = feature_prior(view, nodes).mean.double().clamp(1e-6, 1 - 1e-6)
         scaled = kind is FeatureKind.SCALED_BINARY
         blocks = [slice(low, low + _ROWS_AT_ONCE) for low in range(0, len(rows), _ROWS_AT_ONCE)]
-        bits = torch.cat([_likeliest_bits(rows[b].double(), prior[b], std[b].double(), norm, scaled) for b in blocks])
+        bits = torch.cat([best_f1_bits(_chances(rows[b].double(), prior[b], std[b].double(), norm, scaled)) for b in blocks])
     found = bits.to(rows.dtype)
     return found / found.sum(1, keepdim=True).clamp(min=1) if kind is FeatureKind.SCALED_BINARY else found
 
 
-def _likeliest_bits(rows: Tensor, odds: Tensor, std: Tensor, norm: float, scaled: bool) -> Tensor:
-    """Return the bits [R, F] with the highest posterior; ``odds`` are prior log odds of a one, ``std`` [R] the noise."""
-    best = torch.zeros(len(rows), dtype=torch.double)  # no ones at all: gain zero
-    bits = torch.zeros(rows.shape, dtype=torch.bool)
-    variance = std.square().clamp(min=1e-12)[:, None]
+def _chances(rows: Tensor, prior: Tensor, std: Tensor, norm: float, scaled: bool) -> Tensor:
+    """Return the posterior chances [R, F] of ones; ``prior`` [R, F] are those without the rows, ``std`` [R] is the noise."""
+    odds, variance = prior.logit(), std.square().clamp(min=1e-12)[:, None]
+    count, spread = prior.sum(1), (prior * (1 - prior)).sum(1) + 1.0
+    chances = torch.zeros_like(rows)
+    total = torch.full((len(rows),), -math.inf, dtype=torch.double)
     for ones in range(1, min(_MOST_ONES, rows.shape[1]) + 1):
         level = min(1 / ones if scaled else 1.0, norm * ones**-0.5)
         gain = (rows * level - level**2 / 2) / variance + odds
-        value, place = gain.topk(ones, dim=1)
-        total = value.sum(1)
-        better = total > best
-        best = torch.where(better, total, best)
-        bits[better] = torch.zeros_like(bits[better]).scatter(1, place[better], True)
-    return bits
+        chance = gain.sigmoid()
+        # A row of m ones that the entries do not add up to is no row of m ones.
+        miss = (chance.sum(1) - ones).square() / (2 * (chance * (1 - chance)).sum(1) + 0.5)
+        explained = (torch.nn.functional.softplus(gain) - torch.nn.functional.softplus(odds)).sum(1)
+        weight = explained - miss - (ones - count).square() / (2 * spread)
+        new = torch.logaddexp(total, weight)
+        chances = chances * (total - new).exp()[:, None] + chance * (weight - new).exp()[:, None]
+        total = new
+    return chances

@@ -49,7 +49,7 @@ def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior
         equations, _ = fill_degrees(complete, prior.size, degrees, largest)
         certain[:] = False
     facts = view.public.defense_parameters
-    clip = facts.get("clip") if view.public.defense in ("gaussian", "local-features") else None
+    clip = facts.get("row_norm")
     power = 1.0 if facts.get("clip_norm") == "L1" else 0.5  # m ones have the norm m to this power
     if not normalised and clip is None:
         return equations, RowScales(normalised, certain)

@@ -5,7 +5,8 @@ length shows the number of ones. Training changes that. The server's gradients a
 move the latents of a class and of neighbours together, so late latents tell the topic of a row, and with it its likely words. The decoder
 learns this from the auxiliary users: ridge regression from standardised mean latents of the last rounds (and from the first ones, which
 serve where all users share unknown weights) to what their rows have beyond their prior, with the penalty that predicts left-out
-users best. Where left-out users are predicted no better than by the prior, the penalty is infinite and the prior stands.
+users best; how many late rounds are averaged is chosen likewise. Where
+left-out users are predicted no better than by the prior, the penalty is infinite and the prior stands.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from torch import Tensor
 
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import latent_rounds, unknown_users
+from fglaudit.attacks._latent_messages import LatentRounds, latent_rounds, missing_latents, unknown_users
 from fglaudit.attacks._latent_planting import plant_shared_code
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Latents, Payload
 from fglaudit.view import View
 
-_LATE = 0.1
+_LATE = (0.1, 0.3, 1.0)
+"""Shares of the rounds, the last ones, that are averaged: more where a defense adds noise."""
 _PENALTIES = tuple(10.0**k for k in range(-6, 5))
 _FEWEST_ROWS = 10
 
@@ -39,8 +41,8 @@ class LatentDecoder(Attack):
     metric: ClassVar[str] = "f1"
 
     def unsupported(self, view: View) -> str | None:
-        if next(iter(view.messages.of(Latents)), None) is None:
-            return "the observer saw no Latents"
+        if missing := missing_latents(view):
+            return missing
         if len(_teachers(view)) < _FEWEST_ROWS:
             return f"a decoder is learned from at least {_FEWEST_ROWS} users whose rows are known; set auxiliary, e.g. 0.1"
         return None
@@ -53,10 +55,15 @@ class LatentDecoder(Attack):
         if view.public.features is not FeatureKind.REAL:
             x, scale = (x != 0).double(), feature_prior(view, nodes[:0]).level
         center = x.mean(0)
-        inputs = _inputs(view, torch.cat([teachers, nodes])).to(device)
-        train, asked = inputs[: len(teachers)], inputs[len(teachers) :]
-        gain = _fit(train, x - center)
-        change = torch.zeros(len(nodes), x.shape[1], dtype=torch.double, device=device) if gain is None else asked @ gain
+        rounds = latent_rounds(view, torch.cat([teachers, nodes]))
+        best = float((x - center).square().sum().item())
+        change = torch.zeros(len(nodes), x.shape[1], dtype=torch.double, device=device)
+        for late in _LATE:
+            inputs = _inputs(rounds, late).to(device)
+            fitted = _fit(inputs[: len(teachers)], x - center, best)
+            if fitted is not None:
+                gain, best = fitted
+                change = inputs[len(teachers) :] @ gain
         rows = feature_prior(view, nodes).mean.to(device) + change
         if view.public.features is not FeatureKind.REAL:
             chance = rows.clamp(1e-6, 1 - 1e-6)
@@ -76,10 +83,9 @@ def _teachers(view: View) -> Tensor:
     return nodes[seen[nodes]]
 
 
-def _inputs(view: View, nodes: Tensor) -> Tensor:
-    """Return standardised first and late mean latents of ``nodes`` [U, 2 D], float64."""
-    rounds = latent_rounds(view, nodes)
-    last = max(1, round(_LATE * len(rounds.latents)))
+def _inputs(rounds: LatentRounds, late: float) -> Tensor:
+    """Return standardised first and mean late latents [U, 2 D], float64."""
+    last = max(1, round(late * len(rounds.latents)))
     columns = []
     for part in (slice(0, 1), slice(-last, None)):
         present = rounds.present[part, :, None].double()
@@ -89,11 +95,11 @@ def _inputs(view: View, nodes: Tensor) -> Tensor:
     return scaled
 
 
-def _fit(inputs: Tensor, targets: Tensor) -> Tensor | None:
-    """Return the ridge map [2 D, F] from ``inputs`` [A, 2 D] to ``targets`` [A, F] with the best leave-one-out error; None where
-    none beats zero."""
+def _fit(inputs: Tensor, targets: Tensor, best: float) -> tuple[Tensor, float] | None:
+    """Return the ridge map [2 D, F] from ``inputs`` [A, 2 D] to ``targets`` [A, F] with the least leave-one-out error, and that
+    error; None where it is not below ``best``."""
     left, value, right = torch.linalg.svd(inputs, full_matrices=False)
-    best, chosen = float(targets.square().sum().item()), None
+    chosen = None
     along = left.mT @ targets
     for penalty in _PENALTIES:
         shrink = value.square() / (value.square() + penalty * len(inputs))
@@ -104,4 +110,4 @@ def _fit(inputs: Tensor, targets: Tensor) -> Tensor | None:
     if chosen is None:
         return None
     gain: Tensor = right.mT @ ((value / (value.square() + chosen * len(inputs)))[:, None] * along)
-    return gain
+    return gain, best

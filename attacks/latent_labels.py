@@ -3,6 +3,9 @@
 The server holds the labels of the training nodes (Algorithm 1) and sees all latents. It averages the latents of the last rounds, spreads
 them over the edges that the observer knows, and fits a ridge classifier to the labels it has. Added in log odds is label propagation from
 the same labels, which needs no messages and is the control: what the latents add is the advantage.
+
+Where a defense alters latents, how many rounds are averaged (noise asks for more) and how much the classifier's scores count is decided
+by how well they predict known labels that are left out; where they predict nothing, label propagation stands alone.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._latent_messages import latent_rounds, unknown_users
+from fglaudit.attacks._clipping import Clipping, added_std
+from fglaudit.attacks._latent_messages import LatentRounds, latent_rounds, missing_latents, unknown_users
 from fglaudit.attacks._latent_planting import plant_labels
 from fglaudit.attacks._recorded_sums import known_edges
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -21,11 +25,12 @@ from fglaudit.payloads import Latents, Payload
 from fglaudit.quantities import quantity
 from fglaudit.view import View
 
-_LATE = 0.1
+_LATE = (0.1, 0.3, 1.0)
+"""Shares of the rounds, the last ones, that are averaged."""
 _HOPS = 2
 _RIDGE = 1e-2
-_SHARPNESS = 4.0
-"""Scores of the ridge classifier (targets 0 and 1) become log odds at this scale."""
+_SHARPNESS = (0.0, 1.0, 2.0, 4.0)
+"""Scales at which scores of the ridge classifier (targets 0 and 1) become log odds."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,8 @@ class LatentLabels(Attack):
     quantity: ClassVar[str] = "labels"
 
     def unsupported(self, view: View) -> str | None:
-        if next(iter(view.messages.of(Latents)), None) is None:
-            return "the observer saw no Latents"
+        if missing := missing_latents(view):
+            return missing
         if len(view.labels.nodes) + len(view.known_rows().nodes) < 2:
             return "the observer knows no labels to learn from"
         return None
@@ -48,29 +53,42 @@ class LatentLabels(Attack):
         known = view.known_rows()
         nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
         nodes, y = nodes[y >= 0], y[y >= 0]
-        classes = view.public.num_classes
-        inputs = _smoothed(view).to(device)
-        design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
-        train = design[nodes.to(device)]
-        gram = train.mT @ train
-        gram.diagonal().add_(_RIDGE * len(train))
-        targets = torch.nn.functional.one_hot(y, classes).to(train)
-        scores = design @ torch.linalg.solve(gram, train.mT @ targets)
+        rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
+        plain = Clipping.of(view, Latents) is None and added_std(view, Latents, rounds.latents[-1]) == 0
+        lates, scales = (_LATE[:1], _SHARPNESS[-1:]) if plain else (_LATE, _SHARPNESS)
+        found = [_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales) for late in lates]
+        scores = max(found, key=lambda fitted: fitted[1])[0]
         users = unknown_users(view)
         users = users[~torch.isin(users, nodes)]
         spread = quantity("labels").guess(view, users).estimate
-        total = _SHARPNESS * scores[users.to(device)].cpu() + spread.clamp(min=1e-6).log()
+        total = scores[users.to(device)].cpu() + spread.clamp(min=1e-6).log()
         return Inference(type(self).quantity, users, total.softmax(1))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_labels(view, rng)
 
 
-def _smoothed(view: View) -> Tensor:
-    """Return standardised late latents of all nodes [N, D (1 + hops)], plain and spread over known edges, float64."""
-    everyone = torch.arange(view.public.num_nodes)
-    rounds = latent_rounds(view, everyone)
-    last = max(1, round(_LATE * len(rounds.latents)))
+def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tuple[float, ...]) -> tuple[Tensor, float]:
+    """Return log odds [N, C] from ridge regression of the labels ``y`` of ``nodes`` [L] on ``inputs`` [N, D], at that of ``scales``
+    which predicts left-out labels best, and their log likelihood."""
+    design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
+    train = design[nodes.to(design.device)]
+    gram = train.mT @ train
+    gram.diagonal().add_(_RIDGE * len(train))
+    targets = torch.nn.functional.one_hot(y, classes).to(train)
+    solved = torch.linalg.solve(gram, train.mT)
+    hat = (train * solved.mT).sum(1, keepdim=True)
+    left_out = (train @ (solved @ targets) - hat * targets) / (1 - hat).clamp(min=1e-9)
+    usual = ((targets.sum(0) + 1) / (len(targets) + classes)).log()
+    likelihood = [float(((scale * left_out + usual).log_softmax(1) * targets).sum().item()) for scale in scales]
+    best = max(range(len(scales)), key=likelihood.__getitem__)
+    return scales[best] * (design @ (solved @ targets)), likelihood[best]
+
+
+def _smoothed(view: View, rounds: LatentRounds, late: float) -> Tensor:
+    """Return standardised mean latents of the last rounds, a share ``late`` of all, of all nodes [N, D (1 + hops)], plain and spread
+    over known edges, float64."""
+    last = max(1, round(late * len(rounds.latents)))
     present = rounds.present[-last:, :, None].double()
     value = (rounds.latents[-last:].double() * present).sum(0) / present.sum(0).clamp(min=1)
     row, column = known_edges(view)

@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._latent_messages import LatentRounds, latent_rounds
+from fglaudit.attacks._latent_messages import LatentRounds, latent_rounds, missing_latents
 from fglaudit.attacks._latent_planting import plant_neighbors
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import LatentGradients, Latents, Payload
@@ -42,9 +42,7 @@ class LatentSimilarity(Attack):
     pairs: int = 4_000_000
 
     def unsupported(self, view: View) -> str | None:
-        if next(iter(view.messages.of(Latents)), None) is None:
-            return "the observer saw no Latents"
-        return None
+        return missing_latents(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         seen = torch.zeros(view.public.num_nodes, dtype=torch.bool)

@@ -13,12 +13,15 @@ real-valued rows the found lengths are matched with the weights in order, as row
 and names that are right where weights differ by more than lengths do.
 
 Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and nothing
-is claimed.
+is claimed. That is a limit of this attack and no sign of protection. Jacobians scaled down to a norm or rounded to levels change
+from round to round by factors and errors of their own, everywhere: what flips then is not seen, and the attack says that it does
+not apply.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,6 +32,7 @@ from torch import Tensor
 from fglaudit.attacks._encoder import (
     LOSSLESS,
     Model,
+    clip_of,
     flooding,
     foreign_batches,
     global_models,
@@ -66,6 +70,11 @@ class MaskFlip(Attack):
     def unsupported(self, view: View) -> str | None:
         if SERVER in view.observer.parties or view.observer.wire:
             return f"the observer sees every node's {Jacobians.__name__} themselves; use jacobian-reading"
+        if clip_of(view, Jacobians) not in (None, math.inf) or _rounded(view):
+            return (
+                "every Jacobian changes from round to round by a factor or an error of its own (clipping, rounding), which hides flips; "
+                "not modelled, and no sign of protection"
+            )
         return misfit(view, PropagatedJacobians)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
@@ -93,6 +102,11 @@ class MaskFlip(Attack):
         found = recover_rows(sums[None], noise[None].float(), w1, non_negative=discrete)
         found = MixtureRows(*(getattr(found, f.name).cpu() for f in dataclasses.fields(found)))
         return name_rows(view, own, found, weights)
+
+
+def _rounded(view: View) -> bool:
+    facts = view.public.defense_parameters
+    return "levels" in facts and Jacobians.__name__ in facts["on"]
 
 
 def _received(view: View, client: int, models: dict[int, Model], device: torch.device) -> tuple[list[int], Tensor, Tensor]:

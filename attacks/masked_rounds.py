@@ -21,9 +21,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._bit_recovery import nearest_column
+from fglaudit.attacks._clipping import added_std
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import LatentRounds, first_latents, initial_weights, latent_rounds, unknown_users
+from fglaudit.attacks._latent_messages import (
+    LatentRounds,
+    all_cut_down,
+    first_latents,
+    initial_weights,
+    latent_rounds,
+    unknown_users,
+)
 from fglaudit.attacks._latent_planting import plant_first_round
 from fglaudit.attacks._message_passing import bernoulli, message_passing
 from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
@@ -107,7 +115,7 @@ class MaskedRounds(Attack):
             return "it follows users who take part in every round"
         if view.public.features is not FeatureKind.BINARY:
             return f"it follows the gradients of binary rows; these are {view.public.features.value}"
-        return no_replay(view)
+        return no_replay(view) or all_cut_down(view, type(self).first_rounds)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         weights = initial_weights(view)
@@ -137,8 +145,7 @@ class MaskedRounds(Attack):
     def _follow(self, view: View, rounds: LatentRounds, weights: Tensor, chance: Tensor, rng: torch.Generator) -> Tensor:
         """Return posterior chances [U, F]."""
         drop = float(view.public.hyperparameters["feature_dropout"])
-        noise = view.public.noise.get(Latents.__name__)
-        std = 0.0 if noise is None else noise.std
+        std = added_std(view, Latents, rounds.latents[0])
         optimizer = UserOptimizer.of(view.public.hyperparameters)
         users, features = chance.shape
         common = Replay(optimizer, weights[None].double())

@@ -55,6 +55,8 @@ class MergedRows(Attack):
             return "no neighbours were merged"
         if view.public.features is not FeatureKind.BINARY:
             return "only rows of zeros and ones have scales that tell them apart"
+        if not view.own:
+            return "only the client that receives a mean knows whose rows are in it"
         return missing_messages(view, MaskedMatrices, MaskedVectors)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._bit_recovery import Bits, determined, fitting, recover_bits
-from fglaudit.attacks._clipping import Clipping
+from fglaudit.attacks._clipping import Clipping, added_std
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import first_latents, initial_weights, unknown_users
+from fglaudit.attacks._latent_messages import first_latents, initial_weights, missing_latents, unknown_users
 from fglaudit.attacks._latent_planting import plant_latents
 from fglaudit.attacks._message_passing import Measurements
 from fglaudit.attacks._real_recovery import recover_real
@@ -80,8 +80,7 @@ class SparseRecovery(Attack):
         """Return rows [U, F], confidences [U] and proofs [U]."""
         prior = feature_prior(view, nodes)
         drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
-        noise = view.public.noise.get(Latents.__name__)
-        std = 0.0 if noise is None else noise.std
+        std, clip = added_std(view, Latents, values), Clipping.of(view, Latents)
         measured = Measurements(matrix / (1 - drop))
         if view.public.features is FeatureKind.REAL:
             return recover_real(measured, values, std, prior, view.known_rows().x.to(values), drop, sweeps=self.sweeps)
@@ -92,14 +91,14 @@ class SparseRecovery(Attack):
         if view.public.features is FeatureKind.SCALED_BINARY:
             found, level = self._find_scaled(view, measured, values, std, kept, drop, prior.level, rng)
         else:
-            found = self._find(measured, values, std, kept, Clipping.of(view), rng)
+            found = self._find(measured, values, std, kept, clip, rng)
             level = torch.ones_like(values[:, 0])
         # A feature not among the kept ones may have been dropped.
         full = found.chance + (1 - found.chance) * (chance - kept) / (1 - kept)
         whole = found.fits & (drop == 0)
         rows = torch.where(whole[:, None], found.chance, best_f1_bits(full)) * level[:, None]
         sure = torch.where(rows > 0, full, 1 - full).clamp(min=1e-12).log().sum(1).exp()
-        return rows, torch.where(whole, 1.0, sure.clamp(max=0.99)), whole & determined(measured)
+        return rows, torch.where(whole, 1.0, sure.clamp(max=0.99)), whole & determined(measured) & (clip is None)
 
     @staticmethod
     def _density(view: View, measured: Measurements, values: Tensor, std: float, drop: float) -> float:
@@ -113,19 +112,20 @@ class SparseRecovery(Attack):
         self, measured: Measurements, values: Tensor, std: float, chance: Tensor, clip: Clipping | None, rng: torch.Generator
     ) -> Bits:
         """Return the binary rows behind ``values``; latents longer than ``clip`` allows were shortened."""
-        scale = torch.ones_like(values[:, :1])
+        scale, extra = torch.ones_like(values[:, :1]), torch.zeros_like(values[:, :1])
         if clip is not None:
             squares = measured.energy * values.shape[1] * chance.sum(1, keepdim=True)
-            scale = (clip.bound / clip.length(squares, values.shape[1])).clamp(max=1.0)
+            scale, extra = clip.effect(squares, values.shape[1])
         odds = chance.logit()
         for _ in range(1 if clip is None else _CLIP_STEPS):
-            variance: Tensor | float = 0.0 if std == 0 else (std / scale).square().expand_as(values)
+            error = (std**2 + extra) / scale.square()
+            variance: Tensor | float = error.expand_as(values) if bool((error > 0).any()) else 0.0
             found = recover_bits(measured, values / scale, variance, odds, sweeps=self.sweeps, restarts=self.restarts, rng=rng)
             if clip is None:
                 break
             spread = (found.chance * (1 - found.chance)).sum(1, keepdim=True) * measured.energy * values.shape[1]
             squares = measured.forward(found.chance).square().sum(1, keepdim=True) + spread
-            scale = (clip.bound / clip.length(squares, values.shape[1])).clamp(max=1.0)
+            scale, extra = clip.effect(squares, values.shape[1])
         return found
 
     def _find_scaled(
@@ -175,8 +175,8 @@ class SparseRecovery(Attack):
 
 def no_known_weights(view: View) -> str | None:
     """Return why first weights or latents are missing, or None."""
-    if next(iter(view.messages.of(Latents)), None) is None:
-        return "the observer saw no Latents"
+    if missing := missing_latents(view):
+        return missing
     if initial_weights(view) is None:
         return "the users' first weights are private: they were drawn at each user and never sent"
     return None

@@ -16,8 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._clipping import Clipping
-from fglaudit.attacks._latent_messages import latent_rounds, unknown_users
+from fglaudit.attacks._clipping import Clipping, added_std
+from fglaudit.attacks._latent_messages import all_cut_down, latent_rounds, missing_latents, unknown_users
 from fglaudit.attacks._latent_planting import plant_updates
 from fglaudit.attacks._optimizer_replay import UserOptimizer
 from fglaudit.attacks._weight_moments import count_spread, weight_moments
@@ -41,8 +41,10 @@ class _UpdateNorms(Attack):
 
     def unsupported(self, view: View) -> str | None:
         settings = view.public.hyperparameters
-        if next(iter(view.messages.of(LatentGradients)), None) is None or next(iter(view.messages.of(Latents)), None) is None:
-            return "the observer saw no latents with their gradients"
+        if next(iter(view.messages.of(LatentGradients)), None) is None:
+            return "the observer saw no LatentGradients"
+        if missing := missing_latents(view):
+            return missing
         if settings.get("optimizer") != type(self).optimizer:
             return f"users step with {settings.get('optimizer')}, which shows another norm"
         if settings.get("feature_dropout", 0.0) > 0:
@@ -51,7 +53,7 @@ class _UpdateNorms(Attack):
             return "users take up new weights every round, so that their own steps do not show in their latents"
         if LatentGradients.__name__ in view.public.noise:
             return "users step with gradients that a defense changed on the way"
-        return None
+        return all_cut_down(view, type(self).first_rounds)
 
     def norms(self, x: Tensor) -> Tensor:
         """Return the norm that is asked for, of rows [A, F]: [A]."""
@@ -65,7 +67,7 @@ class _UpdateNorms(Attack):
         usual = float(known.mean().item()) if len(known) else _USUAL
         prior = count_spread(known)
         typical = float(known.median().item()) if len(known) else public.num_features / 2
-        noise = public.noise.get(Latents.__name__)
+        std = added_std(view, Latents, recorded.latents[0])
         bound = (6 / (public.num_features + int(settings["hidden"]))) ** 0.5
         whole = public.features is FeatureKind.BINARY
         estimates = []
@@ -76,8 +78,8 @@ class _UpdateNorms(Attack):
                 bound,
                 1,
                 usual,
-                0.0 if noise is None else noise.std,
-                Clipping.of(view),
+                std,
+                Clipping.of(view, Latents),
                 spread=prior,
                 whole=whole,
             )

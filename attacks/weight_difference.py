@@ -8,6 +8,9 @@ whether ``x_f g_d`` outweighs the decay and what it lacks to one, ``eps / |v|``,
 without any gradient, more than two hops from all labels, show nothing here; of binary rows their first latents tell as much as
 ``sparse-recovery`` reads off them.
 
+A defense that scales weights or their change down to a norm leaves the direction: how much shorter a change became follows from the
+steps that a row with the usual number of ones would take, how much shorter weights became from the entries that hardly moved.
+
 Estimates of several rounds are averaged by their precision; of Adam only the first counts where it keeps its memory. Dropped features
 are those whose estimate is 0 in every recorded round.
 """
@@ -22,9 +25,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._bit_recovery import recover_bits
+from fglaudit.attacks._clipping import Clipping, added_std
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import first_latents, initial_weights, unknown_users
+from fglaudit.attacks._latent_messages import first_latents, initial_weights, missing_latents, unknown_users
 from fglaudit.attacks._latent_planting import plant_weight_updates
 from fglaudit.attacks._message_passing import Measurements
 from fglaudit.attacks._optimizer_replay import UserOptimizer, first_adam_step
@@ -39,6 +43,9 @@ _NUMBERS_AT_ONCE = 1 << 22
 _PROOF = 0.05
 """An entry whose estimate has this standard deviation or less is determined."""
 _BLIND_DENSITY = 0.02
+_BLIND_ONES = 20.0
+_SHORTENED = 0.9
+"""Uploaded weights with less than this share of the weights before the step in them were scaled down as a whole."""
 _BIAS_CORRECTION = 1e-4
 """What a step of Adam is off by its bias correction: ``1 - 0.999`` has four digits in float32."""
 _RESOLVED = 8.0
@@ -60,6 +67,8 @@ class WeightDifference(Attack):
             return "the observer saw no gradients of latents"
         if next(_uploads(view), None) is None:
             return "no user uploads its weights"
+        if missing := missing_latents(view):
+            return missing
         if LatentGradients.__name__ in view.public.noise:
             return "users step with gradients that a defense changed on the way"
         return None
@@ -70,12 +79,12 @@ class WeightDifference(Attack):
         position[nodes] = torch.arange(len(nodes))
         gradients = _gradients(view)
         optimizer = UserOptimizer.of(view.public.hyperparameters)
-        noise = view.public.noise.get(ModelUpdate.__name__)
-        std = 0.0 if noise is None else noise.std
+        clip = Clipping.of(view, ModelUpdate)
         drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
         total = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double, device=device)
         precision = torch.zeros_like(total)
         once = optimizer.adam and bool(view.public.hyperparameters.get("keep_optimizer", True))
+        ones = float((view.known_rows().x != 0).sum(1).double().mean()) if len(view.known_rows().x) else _BLIND_ONES
         for round, senders, before, after in _uploads(view):
             if once and round > min(gradients):
                 break  # Adam's memory of earlier rounds hides what one step would show
@@ -84,9 +93,11 @@ class WeightDifference(Attack):
                 use = (place[low : low + step] >= 0).nonzero().squeeze(1) + low
                 g = gradients[round][senders[use]].to(device, torch.double)
                 stepped = after[use].to(device, torch.double).view(len(use), *before.shape)
-                value, weight = _row_estimates(
-                    before.to(device, torch.double), stepped, g, optimizer, once, std, view.public.features
-                )
+                std: float | Tensor = added_std(view, ModelUpdate, after[use])
+                start = before.to(device, torch.double)
+                if clip is not None:
+                    stepped, std = _lengthened(start, stepped, g, optimizer, once, ones, clip, std)
+                value, weight = _row_estimates(start, stepped, g, optimizer, once, std, view.public.features)
                 at = place[use].to(device)
                 if drop == 0:
                     total[at] += value * weight
@@ -97,7 +108,8 @@ class WeightDifference(Attack):
                     precision[at] = torch.where(larger, weight, precision[at].clamp(min=1e-300))
         prior = feature_prior(view, nodes)
         chance = prior.mean if prior.informed else torch.full_like(prior.mean, _BLIND_DENSITY)
-        if view.public.features is FeatureKind.BINARY and drop == 0 and Latents.__name__ not in view.public.noise:
+        plain = Latents.__name__ not in view.public.noise and Clipping.of(view, Latents) is None
+        if view.public.features is FeatureKind.BINARY and drop == 0 and plain:
             chance = self._chance_from_latents(view, nodes, chance, rng, device)
         return _rows(view, nodes, total / precision.clamp(min=1e-30), precision, chance, drop)
 
@@ -109,7 +121,9 @@ class WeightDifference(Attack):
         odds = chance.float().clamp(1e-6, 1 - 1e-6).logit().to(device)
         values = first_latents(view, nodes).to(device)
         measured = Measurements(weights.T.contiguous().to(device))
-        return recover_bits(measured, values, 0.0, odds, sweeps=_SWEEPS, restarts=0, rng=rng).chance
+        std = added_std(view, Latents, values)
+        variance = torch.full_like(values, std**2) if std > 0 else 0.0
+        return recover_bits(measured, values, variance, odds, sweeps=_SWEEPS, restarts=0, rng=rng).chance
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_weight_updates(view, rng)
@@ -138,8 +152,40 @@ def _gradients(view: View) -> dict[int, Tensor]:
     return found
 
 
+def _lengthened(
+    before: Tensor,
+    after: Tensor,
+    gradient: Tensor,
+    optimizer: UserOptimizer,
+    kept: bool,
+    ones: float,
+    clip: Clipping,
+    std: float | Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Undo a clip on weights or on their change, as far as the usual number of ``ones`` tells: weights as they were [P, F, D], and
+    the standard deviation of their error [P, 1, 1]."""
+    whole = (after * before).sum((1, 2), keepdim=True) / before.square().sum()
+    whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(min=1e-3)  # the defense clipped the weights, not their change
+    change = before - after / whole
+    decay = (optimizer.weight_decay * before).expand_as(change)
+    moves = [decay, decay + gradient[:, None]]
+    if optimizer.adam:
+        moves = [first_adam_step(v, kept) for v in moves]
+    share = ones / before.shape[0]
+    squares = ((1 - share) * moves[0].square() + share * moves[1].square()).sum((1, 2)) * optimizer.learning_rate**2
+    factor, rest = (v.view(-1, 1, 1) for v in clip.effect(squares, before.numel()))
+    factor = torch.where(whole < 1, 1.0, factor)
+    return before - change / factor, (std**2 + torch.where(whole < 1, 0.0, rest)).sqrt() / (whole * factor)
+
+
 def _row_estimates(
-    before: Tensor, after: Tensor, gradient: Tensor, optimizer: UserOptimizer, kept: bool, std: float, kind: FeatureKind
+    before: Tensor,
+    after: Tensor,
+    gradient: Tensor,
+    optimizer: UserOptimizer,
+    kept: bool,
+    std: float | Tensor,
+    kind: FeatureKind,
 ) -> tuple[Tensor, Tensor]:
     """Return estimates of the rows and their precisions, both [P, F], from weights [F, D] and [P, F, D] and gradients [P, D]."""
     step = (before - after) / optimizer.learning_rate

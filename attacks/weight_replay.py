@@ -23,10 +23,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks._bit_recovery import nearest_column
-from fglaudit.attacks._clipping import Clipping
+from fglaudit.attacks._clipping import Clipping, added_std
 from fglaudit.attacks._expected_f1 import best_f1_bits
 from fglaudit.attacks._feature_prior import feature_prior
-from fglaudit.attacks._latent_messages import LatentRounds, first_latents, initial_weights, latent_rounds, unknown_users
+from fglaudit.attacks._latent_messages import (
+    LatentRounds,
+    all_cut_down,
+    first_latents,
+    initial_weights,
+    latent_rounds,
+    unknown_users,
+)
 from fglaudit.attacks._latent_planting import plant_first_round
 from fglaudit.attacks._message_passing import Measurements, bernoulli, message_passing
 from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
@@ -99,7 +106,7 @@ class WeightReplay(Attack):
         return LAST_MODEL if payload is ModelUpdate else cls.first_rounds
 
     def unsupported(self, view: View) -> str | None:
-        return no_replay(view) or self._no_common_way(view)
+        return no_replay(view) or self._no_common_way(view) or all_cut_down(view)
 
     @staticmethod
     def _no_common_way(view: View) -> str | None:
@@ -135,8 +142,7 @@ class WeightReplay(Attack):
         self, view: View, rounds: LatentRounds, weights: Tensor, odds: Tensor, usual: float, rng: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows [U, F], confidences [U] and proofs [U]."""
-        noise = view.public.noise.get(Latents.__name__)
-        std = 0.0 if noise is None else noise.std
+        std = added_std(view, Latents, rounds.latents[0])
         optimizer = UserOptimizer.of(view.public.hyperparameters)
         bound = float(weights.abs().max().item())
         moments = weight_moments(
@@ -146,7 +152,7 @@ class WeightReplay(Attack):
             self.degree,
             usual,
             std,
-            Clipping.of(view),
+            Clipping.of(view, Latents),
             spread=count_spread((view.known_rows().x != 0).sum(1).double()),
         )
         polynomials = legendre(weights.T / bound, self.degree)[..., 1:]  # [D, F, K]
@@ -196,8 +202,7 @@ class WeightReplay(Attack):
 
 def usual_ones(latents: Tensor, weights: Tensor, view: View) -> float:
     """Return the number of ones that the mean square of first latents shows, for an observer without any known row."""
-    noise = view.public.noise.get(Latents.__name__)
-    square = latents.square().mean() - (0.0 if noise is None else noise.std**2)
+    square = latents.square().mean() - added_std(view, Latents, latents) ** 2
     return float((square / weights.square().mean()).clamp(1, weights.shape[0] / 2).item())
 
 

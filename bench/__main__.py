@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from bench import (
+    defense_matrix,
     encryption,
     encryption_protocols,
     fedgat_attacks,
@@ -26,6 +27,7 @@ from bench import (
     gfl_appnp_attacks,
     nfedgnn,
     scale,
+    working_defenses,
 )
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
@@ -42,6 +44,8 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
+    "defense-matrix": lambda o: defense_matrix.run(o.results),
+    "working-defenses": lambda o: working_defenses.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),

@@ -25,7 +25,7 @@ from fglaudit.defenses._clips import not_bounded_by_clips
 from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import Mechanism, check_norm
+from fglaudit.mechanism import ELEMENTWISE, Mechanism, check_norm
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 
 
@@ -49,8 +49,12 @@ class _Session(NoiseSession):
         return released
 
     def parameters(self) -> Mapping[str, Any]:
-        """Epsilon of each defended payload over all rounds, as far as released by now."""
-        return {f"epsilon {kind.__name__}": self._epsilon(kind) for kind in self.sent}
+        """What the clip is, and the epsilon of each defended payload over all rounds, as far as released by now."""
+        norm = self.mechanism.norm
+        return {
+            "clip_norm": norm if norm == ELEMENTWISE else norm.upper(),
+            **{f"epsilon {kind.__name__}": self._epsilon(kind) for kind in self.sent},
+        }
 
     def _epsilon(self, *kinds: type[Payload]) -> float:
         spent = compose_all([self.mechanism.event(self.sent[kind], self.coordinates[kind]) for kind in kinds])

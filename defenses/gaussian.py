@@ -45,7 +45,8 @@ class _Session(NoiseSession):
             releases=release.times,
             server_trusted=release.by_server,
         )
-        super().__init__({release: mechanism}, promise, {"sigma": mechanism.scale, "sensitivity": mechanism.sensitivity})
+        facts = {"sigma": mechanism.scale, "sensitivity": mechanism.sensitivity, "row_norm": defense.clip}
+        super().__init__({release: mechanism}, promise, facts)
         self.clip = defense.clip
 
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:

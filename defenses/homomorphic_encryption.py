@@ -37,6 +37,8 @@ from fglaudit.sealing import sealed_tensor
 
 DEGREES = {"bfv": 4096, "ckks": 8192}
 """Polynomial degrees by scheme, where none is given."""
+_LARGEST_FLOODING = 8.0
+"""Standard deviations of the flooding noise that are taken for its largest value."""
 CUSTODY = "one secret key shared by all clients; the server has none"
 
 
@@ -125,18 +127,22 @@ class _Session(DefenseSession):
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
 
     def parameters(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"rounding": {}}
         for payload, sealer in self.sealers.items():
             name = payload.__name__
             if isinstance(sealer, RowSealer):
                 found[f"ciphertexts of {name}"] = sealer.blocks
                 found[f"flooding of {name}"] = sealer.scheme.codec.flooding
                 continue
+            most = float(sealer.summands.max())
             found[f"ciphertexts of {name}"] = sealer.layout.blocks
             if isinstance(sealer.codec, Ckks):
                 found[f"flooding of {name}"] = sealer.codec.flooding
+                found["rounding"][name] = _LARGEST_FLOODING * sealer.codec.flooding
             elif isinstance(sealer.codec, Bfv) and not sealer.codec.fixed_point.whole:
-                found[f"step of {name}"] = float(1 / sealer.codec.fixed_point.scale.min())
+                step = float(1 / sealer.codec.fixed_point.scale.min())
+                found[f"step of {name}"] = step
+                found["rounding"][name] = step / 2 * most
         return found
 
     def guarantee(self) -> Guarantee:

@@ -55,7 +55,9 @@ class _Session(NoiseSession):
             relation=Relation.REPLACE,
             releases=times,
         )
-        super().__init__(noised, promise, {"sigma": {r.payload.__name__: m.scale for r, m in noised.items()}})
+        super().__init__(
+            noised, promise, {"sigma": {r.payload.__name__: m.scale for r, m in noised.items()}, "clip_norm": "L2"}
+        )
         self._global: Tensor | None = None
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:

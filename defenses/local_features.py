@@ -22,7 +22,12 @@ from fglaudit.mechanism import NORMS, Mechanism, calibrated, check_clip
 
 class _Session(LocalSession):
     def __init__(self, context: Context, mechanism: Mechanism, promise: Guarantee) -> None:
-        facts = {"scale": mechanism.scale, "sensitivity": mechanism.sensitivity, "clip_norm": mechanism.norm.upper()}
+        facts = {
+            "scale": mechanism.scale,
+            "sensitivity": mechanism.sensitivity,
+            "clip_norm": mechanism.norm.upper(),
+            "row_norm": mechanism.clip,
+        }
         super().__init__(context, promise, mechanism.noise(), facts)
         self.mechanism = mechanism
 

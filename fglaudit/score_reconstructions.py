@@ -14,9 +14,12 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.rng import derive
 from fglaudit.selftest import self_test
+from fglaudit.view import PublicFacts
 
 DIRECTION_RATE = "direction_rate"
 """Primary metric of attacks that find real-valued rows without being able to say whose they are."""
+_ALTERED = frozenset({"clip_norm", "levels", "kept_features"})
+"""Public parameters of defenses that change the messages' values without noise."""
 
 
 def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Reconstruction], device: torch.device) -> Outcome:
@@ -29,7 +32,7 @@ def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Recon
     found = score(games, [with_guesses(result, guess) for result, guess in zip(results, arena.controls, strict=True)])
     if found.false_proofs:
         broken = f"{found.false_proofs} rows it called proven are wrong" + (f"; {broken}" if broken else "")
-    metric = primary_metric(attack, games[0].kind)
+    metric = primary_metric(attack, games[0].kind, arena.views[0].public)
     per_target = found.rows.f1.sort(descending=True).values
     columns: dict[str, float | None] = {
         "exact_rate": _mean(found.rows.exact_rate),
@@ -76,10 +79,16 @@ def _mean(values: Tensor) -> float:
     return float(values.mean().item())
 
 
-def primary_metric(attack: Attack, kind: FeatureKind) -> str:
-    """Return the metric that the advantage is computed on: the attack's own, but cosine for F1 where features are real-valued,
-    since any dense guess finds all non-zero entries of dense rows."""
+def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> str:
+    """Return the metric that the advantage is computed on: the attack's own, with two exceptions.
+
+    Where a defense alters messages (noise, clipping, rounding, features left out), F1 stands for the rate of exact rows: that
+    falls to nothing as soon as one entry of every row is wrong, long before the row is protected. And cosine stands for F1 where
+    features are real-valued, since any dense guess finds all non-zero entries of dense rows.
+    """
     metric = type(attack).metric
+    if metric == "exact_rate" and (public.noise or not _ALTERED.isdisjoint(public.defense_parameters)):
+        metric = "f1"
     return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
 
 

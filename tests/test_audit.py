@@ -68,7 +68,7 @@ def test_every_observer_and_attack_has_a_row_with_its_control() -> None:
         assert f.advantage_low <= f.advantage <= f.advantage_high
         assert f.advantage == pytest.approx((f.value - f.control) / (1 - f.control))
     (refused,) = [f for f in record.findings if f.status is Status.NOT_APPLICABLE]
-    assert refused.attack == "server-partial-sums" and "partial sums" in refused.reason
+    assert refused.attack == "server-partial-sums" and "the sums of all nodes" in refused.reason
     assert record.findings[0].bytes_up and record.findings[0].accuracy is not None
 
 

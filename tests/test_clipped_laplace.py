@@ -62,7 +62,7 @@ def test_no_epsilon_where_updates_stay_in_the_clear() -> None:
     promise = run.session.guarantee()
     assert promise.epsilon_accounted is None and promise.epsilon_claimed == 4
     assert "GlobalNodes alone: epsilon 288; ModelUpdate in the clear" in promise.mechanism
-    assert run.session.parameters() == {"epsilon GlobalNodes": 4 * 3 * 24}
+    assert run.session.parameters() == {"clip_norm": "elementwise", "epsilon GlobalNodes": 4 * 3 * 24}
     assert run.session.noise()["GlobalNodes"].scale == 0.001
 
 

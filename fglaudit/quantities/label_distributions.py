@@ -1,7 +1,7 @@
 """How the labels of a client's nodes are distributed: subjects are client ids [S], an estimate is a distribution [S, C].
 
 The metric is the overlap with the truth, one minus the total-variation error. Asked about are all clients that are not observing. The
-guess is the distribution of the labels that the observer knows, or uniform without any.
+guess is the distribution of the labels that the observer knows of nodes from all clients, else that of its own nodes, or uniform.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class LabelDistributions(Quantity):
         return Question(others, truth, clusters)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:
-        known = view.known_rows()
-        counts = _histogram(torch.cat([known.y.flatten(), view.labels.y]), view.public.num_classes)
+        drawn = torch.cat([view.auxiliary.y.flatten(), view.labels.y])
+        # Auxiliary rows come from everybody; the observer's own clients say little of others where classes are spread unevenly.
+        known = drawn if bool((drawn >= 0).any()) else view.known_rows().y.flatten()
+        counts = _histogram(known, view.public.num_classes)
         overall = counts / counts.sum() if counts.sum() > 0 else torch.full_like(counts, 1 / len(counts))
         return Inference(self.name, subjects, overall.expand(len(subjects), -1))
 

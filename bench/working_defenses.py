@@ -1,0 +1,370 @@
+"""For every protocol and observer: the weakest setting of each defense that works, and the accuracy it costs.
+
+A defense works where every attack's ``advantage_high`` is at most 0.02 while some attack succeeds through the same defense at
+strength -> 0 (its own code with the noise all but switched off; for a defense without noise that is no defense at all). Attacks
+that link the uploads of one client are left out: these parties know who sends. Observers know all edges and one row in ten.
+
+Noise is searched by bisection over epsilons a factor of about three apart, each with fresh training runs, attacks, self-tests and intervals
+pooled over clients and seeds. The largest epsilon is the largest one that can be accounted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from bench.table import Table
+from fglaudit import registry
+from fglaudit.arena import Arena
+from fglaudit.cell import arguments
+from fglaudit.channel import Keep, RecordingChannel
+from fglaudit.csbm import CsbmOptions
+from fglaudit.csbm_tasks import CsbmTask
+from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses._noise import NoiseSession
+from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.clipped_noise import ClippedNoise
+from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.joint_noise import JointNoise
+from fglaudit.defenses.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.multi_bit import MultiBit
+from fglaudit.defenses.none import NoDefense
+from fglaudit.defenses.secure_aggregation import SecureAggregation
+from fglaudit.errors import FglauditError
+from fglaudit.finding import Finding, Status
+from fglaudit.interfaces import Attack, Defense, DefenseSession, FederatedProtocol
+from fglaudit.measure import Measurement, measure
+from fglaudit.observers import ObserverSpec, expand
+from fglaudit.partition import PartitionSpec
+from fglaudit.protocols.cnfgnn import CNFGNN
+from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgt import FedGT
+from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.quantities import Facts
+from fglaudit.rng import derive
+from fglaudit.stats import advantage_interval
+from fglaudit.testing import Run
+from fglaudit.transcript import Transcript
+
+WORKS_UP_TO = 0.02
+NEAR_ZERO = 1e-6
+EPSILONS = (1e4, 3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+KEY = ("dataset", "protocol", "arguments", "defense", "settings", "strength", "observer", "attack")
+VALUES = (
+    "status",
+    "metric",
+    "value",
+    "control",
+    "advantage",
+    "advantage_low",
+    "advantage_high",
+    "accuracy",
+    "epsilon_accounted",
+    "seeds",
+    "cpu_seconds",
+    "reason",
+)
+Rows = list[dict[str, str]]
+SERVER_VIEW = ObserverSpec(("server",), topology=True, auxiliary=0.1)
+EACH_CLIENT = ObserverSpec(("client:each",), topology=True, auxiliary=0.1)
+ONE_CLIENT = ObserverSpec(("client:0",), topology=True, auxiliary=0.1)
+
+
+@dataclass(frozen=True)
+class Family:
+    """One defense in settings of growing strength.
+
+    Attributes:
+        ladder: from the weakest to the strongest setting.
+        noise: whether its strength is that of noise, which then is turned down for strength -> 0; else that is no defense.
+    """
+
+    name: str
+    ladder: tuple[Defense, ...]
+    noise: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """A protocol on a data set, and the defenses that apply to it."""
+
+    protocol: FederatedProtocol
+    dataset: DatasetSpec
+    partition: PartitionSpec
+    families: tuple[Family, ...]
+    observers: tuple[ObserverSpec, ...] = (SERVER_VIEW, EACH_CLIENT)
+    seeds: int = 2
+
+
+def budgets(name: str, make: Callable[[float], Defense]) -> Family:
+    """Return the defense ``make(epsilon)`` with each of the epsilons."""
+    return Family(name, tuple(make(epsilon) for epsilon in EPSILONS))
+
+
+IID = PartitionSpec("dirichlet", 10, 10000.0)
+FEW = PartitionSpec("dirichlet", 5, 10000.0)
+COMMUNITIES = PartitionSpec("louvain", 6)
+PER_NODE = PartitionSpec("per-node")
+_OPTIONS = CsbmOptions(nodes=600, edges=1200, classes=4, dimensions=200, ones_per_row=10, homophily=0.8, degree_exponent=0.4)
+CITATIONS = DatasetSpec("csbm", csbm=_OPTIONS, split="random", train=0.2, val=0.3, test=0.5)
+SMALL = dataclasses.replace(CITATIONS, csbm=dataclasses.replace(_OPTIONS, nodes=300, edges=600, dimensions=100, ones_per_row=8))
+TASK = DatasetSpec("csbm-dnc", task=CsbmTask(nodes=150, dimensions=80))
+
+ENCRYPTION = Family("encryption", (HomomorphicEncryption(),), noise=False)
+RANDOMISED = Family("randomised rows", tuple(MultiBit(epsilon=epsilon) for epsilon in (1000.0, 100.0, 10.0, 1.0)), noise=False)
+SUMS = (
+    budgets("gaussian on sums", lambda e: Gaussian(epsilon=e, clip=4.5)),
+    ENCRYPTION,
+    Family("secure aggregation", (SecureAggregation(on=("NeighborSums",)),), noise=False),
+    RANDOMISED,
+)
+MASKS = (
+    budgets("gaussian on features", lambda e: Gaussian(epsilon=e, on="RawFeatures")),
+    Family("merge-neighbors", tuple(MergeNeighbors(size) for size in (2, 8)), noise=False),
+    ENCRYPTION,
+)
+LATENTS = (
+    budgets("clipped gaussian", lambda e: ClippedNoise("gaussian", epsilon=e, clip=1.0)),
+    budgets("clipped laplace", lambda e: ClippedNoise("laplace", epsilon=e, clip=4.0)),
+)
+MODELS_TOO = (budgets("joint noise", lambda e: JointNoise(epsilon=e, on=("Latents", "ModelUpdate"), clip=(1.0, 1.0))),)
+ENCODER = ("HiddenRepresentations", "Jacobians", "ModelUpdate")
+ENCODERS = (
+    ENCRYPTION,
+    budgets("joint noise, clip 1", lambda e: JointNoise(epsilon=e, on=ENCODER, clip=(1.0, 1.0, 1.0))),
+    # Nothing reaches this clip, so that mask flips stay visible without noise.
+    budgets("joint noise, clip 100", lambda e: JointNoise(epsilon=e, on=ENCODER, clip=(100.0, 100.0, 100.0))),
+)
+_BOTH = ("GlobalNodes", "ModelUpdate")
+UPLOADS = (
+    Family(
+        "clipped laplace",
+        tuple(ClippedLaplace(clip=0.002, scale=scale, on=_BOTH) for scale in (0.001, 0.01, 0.1, 1.0)),
+    ),
+)
+
+CASES: tuple[Case, ...] = (
+    Case(FedGCN(hops=1, rounds=60), CITATIONS, FEW, SUMS),
+    Case(FedGCN(hops=2, rounds=60), CITATIONS, FEW, SUMS),
+    Case(NFedGNN(smoothness=10.0, rounds=60), CITATIONS, PER_NODE, LATENTS, observers=(SERVER_VIEW,), seeds=1),
+    Case(FedGAT(rounds=10, heads=2), SMALL, FEW, MASKS),
+    Case(GFLAPPNP(hidden=16, rounds=60), TASK, PER_NODE, ENCODERS, observers=(SERVER_VIEW, ONE_CLIENT)),
+    Case(FedGT(rounds=20, hidden=32, feed_forward=64), CITATIONS, COMMUNITIES, UPLOADS),
+    Case(CNFGNN(rounds=40, weight_decay=0.0), CITATIONS, PER_NODE, MODELS_TOO, observers=(SERVER_VIEW,), seeds=1),
+    Case(FedGCN(hops=1, rounds=60), DatasetSpec("csbm-cora"), IID, SUMS, seeds=1),
+)
+"""A client of nFedGNN and CNFGNN receives the gradient of its own latent and an average of weights: no attack reads either."""
+
+
+def run(results: Path, cases: Sequence[Case] = CASES) -> None:
+    """Measure what is missing in ``results/working_defenses.csv``, then print a Markdown table."""
+    table = Table(results / "working_defenses.csv", KEY, VALUES)
+    lines = [line for case in cases for line in search(case, table)]
+    print("| protocol | observer | defense | advantage without | at strength 0 | at the setting | accuracy without | with |")
+    print("|---|---|---|---|---|---|---|---|")
+    print(*lines, sep="\n")
+
+
+def search(case: Case, table: Table) -> list[str]:
+    """Return the rows of one protocol, one per observer and defense."""
+    plain = evaluated(case, NoDefense(), "set", table)
+    lines = []
+    graph = case.partition.apply(case.dataset.load(), case.dataset, derive(0, "partition"))
+    context = case.protocol.context(graph)
+    for family in case.families:
+        if refused := family.ladder[-1].unsupported(context):
+            lines.append(
+                f"| {case.protocol.name} ({arguments(case.protocol)}) | all | {family.name}: does not apply, {refused} | | | | | |"
+            )
+            continue
+        zero = evaluated(case, family.ladder[0], "near zero", table) if family.noise else plain
+        for observer in case.observers:
+            setting = weakest(case, family, observer, table)
+            lines.append(described(case, family, observer, setting, plain, zero, table))
+    return lines
+
+
+def weakest(case: Case, family: Family, observer: ObserverSpec, table: Table) -> Defense | None:
+    """Return the first setting on the ladder under which no attack of ``observer`` succeeds, or None. Stronger ones are taken to be
+    no worse; those under which training diverges are left out."""
+    low, high = 0, len(family.ladder) - 1
+    while high > 0 and diverged(evaluated(case, family.ladder[high], "set", table)):
+        high -= 1
+    if not quiet(evaluated(case, family.ladder[high], "set", table), observer):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if quiet(evaluated(case, family.ladder[middle], "set", table), observer):
+            high = middle
+        else:
+            low = middle + 1
+    return family.ladder[high]
+
+
+def diverged(rows: Rows) -> bool:
+    """Whether nothing was trained."""
+    return all(row["accuracy"] == "" for row in rows)
+
+
+def of(rows: Rows, observer: ObserverSpec) -> Rows:
+    """Return the rows of one observer."""
+    return [row for row in rows if row["observer"] == observer.name]
+
+
+def quiet(rows: Rows, observer: ObserverSpec) -> bool:
+    """Whether every attack that ran stays below the bar, and none failed."""
+    return all(
+        row["status"] == Status.NOT_APPLICABLE
+        or (row["status"] == Status.OK and row["advantage_high"] != "" and float(row["advantage_high"]) <= WORKS_UP_TO)
+        for row in of(rows, observer)
+    )
+
+
+def strongest(rows: Rows, observer: ObserverSpec, column: str) -> dict[str, str] | None:
+    """Return the attack with the largest value of ``column``, or None where none ran."""
+    ran = [row for row in of(rows, observer) if row["status"] == Status.OK and row[column] != ""]
+    return max(ran, key=lambda row: float(row[column]), default=None)
+
+
+def described(
+    case: Case, family: Family, observer: ObserverSpec, setting: Defense | None, plain: Rows, zero: Rows, table: Table
+) -> str:
+    """Return one line of the table."""
+    trained = [d for d in family.ladder if setting is None and _known(case, d, table) and not diverged(_known(case, d, table))]
+    shown = setting or (trained or list(family.ladder))[-1]
+    rows = evaluated(case, shown, "set", table)
+    without, at_zero, left = (
+        strongest(r, observer, c) for r, c in ((plain, "advantage"), (zero, "advantage"), (rows, "advantage_high"))
+    )
+    succeeds = at_zero is not None and float(at_zero["advantage_low"]) > WORKS_UP_TO
+    verdict = "none" if setting is None else "no attack at strength 0" if not succeeds else "works"
+    entries = (
+        f"{case.protocol.name} ({arguments(case.protocol)}) on {case.dataset.name}",
+        observer.name,
+        f"{verdict}: {family.name}, {arguments(shown)}",
+        _entry(without),
+        _entry(at_zero),
+        _entry(left) + ("" if left is None else f", at most {float(left['advantage_high']):.3f}"),
+        plain[0]["accuracy"],
+        rows[0]["accuracy"],
+    )
+    return f"| {' | '.join(entries)} |"
+
+
+def _entry(row: dict[str, str] | None) -> str:
+    return "no attack applies" if row is None else f"{row['attack']} {float(row['advantage']):+.3f}"
+
+
+def evaluated(case: Case, defense: Defense, strength: str, table: Table) -> Rows:
+    """Return the rows of one defense, measured if they are not in ``table`` yet."""
+    named = (case.dataset.name, case.protocol.name, arguments(case.protocol), defense.name, arguments(defense), strength)
+    key = dict(zip(KEY, named, strict=False))
+    found = _select(table, key)
+    if not found:
+        try:
+            rows = evaluate(case, defense, strength == "near zero")
+        except FglauditError as error:  # noise too strong for any training
+            blank = {**dict.fromkeys(VALUES, ""), "status": Status.FAILED.value, "reason": str(error), "attack": ""}
+            rows = [{**blank, "observer": observer.name} for observer in case.observers]
+        for row in rows:
+            table.add({**key, **row})
+        found = _select(table, key)
+        worst = max((r for r in found if r["advantage_high"]), key=lambda r: float(r["advantage_high"]), default=found[0])
+        print(*named, worst["observer"], worst["attack"], worst["advantage_high"], worst["accuracy"], flush=True)
+    return found
+
+
+def _known(case: Case, defense: Defense, table: Table) -> Rows:
+    """Return the rows of a defense as far as they were measured."""
+    named = (case.dataset.name, case.protocol.name, arguments(case.protocol), defense.name, arguments(defense), "set")
+    return _select(table, dict(zip(KEY, named, strict=False)))
+
+
+def _select(table: Table, key: dict[str, str]) -> Rows:
+    return [row for row in table.rows() if all(row[name] == value for name, value in key.items())]
+
+
+def evaluate(case: Case, defense: Defense, near_zero: bool) -> Rows:
+    """Train and attack once per seed; return one row per observer and attack, with intervals over all seeds."""
+    start = time.process_time()
+    names = [registry.build("attack", name, {}) for name in registry.names("attack")]
+    sent = set(type(case.protocol).emits)
+    attacks = [a for a in names if sent.issuperset(type(a).consumes) and type(a).quantity != "linkage"]
+    accuracy, epsilon = [], None
+    measured: dict[tuple[str, str], list[Measurement]] = {}
+    for seed in range(case.seeds):
+        recorded = train(case, defense, near_zero, attacks, seed)
+        accuracy.append(recorded.trained.whole_test_set)
+        epsilon = None if near_zero else recorded.session.guarantee().epsilon_accounted
+        for spec in case.observers:
+            for attack, found in zip(attacks, attacked(recorded, spec, attacks, seed), strict=True):
+                measured.setdefault((spec.name, attack.name), []).append(found)
+    shared = {
+        "accuracy": f"{sum(accuracy) / len(accuracy):.4f}",
+        "epsilon_accounted": "" if epsilon is None else f"{epsilon:.4g}",
+        "seeds": str(case.seeds),
+        "cpu_seconds": f"{time.process_time() - start:.0f}",
+    }
+    return [{**shared, "observer": o, "attack": a, **pooled(found)} for (o, a), found in measured.items()]
+
+
+def train(case: Case, defense: Defense, near_zero: bool, attacks: Sequence[Attack], seed: int) -> Run:
+    """Return a recorded run under ``defense``."""
+    graph = case.partition.apply(case.dataset.load(), case.dataset, derive(seed, "partition"))
+    protocol = case.protocol
+    session = defense.bind(protocol.context(graph))
+    if near_zero:
+        turn_down(session)
+    observers = [o for spec in case.observers for o in expand(spec, graph.num_clients)[0]]
+    transcript, keep = Transcript(), Keep.for_attacks(observers, attacks)
+    channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"), transcript, keep)
+    trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
+    return Run(protocol, graph, session, defense, trained, transcript, channel)
+
+
+def turn_down(session: DefenseSession) -> None:
+    """Multiply the noise of a bound defense by a millionth; everything else stays as it is."""
+    if not isinstance(session, NoiseSession):
+        raise TypeError(f"{type(session).__module__} has no noise that could be turned down")
+    session.noised = {
+        payload: (release, dataclasses.replace(mechanism, multiplier=mechanism.multiplier * NEAR_ZERO))
+        for payload, (release, mechanism) in session.noised.items()
+    }
+
+
+def attacked(recorded: Run, spec: ObserverSpec, attacks: Sequence[Attack], seed: int) -> list[Measurement]:
+    """Return what every attack of one observer comes to."""
+    members, each = expand(spec, recorded.graph.num_clients)
+    views = [recorded.view(observer, seed=seed) for observer in members]
+    facts = [Facts(recorded.graph, recorded.protocol, v.observer, v.auxiliary, recorded.trained.truth, each) for v in views]
+    arena = Arena(tuple(views), tuple(facts), seed)
+    fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
+    blank = Finding(**{**fields, "status": Status.OK, "clients": recorded.graph.num_clients, "seed": seed})  # type: ignore[arg-type]
+    return [measure(attack, blank, arena, torch.device("cpu")) for attack in attacks]
+
+
+def pooled(found: Sequence[Measurement]) -> dict[str, str]:
+    """Return the columns of one attack over all seeds; one failure makes it fail."""
+    findings = [m.finding for m in found]
+    bad = next((f for f in findings if f.status is not Status.OK), None)
+    if bad is not None:
+        return {"status": bad.status.value, "reason": bad.reason} | dict.fromkeys(VALUES[1:7], "")
+    clusters = torch.tensor([row for m in found for row in m.clusters])
+    point, low, high, _ = advantage_interval(clusters, derive(0, "bootstrap"))
+    numbers = {
+        "value": float(clusters[:, 1].sum() / clusters[:, 0].sum()),
+        "control": float(clusters[:, 2].sum() / clusters[:, 0].sum()),
+        "advantage": point,
+        "advantage_low": low,
+        "advantage_high": high,
+    }
+    text = {name: "" if value is None else f"{value:.4f}" for name, value in numbers.items()}
+    return {"status": Status.OK.value, "metric": findings[0].metric, **text, "reason": findings[0].reason}
