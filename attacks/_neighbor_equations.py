@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._public_rules import absent_clients, fewest_neighbors, rounding_of_sums
+from fglaudit.attacks._public_rules import absent_clients, bounded_degrees, fewest_neighbors, rounding_of_sums
 from fglaudit.attacks._recorded_sums import (
     RecordedSums,
     known_degrees,
@@ -85,6 +85,8 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
         return "without the edges it is unknown which rows a sum is made of; give the observer topology, or use server-partial-sums"
     if len(absent_clients(view, NeighborSums)) and not sees_deliveries(view):
         return "clients dropped out of the sums, and a client does not know which of its neighbours are theirs"
+    if bounded_degrees(view) and (view.topology is not None or any(client.remote_degrees is None for client in view.own)):
+        return "which edges the degree bound leaves depends on who holds which node, and on degrees; a client knows both of its own edges"
     normalised = view.public.hyperparameters["aggregate"] == "normalised"
     nothing_else = view.topology is None and view.degrees is None
     if need_degrees and normalised and nothing_else and all(client.remote_degrees is None for client in view.own):

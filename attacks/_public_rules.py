@@ -5,15 +5,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fglaudit.graph import ClientGraph
+from fglaudit.nn.degree_bound import bound_degrees
 from fglaudit.payloads import Payload
 from fglaudit.view import View
 
-_ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggregation")
+_ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggregation", "dp-sgd", "dp-fedavg")
 
 
 def fewest_neighbors(view: View) -> int:
     """Return how many cross-client neighbours a node must have to receive anything from them; 1 where nothing is dropped."""
     return int(view.public.defense_parameters.get("fewest", 1))
+
+
+def bounded_degrees(view: View) -> bool:
+    """Whether clients drop edges until no node has more neighbours than a bound."""
+    return "degree_bound" in view.public.defense_parameters
+
+
+def own_graphs(view: View) -> tuple[ClientGraph, ...]:
+    """Return the observing clients' graphs with the edges that the defense leaves."""
+    if not bounded_degrees(view):
+        return view.own
+    facts = view.public.defense_parameters
+    return tuple(bound_degrees(client, int(facts["degree_bound"]), int(facts["seed"])) for client in view.own)
 
 
 def absent_clients(view: View, payload: type[Payload]) -> Tensor:

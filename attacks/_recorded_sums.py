@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._public_rules import fewest_neighbors
+from fglaudit.attacks._public_rules import fewest_neighbors, own_graphs
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.view import View
 
@@ -103,7 +103,7 @@ def known_edges(view: View) -> Tensor:
     parts = [torch.arange(n).expand(2, -1)]
     if view.topology is not None:
         parts.append(view.topology)
-    for client in view.own:
+    for client in own_graphs(view):
         cross = torch.stack([client.nodes[client.boundary[0]], client.remote_nodes[client.boundary[1]]])
         parts += [client.nodes[client.edge_index], cross, cross.flip(0)]
     row, column = torch.cat(parts, dim=1)
