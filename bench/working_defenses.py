@@ -74,6 +74,7 @@ VALUES = (
 )
 Rows = list[dict[str, str]]
 SERVER_VIEW = ObserverSpec(("server",), topology=True, auxiliary=0.1)
+KNOWING_SERVER = ObserverSpec(("server",), initial_weights=True, auxiliary=0.1)
 EACH_CLIENT = ObserverSpec(("client:each",), topology=True, auxiliary=0.1)
 ONE_CLIENT = ObserverSpec(("client:0",), topology=True, auxiliary=0.1)
 
@@ -111,7 +112,7 @@ def budgets(name: str, make: Callable[[float], Defense]) -> Family:
 
 IID = PartitionSpec("dirichlet", 10, 10000.0)
 FEW = PartitionSpec("dirichlet", 5, 10000.0)
-COMMUNITIES = PartitionSpec("louvain", 6)
+COMMUNITIES = PartitionSpec("metis", 12)
 PER_NODE = PartitionSpec("per-node")
 _OPTIONS = CsbmOptions(nodes=600, edges=1200, classes=4, dimensions=200, ones_per_row=10, homophily=0.8, degree_exponent=0.4)
 CITATIONS = DatasetSpec("csbm", csbm=_OPTIONS, split="random", train=0.2, val=0.3, test=0.5)
@@ -146,8 +147,8 @@ ENCODERS = (
 _BOTH = ("GlobalNodes", "ModelUpdate")
 UPLOADS = (
     Family(
-        "clipped laplace",
-        tuple(ClippedLaplace(clip=0.002, scale=scale, on=_BOTH) for scale in (0.001, 0.01, 0.1, 1.0)),
+        "clipped laplace, L1 norm",
+        tuple(ClippedLaplace(clip=0.002, scale=scale, norm="l1", on=_BOTH) for scale in (1e-5, 1e-4, 0.001, 0.01)),
     ),
 )
 
@@ -157,7 +158,7 @@ CASES: tuple[Case, ...] = (
     Case(NFedGNN(smoothness=10.0, rounds=60), CITATIONS, PER_NODE, LATENTS, observers=(SERVER_VIEW,), seeds=1),
     Case(FedGAT(rounds=10, heads=2), SMALL, FEW, MASKS),
     Case(GFLAPPNP(hidden=16, rounds=60), TASK, PER_NODE, ENCODERS, observers=(SERVER_VIEW, ONE_CLIENT)),
-    Case(FedGT(rounds=20, hidden=32, feed_forward=64), CITATIONS, COMMUNITIES, UPLOADS),
+    Case(FedGT(rounds=10, hidden=64, feed_forward=64), CITATIONS, COMMUNITIES, UPLOADS, observers=(KNOWING_SERVER,), seeds=20),
     Case(CNFGNN(rounds=40, weight_decay=0.0), CITATIONS, PER_NODE, MODELS_TOO, observers=(SERVER_VIEW,), seeds=1),
     Case(FedGCN(hops=1, rounds=60), DatasetSpec("csbm-cora"), IID, SUMS, seeds=1),
 )
