@@ -78,7 +78,8 @@ class ServerPartialSums(Attack):
             found = parts > (0.5 if noise is None else _ABOVE_NOISE * noise.std)
             certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=device)
         else:
-            blocks = [_self_terms(block) for block in torch.split(parts, _ROWS_AT_ONCE)]
+            error = rounding_of_sums(view, NeighborSums)
+            blocks = [_self_terms(block, error) for block in torch.split(parts, _ROWS_AT_ONCE)]
             found = torch.cat([b[0] for b in blocks])
             certainty = torch.cat([b[1] for b in blocks])
         nodes, best = _best_part(sums.nodes[picked], certainty.cpu())
@@ -110,15 +111,15 @@ def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
     return unique, order[count.cumsum(0) - 1]
 
 
-def _self_terms(parts: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the entries of the self term of each sum [B, F], and how sure it is one [B]."""
-    row, entry = (parts > 0).nonzero(as_tuple=True)
+def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
+    """Return the entries of the self term of each sum [B, F], whose entries are off by at most ``error``, and how sure it is one [B]."""
+    row, entry = (parts > error).nonzero(as_tuple=True)
     value = parts[row, entry]
     order = value.argsort(stable=True)
     order = order[row[order].argsort(stable=True)]
     row, entry, value = row[order], entry[order], value[order]
     new = torch.ones_like(row, dtype=torch.bool)
-    new[1:] = (row[1:] != row[:-1]) | (value[1:] > value[:-1] * (1 + _SAME))
+    new[1:] = (row[1:] != row[:-1]) | (value[1:] > value[:-1] * (1 + _SAME) + 2 * error)
     cluster = new.cumsum(0) - 1
     number = torch.bincount(cluster)
     table, frequency, slot = _tabulate(row[new], value[new], number, len(parts))
@@ -126,14 +127,14 @@ def _self_terms(parts: Tensor) -> tuple[Tensor, Tensor]:
     # Which values are sums of two more frequent ones, and of which.
     pair = table[:, :, None] + table[:, None, :]
     below = torch.ones(_VALUES, _VALUES, dtype=torch.bool, device=parts.device).triu(1)
-    match = (pair[:, None] - table[:, :, None, None]).abs() <= 2 * _SAME * table[:, :, None, None]
+    match = (pair[:, None] - table[:, :, None, None]).abs() <= 2 * _SAME * table[:, :, None, None] + 3 * error
     common = torch.minimum(frequency[:, :, None], frequency[:, None, :])
     match &= (
         below & (common[:, None] >= frequency[:, :, None, None]) & (common[:, None] > 0) & (frequency > 0)[:, :, None, None]
     )
     composite = match.flatten(2).any(2)
     inverse = 1 / table.clamp(min=1e-12)
-    integral = (inverse - inverse.round()).abs() <= _INTEGER * inverse
+    integral = (inverse - inverse.round()).abs() <= _INTEGER * inverse + error * inverse.square()
     candidate = (frequency > 0) & ~composite & integral
     choice = torch.where(candidate, frequency, -1).argmax(1)
     rows = torch.arange(len(parts), device=parts.device)
