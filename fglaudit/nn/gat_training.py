@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.example_gradients import private_mean
 from fglaudit.nn.fedavg import FedAvg, average, broadcast, sample_clients, upload
 from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, project_scores, softmax_scores
 from fglaudit.nn.gat_field import Exchange, Field
@@ -120,9 +121,14 @@ def run_layers(
     return means.mean(2)
 
 
+def target_losses(field: Field, outputs: Tensor) -> Tensor:
+    """Return the cross-entropy of every target [K, R_L]; entries of padding mean nothing."""
+    return functional.cross_entropy(outputs.flatten(0, 1), field.labels.flatten(), reduction="none").view_as(field.mask)
+
+
 def client_losses(field: Field, outputs: Tensor) -> Tensor:
     """Return the sum over clients of the mean cross-entropy over their targets."""
-    losses = functional.cross_entropy(outputs.flatten(0, 1), field.labels.flatten(), reduction="none").view_as(field.mask)
+    losses = target_losses(field, outputs)
     return (losses * field.mask / field.counts.clamp(min=1).unsqueeze(1)).sum()
 
 
@@ -168,7 +174,7 @@ class GatTraining:
         sampling = split(rng, "participation")
         counts = problem.train.field.counts.cpu()
         eligible = counts.nonzero().squeeze(1)
-        shares = counts.to(initial) if averaging.weighting == "train-nodes" else None
+        shares = counts.to(initial.dtype) if averaging.weighting == "train-nodes" else None
         model = initial.clone()
         self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
         received = self._broadcast(0, model, len(counts), federated)
@@ -183,7 +189,7 @@ class GatTraining:
             if federated:
                 chosen = sample_clients(eligible, averaging.participation, sampling)
                 uploads = upload(self.channel, round, vectors, chosen)
-                model = average(uploads, None if shares is None else shares[chosen.to(shares.device)].to(uploads))
+                model = average(uploads, None if shares is None else shares[chosen].to(uploads.device))
             else:
                 model = vectors[0]
             if not isinstance(model, SealedTensor):  # every client does it again to what it reads
@@ -196,7 +202,7 @@ class GatTraining:
             better = score > best if self.settings.choice == "validation" else torch.ones_like(best, dtype=torch.bool)
             best = torch.where(better, score, best)
             chosen_round = torch.where(better, round - 1, chosen_round)
-            chosen_model = torch.where(better, received[0], chosen_model)
+            chosen_model = torch.where(better, received[0], chosen_model)  # what was released, noise and all
             if self.outside is not None:
                 worst = torch.maximum(worst, self.outside(layer_weights(unflatten(received, self.layout))[0]).to(worst))
             self.channel.round_done(round, averaging.rounds)
@@ -236,10 +242,16 @@ class GatTraining:
             optimizer.state.clear()
 
     def _local_steps(self, weights: Mapping[str, Tensor], received: Tensor, optimizer: torch.optim.Optimizer) -> None:
-        anchor = unflatten(received, self.layout)
+        anchor, update = unflatten(received, self.layout), self.channel.local_update()
         for _ in range(self.averaging.local_steps):
             optimizer.zero_grad()
-            self.loss(weights, self._dropout).backward()  # type: ignore[no-untyped-call]
+            if update is None:
+                self.loss(weights, self._dropout).backward()  # type: ignore[no-untyped-call]
+            else:
+                models = flatten({name: w.detach() for name, w in weights.items()})
+                gradient = private_mean(self._losses, models, self.problem.train.field.mask, update)
+                for name, part in unflatten(gradient, self.layout).items():
+                    weights[name].grad = part.clone()
             if self.settings.proximal > 0:
                 for name, weight in weights.items():
                     if weight.grad is not None:
@@ -249,9 +261,14 @@ class GatTraining:
 
     def loss(self, weights: Mapping[str, Tensor], dropout: torch.Generator | None = None) -> Tensor:
         """Return the clients' summed training loss; remote rows are those of the last exchange."""
-        part = self.problem.train
+        return client_losses(self.problem.train.field, self._outputs(weights, dropout))
+
+    def _losses(self, models: Tensor) -> Tensor:
+        return target_losses(self.problem.train.field, self._outputs(unflatten(models, self.layout), self._dropout))
+
+    def _outputs(self, weights: Mapping[str, Tensor], dropout: torch.Generator | None) -> Tensor:
         shares = Dropout(self.averaging.settings.dropout, self.settings.feature_dropout)
-        return client_losses(part.field, run_layers(part, weights, self._last_received, shares, dropout))
+        return run_layers(self.problem.train, weights, self._last_received, shares, dropout)
 
     def _last_received(self, layer: int, own: Tensor) -> Tensor:
         return self._received[layer]
