@@ -24,11 +24,12 @@ from fglaudit.attacks.moments import SecondMoments
 from fglaudit.attacks.power_moments import PowerMoments
 from fglaudit.attacks.vector_columns import VectorColumns
 from fglaudit.channel import Keep, RecordingChannel
+from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Attack, Context, Reconstruction
+from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.nn.gat_plan import unit_ball
 from fglaudit.nn.masking import degree_batches, mask_nodes
 from fglaudit.nn.neighborhood import KeptEdges

@@ -20,6 +20,7 @@ from fglaudit.attacks.vector_columns import VectorColumns
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell, arguments
 from fglaudit.channel import RecordingChannel
+from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.drop_singletons import DropSingletons
 from fglaudit.defenses.fewer_features import FewerFeatures
@@ -27,7 +28,7 @@ from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.defenses.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.defenses.none import NoDefense
-from fglaudit.interfaces import Context, Defense
+from fglaudit.interfaces import Defense
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat import FedGAT

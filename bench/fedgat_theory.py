@@ -34,10 +34,10 @@ from torch import Tensor
 from bench.table import Table
 from bench.theory_figure import draw
 from fglaudit.channel import RecordingChannel
+from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import Graph, whole
-from fglaudit.interfaces import Context
 from fglaudit.nn.chebyshev import attention_function, attention_series
 from fglaudit.nn.gat import (
     GatShape,

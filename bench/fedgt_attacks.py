@@ -31,11 +31,12 @@ from fglaudit.attacks.linkage import GlobalNodeLinkage, UpdateLinkage
 from fglaudit.attacks.one_node_clusters import OneNodeClusters
 from fglaudit.attacks.update_labels import UpdateLabels
 from fglaudit.channel import Keep, RecordingChannel
+from fglaudit.context import Context
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Attack, Context, Defense
+from fglaudit.interfaces import Attack, Defense
 from fglaudit.measure import measure
 from fglaudit.mechanism import clip_messages
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload

@@ -22,10 +22,11 @@ import torch
 
 from bench.table import Table
 from fglaudit.channel import RecordingChannel
+from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Context, DefenseSession, FederatedProtocol
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS

@@ -22,11 +22,12 @@ from bench.table import Table
 from fglaudit import registry
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.claims import SAME_DIRECTION, check_claims
+from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Attack, Context, Inference, Reconstruction, Trained
+from fglaudit.interfaces import Attack, Inference, Reconstruction, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Jacobians
 from fglaudit.protocols import gfl_appnp

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from fglaudit.context import Context, Release
 from fglaudit.errors import FglauditError
-from fglaudit.interfaces import Context, Release
 from fglaudit.mechanism import check_clip
 from fglaudit.payloads import payload_type
 

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fglaudit.context import Context
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Context, DefenseSession, Guarantee
+from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.view import FEATURE_ROWS, Noise
 
 

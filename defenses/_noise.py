@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.interfaces import DefenseSession, Guarantee, Release
+from fglaudit.context import Release
+from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.mechanism import Mechanism
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import Noise

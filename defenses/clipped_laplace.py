@@ -21,10 +21,11 @@ from typing import Any, ClassVar
 import torch
 
 from fglaudit.accounting import Relation, compose_all, epsilon_of
+from fglaudit.context import Context
 from fglaudit.defenses._clips import not_bounded_by_clips
 from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError
-from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.mechanism import ELEMENTWISE, Mechanism, check_norm
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 

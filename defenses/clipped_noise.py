@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fglaudit.accounting import Relation, check_budget
+from fglaudit.context import Context, Release
 from fglaudit.defenses._clips import not_bounded_by_clips
 from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Release
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.mechanism import NORMS, calibrated, check_clip
 from fglaudit.payloads import payload_type
 

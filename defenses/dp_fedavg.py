@@ -32,8 +32,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.accounting import Relation, check_budget
+from fglaudit.context import Context, Uploads
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Uploads
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.mechanism import Mechanism, calibrated, check_clip
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier

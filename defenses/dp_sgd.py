@@ -34,9 +34,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.accounting import Relation, check_budget
+from fglaudit.context import Context, Examples
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Context, Defense, DefenseSession, Examples, Guarantee
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.mechanism import Mechanism, calibrated, check_clip
 from fglaudit.nn.degree_bound import bound_degrees, changed_losses
 from fglaudit.payloads import ModelUpdate

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fglaudit.context import Context
 from fglaudit.defenses.minimum_neighborhood import FewestSession, nothing_to_drop
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.interfaces import Defense, DefenseSession
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Context
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import RawFeatures
 from fglaudit.rng import derive
 

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from fglaudit.accounting import Relation, check_budget
+from fglaudit.context import Context, Release
 from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Context, Defense, DefenseSession, Guarantee, Release
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.mechanism import Mechanism, calibrated, check_clip, clip_rows
 from fglaudit.payloads import MessageBatch, payload_type
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from fglaudit.context import Aggregate, Context
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.he.bfv import Bfv, bfv_parameters
 from fglaudit.he.ckks import SUMS, Ckks
@@ -31,7 +32,7 @@ from fglaudit.he.layout import Layout
 from fglaudit.he.packed_rows import PackedRows, seal_rows
 from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.he.weighted_rows import WeightedRows
-from fglaudit.interfaces import Aggregate, Context, Defense, DefenseSession, Guarantee
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.sealing import sealed_tensor
 

@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Context
 from fglaudit.defenses.minimum_neighborhood import FewestSession
 from fglaudit.errors import FglauditError
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload
 
 MASKED: tuple[type[Payload], ...] = (MaskedMatrices, MaskedVectors)

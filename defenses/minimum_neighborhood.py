@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 
 import torch
 
+from fglaudit.context import Context
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.interfaces import Defense, DefenseSession
 
 
 def without_few(client: ClientGraph, fewest: int) -> ClientGraph:

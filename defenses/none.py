@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.context import Context
+from fglaudit.interfaces import Defense, DefenseSession
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Context
 from fglaudit.errors import FglauditError
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
 
 MOST_BITS = 16

@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Aggregate, Context
 from fglaudit.errors import FglauditError
-from fglaudit.interfaces import Aggregate, Context, Defense, DefenseSession, Guarantee
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.secagg.fixed_point import WORDS, FixedPoint

@@ -32,9 +32,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import averaged_models, broadcast
 from fglaudit.nn.split_training import (
     Server,

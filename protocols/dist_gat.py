@@ -12,8 +12,9 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Trained, Uploads
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores

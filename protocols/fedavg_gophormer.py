@@ -21,8 +21,9 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.context import Aggregate
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.ego_graphs import EgoGraphs
 from fglaudit.nn.gophormer import Gophormer
 from fglaudit.nn.neighbor_sampling import find_candidates

@@ -20,8 +20,9 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.context import Aggregate
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.graph_gps import GraphGPS, WholeGraph
 from fglaudit.nn.subgraph_inputs import SubgraphInputs
 from fglaudit.nn.subgraph_protocol import SubgraphProtocol, mean_model, train_average

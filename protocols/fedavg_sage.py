@@ -17,8 +17,9 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Examples, Trained, Uploads
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import largest_share
 from fglaudit.nn.neighbor_sampling import find_candidates

@@ -41,9 +41,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores

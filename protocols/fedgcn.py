@@ -35,9 +35,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.neighborhood import HeldRows, KeptEdges, foreign_nodes_within

@@ -43,9 +43,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Aggregate, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Trained, Uploads
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.alignment import align, average_global_nodes, cosine_similarity, personal_weights
 from fglaudit.nn.fedavg import averaged_models
 from fglaudit.nn.hybrid_protocol import HybridProtocol

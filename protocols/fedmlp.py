@@ -13,9 +13,10 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Trained, Uploads
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.nn.jacobians import Hidden
 from fglaudit.nn.local_steps import LocalSteps

@@ -13,8 +13,9 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.context import Examples
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.fedavg import FedAvg
 from fglaudit.nn.gat import GatShape, initial_model, softmax_scores

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.context import Examples
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Examples, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.degree_bound import node_examples
 from fglaudit.nn.problem import Problem, check_trainable, pooled
 from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits

@@ -40,9 +40,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import ROUNDING, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.nn.hidden_sharing import Sharing, one_model
 from fglaudit.nn.local_steps import LocalSteps

@@ -38,9 +38,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.context import Release
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Release, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import sample_clients
 from fglaudit.nn.split_training import (
     Server,

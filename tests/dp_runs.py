@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
+from fglaudit.context import Context
 from fglaudit.defenses.dp_fedavg import _Session as DpFedAvgSession
 from fglaudit.defenses.dp_sgd import _Session as DpSgdSession
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Context, Defense, DefenseSession, FederatedProtocol, Trained
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained
 from fglaudit.protocols.dist_gat import DistGAT
 from fglaudit.protocols.fedavg_sage import FedAvgSage
 from fglaudit.protocols.fedgcn import FedGCN

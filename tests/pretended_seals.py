@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.context import Context
+from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload
 from fglaudit.sealing import SealedRows, SealedTensor, sealed_tensor
 

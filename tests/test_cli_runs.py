@@ -27,7 +27,8 @@ PLUGIN = '''
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.context import Context
+from fglaudit.interfaces import Defense, DefenseSession
 
 @dataclass(frozen=True)
 class Touchy(Defense):

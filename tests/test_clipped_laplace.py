@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from fglaudit.context import Context
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
-from fglaudit.interfaces import Context
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch
 from fglaudit.protocols.fedgcn import FedGCN
 from fglaudit.protocols.fedgt import FedGT

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from fglaudit.context import Examples
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, whole
-from fglaudit.interfaces import Examples
 from fglaudit.nn.degree_bound import bound_degrees, changed_losses, node_examples, pair_priorities
 from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.testing import example_graph

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from fglaudit.accounting import Relation
 from fglaudit.channel import RecordingChannel
+from fglaudit.context import Context, Uploads
 from fglaudit.defenses.dp_fedavg import DpFedAvg, _Session
 from fglaudit.empirical.gdp import epsilon_of_mu, gdp
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Context, FederatedProtocol, Uploads
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.nn.fedavg import average, broadcast, largest_share, upload
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
 from fglaudit.protocols.cnfgnn import CNFGNN

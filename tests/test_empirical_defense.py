@@ -18,6 +18,7 @@ from fglaudit.accounting import Relation
 from fglaudit.attacks.row_space import RowSpace
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
+from fglaudit.context import Context
 from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.clipped_noise import ClippedNoise
@@ -27,7 +28,7 @@ from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.finding import CellRecord
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Context, Defense, DefenseSession, FederatedProtocol, Guarantee
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload

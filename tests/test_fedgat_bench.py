@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from fglaudit.interfaces import Context
+from fglaudit.context import Context
 from fglaudit.nn.chebyshev import attention_function, attention_series
 from fglaudit.protocols.fedgat import FedGAT
 from fglaudit.testing import example_graph

@@ -9,13 +9,14 @@ import torch
 from fedgat_runs import SMALL, mixed_graph
 from torch import Tensor
 
+from fglaudit.context import Context
 from fglaudit.defenses.drop_singletons import DropSingletons
 from fglaudit.defenses.fewer_features import FewerFeatures
 from fglaudit.defenses.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
-from fglaudit.interfaces import Context, Defense, DefenseSession, FederatedProtocol
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.nn.gat_plan import unit_ball
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.protocols.dist_gat import DistGAT

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fglaudit.accounting import Relation, compose, epsilon_of, event_of
+from fglaudit.context import Context
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.clipping import Clipping
 from fglaudit.defenses.gaussian import Gaussian
@@ -13,7 +14,7 @@ from fglaudit.defenses.joint_noise import JointNoise
 from fglaudit.defenses.quantisation import Quantisation
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, federate
-from fglaudit.interfaces import Context, Defense
+from fglaudit.interfaces import Defense
 from fglaudit.payloads import SERVER, HiddenRepresentations, Jacobians, MessageBatch, ModelUpdate
 from fglaudit.protocols.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive

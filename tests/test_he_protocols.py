@@ -15,6 +15,7 @@ from fglaudit.arena import Arena
 from fglaudit.attacks.jacobian_reading import JacobianReading
 from fglaudit.attacks.mask_flip import MaskFlip
 from fglaudit.claims import check_claims
+from fglaudit.context import Aggregate
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.errors import FglauditError
@@ -24,7 +25,7 @@ from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.he.ckks import PRODUCTS, SUMS
 from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.he.weighted_rows import RowScheme, WeightedRows
-from fglaudit.interfaces import Aggregate, Attack, FederatedProtocol, Reconstruction
+from fglaudit.interfaces import Attack, FederatedProtocol, Reconstruction
 from fglaudit.measure import measure
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, RawFeatures
 from fglaudit.protocols.cnfgnn import CNFGNN

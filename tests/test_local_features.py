@@ -21,6 +21,7 @@ from fglaudit.attacks.subset_sum import SubsetSum
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
 from fglaudit.channel import RecordingChannel
+from fglaudit.context import Context
 from fglaudit.csbm import CsbmOptions
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.datasets import DatasetSpec
@@ -32,7 +33,7 @@ from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Status
 from fglaudit.graph import ClientGraph, FederatedGraph, federate
-from fglaudit.interfaces import Context, Defense, DefenseSession, FederatedProtocol
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.appnp import APPNP

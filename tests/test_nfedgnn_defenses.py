@@ -10,10 +10,11 @@ from torch import Tensor
 from user_graphs import GCN, user_graph
 
 from fglaudit.accounting import Relation, noise_multiplier
+from fglaudit.context import Context
 from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.errors import FglauditError
-from fglaudit.interfaces import Context, Defense, FederatedProtocol
+from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate
 from fglaudit.protocols.cnfgnn import CNFGNN
 from fglaudit.protocols.fedgcn import FedGCN

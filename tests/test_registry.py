@@ -16,7 +16,8 @@ DEFENSE = '''
 """A user's defense."""
 from dataclasses import dataclass
 from typing import ClassVar
-from fglaudit.interfaces import Context, Defense, DefenseSession
+from fglaudit.context import Context
+from fglaudit.interfaces import Defense, DefenseSession
 
 @dataclass(frozen=True)
 class Mine(Defense):

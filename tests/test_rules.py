@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks import ATTACKS
+from fglaudit.context import Context
 from fglaudit.defenses.drop_singletons import DropSingletons
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.game import Game
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
-from fglaudit.interfaces import Attack, Context, Defense, FederatedProtocol, Reconstruction
+from fglaudit.interfaces import Attack, Defense, FederatedProtocol, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn import FedGCN
 from fglaudit.protocols.gcn import GCN

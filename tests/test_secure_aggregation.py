@@ -12,10 +12,10 @@ from fedgcn_runs import adjacency
 from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
+from fglaudit.context import Context
 from fglaudit.defenses.secure_aggregation import SecureAggregation
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Context
 from fglaudit.nn.fedavg import averaged_models
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn import FedGCN

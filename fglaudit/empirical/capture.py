@@ -11,9 +11,10 @@ import contextlib
 import torch
 from torch import Tensor
 
+from fglaudit.context import Release
 from fglaudit.empirical.canaries import FEATURES
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol, LocalUpdate, Release
+from fglaudit.interfaces import DefenseSession, FederatedProtocol, LocalUpdate
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
 from fglaudit.view import Noise

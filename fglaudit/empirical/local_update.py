@@ -16,11 +16,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fglaudit.context import Examples
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import DefenseSession, Examples, Guarantee
+from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.nn.problem import pooled
 from fglaudit.rng import derive
 

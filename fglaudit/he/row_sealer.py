@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
+from fglaudit.context import Aggregate
 from fglaudit.he.ckks import PRODUCTS, SUMS, Ckks
 from fglaudit.he.keys import Parameters
 from fglaudit.he.weighted_rows import RowScheme
-from fglaudit.interfaces import Aggregate
 from fglaudit.payloads import MessageBatch
 from fglaudit.sealing import sealed_tensor
 

@@ -38,9 +38,9 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from fglaudit.context import Examples
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Examples
 
 
 def pair_priorities(first: Tensor, second: Tensor, seed: int) -> Tensor:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.context import Aggregate, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Trained, Uploads
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.nn.weights import Layout, unflatten

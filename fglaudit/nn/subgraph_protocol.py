@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fglaudit.context import Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Aggregate, Channel, Examples, FederatedProtocol, Release, Trained, Uploads
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.fedavg import average, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.subgraph_inputs import SubgraphInputs, check_subgraphs

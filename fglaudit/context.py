@@ -1,0 +1,163 @@
+"""What a protocol tells about a training run before it starts, in data: what it releases, what its server adds up, who trains on what.
+
+A defense is bound to these facts: it calibrates noise, packs ciphertexts, or refuses with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fglaudit.payloads import Payload
+
+
+@dataclass(frozen=True)
+class Release:
+    """A kind of payload through which private features leave a client, as far as a defense must know it to calibrate noise.
+
+    Attributes:
+        payload: the type.
+        times: how often training releases it.
+        gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm 1;
+            None where no bound is known, and then no epsilon can be stated.
+        unit: what one record is: feature | node | edge | client. "node" is the whole feature row of one node.
+        covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers the
+            whole training (as to features; labels are never covered).
+        why: where ``gain`` comes from, in words.
+        by_server: whether the server releases it, made from what clients sent it in the clear: a defense then changes the
+            server's messages, and whatever it promises holds against clients alone.
+        fields: the payload's fields that depend on features; empty means all that are floating-point.
+        one_message: whether one record enters one message of each release at most, so that clipping that message bounds what
+            the record can change.
+    """
+
+    payload: type[Payload]
+    times: int
+    gain: float | None
+    unit: str
+    covers_training: bool
+    why: str
+    by_server: bool = False
+    fields: tuple[str, ...] = ()
+    one_message: bool = False
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Local training as a sum of losses, one or more per training node: what a defense of gradients must know.
+
+    Attributes:
+        passes: how often a client's losses are gone through; within a pass each of them enters one gradient step.
+        hops: from how far away features reach a loss.
+        by_degree: whether the weight of an edge depends on its sender's degree.
+        across: whether losses see nodes of other clients.
+        per_node: losses of one training node.
+        most: losses that can change together, at most: of one client, or of all where losses see ``across`` clients.
+        widest: neighbours up to which a node's draws do not depend on how many others there are; None: any number.
+        pooled: whether there is one model for all nodes, so that clients make no difference.
+    """
+
+    passes: int
+    hops: int
+    by_degree: bool
+    across: bool
+    per_node: int
+    most: int
+    widest: int | None = None
+    pooled: bool = False
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """How clients' models get to the server and what it makes of them: what a defense of whole clients must know.
+
+    Attributes:
+        senders: clients that send a model in a round.
+        among: how many clients these are drawn from, afresh every round and without replacement.
+        share: largest weight of one of them in what the server returns.
+        changes: whether they send the change of their weights, or the weights.
+        mean: whether the server returns the weighted mean of what it receives, the same to all, and keeps nothing else.
+    """
+
+    senders: int
+    among: int
+    share: float
+    changes: bool = False
+    mean: bool = True
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """What the server does with a payload that clients send, where it only adds rows (times public numbers) and passes the
+    results on: what a defense must know to hide the payload from the server.
+
+    Attributes:
+        rows: ids [n] of result rows: ``Payload.nodes`` where there are any; otherwise 0 where all messages of one round are added up,
+            or the receiver where everyone gets a combination of its own. A row with several receivers is listed once for each.
+        receivers: the client [n] that gets the row.
+        columns: entries of an uploaded row.
+        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
+            message nor any sum of them exceeds it; None where no bound is known. It counts as public.
+        summands: bound on the number of messages in each result row, by row id.
+        integers: whether all entries are whole numbers.
+        signed: whether entries may be negative.
+        weighted: whether the summands of a result row get different public factors; those of a mean get equal ones.
+        weight: where they differ, bound on the sum of their absolute values in a row; None: as many as it has summands.
+        releases: how often training sends the payload.
+        uploads: rows that clients upload in one release; None: as many as all result rows have summands.
+        parts: how many rows of ``columns`` entries each result row [n] is made of; None: one.
+        returned: the payload that brings results back, if it is another one than brings the rows.
+    """
+
+    rows: Tensor
+    receivers: Tensor
+    columns: int
+    largest: Tensor | None
+    summands: Tensor
+    integers: bool = False
+    signed: bool = True
+    weighted: bool = False
+    weight: float | None = None
+    releases: int = 1
+    uploads: int | None = None
+    parts: Tensor | None = None
+    returned: type[Payload] | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """Facts a defense is bound to before training starts.
+
+    Attributes:
+        aggregates: see :meth:`FederatedProtocol.aggregates`.
+        readers: see :meth:`FederatedProtocol.readers`.
+        sends: whether the protocol sends anything at all.
+        rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
+        examples, uploads: see :class:`Examples` and :class:`Uploads`; where there are none, why.
+    """
+
+    protocol: str
+    rounds: int
+    num_clients: int
+    num_features: int
+    releases: tuple[Release, ...]
+    aggregates: Mapping[type[Payload], Aggregate] = field(default_factory=dict)
+    readers: Mapping[type[Payload], str] = field(default_factory=dict)
+    sends: bool = True
+    rows_per_node: int = 1
+    examples: Examples | str = "nothing is known of its losses"
+    uploads: Uploads | str = "nothing is known of the models that its clients send"
+
+    def unsealable(self, payload: type[Payload]) -> str | None:
+        """Return why ``payload`` cannot be hidden from the server, or None if it can."""
+        if payload in self.aggregates:
+            return None
+        name = payload.__name__
+        for sent, aggregate in self.aggregates.items():
+            if aggregate.returned is payload:
+                return f"{self.protocol}'s server makes {name} of {sent.__name__}, and is blind to it where that is sealed; seal that"
+        if payload in self.readers:
+            return f"{name} of {self.protocol} must be readable: {self.readers[payload]}"
+        return f"{self.protocol} sends no {name} with these settings"
