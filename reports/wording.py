@@ -38,7 +38,8 @@ METRICS = {
 }
 QUANTITY_NAMES = {
     "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
-    "membership": "membership", "linkage": "linkage", "global-nodes": "global nodes", "l1-norms": "row sums", "squared-norms": "row norms",
+    "membership": "membership", "linkage": "linkage", "global-nodes": "global nodes",
+    "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours", "l1-norms": "row sums", "squared-norms": "row norms",
 }  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
@@ -159,6 +160,8 @@ def deed(leak: Leak) -> str:
         "membership": f"tells which client holds a known node with AUC {value}",
         "linkage": f"recognises a client's messages under changing pseudonyms with AUC {value}",
         "global-nodes": f"takes the noise off the clients' global nodes up to a cosine of {value}",
+        "centroids": f"rebuilds the mean rows of the clients' clusters with a cosine of {value}",
+        "neighboring-clients": f"tells which clients hold a neighbour of a node with AUC {value}",
         "l1-norms": f"reads off the sums of {value} of the feature rows",
         "squared-norms": f"reads off the norms of {value} of the feature rows",
     }

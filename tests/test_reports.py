@@ -12,6 +12,7 @@ from report_runs import ATTACKS, DEFENSES, OBSERVERS, PROTOCOLS, SEEDS, _Page, m
 
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Status
+from fglaudit.quantities import QUANTITIES
 from fglaudit.reports import write_report
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import decimal, percent, size
@@ -19,7 +20,7 @@ from fglaudit.reports.pages import natural
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
-from fglaudit.reports.wording import threat_model
+from fglaudit.reports.wording import QUANTITY_NAMES, threat_model
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,10 @@ def test_private_is_said_only_with_an_accounted_epsilon(tmp_path: Path) -> None:
         assert not re.search(r"\bprivate(ly)?\b", text, re.IGNORECASE), name
     accounted = store(tmp_path / "accounted", [make_cell(PROTOCOLS[0], DEFENSES[2], 0)])
     assert "Differentially private with accounted ε = 7.98" in texts(accounted)["report.html"]
+
+
+def test_every_quantity_has_a_name_in_reports() -> None:
+    assert set(QUANTITY_NAMES) == {"features", *QUANTITIES}
 
 
 def test_a_very_large_accounted_epsilon_is_no_ground(tmp_path: Path) -> None:
