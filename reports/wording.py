@@ -39,7 +39,8 @@ METRICS = {
 QUANTITY_NAMES = {
     "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
     "membership": "membership", "linkage": "linkage", "global-nodes": "global nodes",
-    "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours", "l1-norms": "row sums", "squared-norms": "row norms",
+    "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours",
+    "l1-norms": "row sums", "squared-norms": "row norms",
 }  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
