@@ -149,7 +149,7 @@ def clip_of(view: View, payload: type[Payload]) -> float | None:
     """Return the norm to which a public defense without noise scales messages of ``payload`` down, or None if there is no such
     defense; infinity where it leaves this payload as it is."""
     facts = view.public.defense_parameters
-    if "clip_norm" not in facts or view.public.noise:
+    if "clip_norm" not in facts or "on" not in facts or view.public.noise:  # without ``on`` it is feature rows that are clipped
         return None
     clips: dict[str, float] = dict(zip(facts["on"], facts["clip"], strict=True))
     return clips.get(payload.__name__, math.inf)

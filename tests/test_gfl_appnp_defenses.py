@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fglaudit.accounting import Relation, compose, epsilon_of, event_of
+from fglaudit.attacks.jacobian_reading import JacobianReading
+from fglaudit.attacks.mask_flip import MaskFlip
 from fglaudit.context import Context
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.clipping import Clipping
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.defenses.joint_noise import JointNoise
+from fglaudit.defenses.local_features import LocalFeatures
 from fglaudit.defenses.quantisation import Quantisation
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, federate
-from fglaudit.interfaces import Defense
+from fglaudit.interfaces import Attack, Defense
 from fglaudit.payloads import SERVER, HiddenRepresentations, Jacobians, MessageBatch, ModelUpdate
 from fglaudit.protocols.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
-from fglaudit.testing import check_defense, record
+from fglaudit.testing import check_attack, check_defense, record
+from fglaudit.view import Observer
 
 PROTOCOL = GFLAPPNP(hidden=8, rounds=3, local_steps=2)
 
@@ -44,6 +50,14 @@ def sent(payload: HiddenRepresentations | Jacobians | ModelUpdate, receiver: int
 @pytest.mark.parametrize("defense", [JointNoise(epsilon=100.0), Clipping(), Quantisation()])
 def test_conformance(defense: Defense, variant: str) -> None:
     check_defense(defense, GFLAPPNP(variant=variant, hidden=8, rounds=3, local_steps=2), graph())
+
+
+@pytest.mark.parametrize("attack, party", [(JacobianReading(), SERVER), (MaskFlip(), 0)])
+def test_attacks_keep_their_promises_where_rows_are_disturbed_before_anything_is_sent(attack: Attack, party: int) -> None:
+    """Nothing but rows is clipped; without the noise, as in self-tests, that must not be taken for a clip of messages."""
+    view = record(PROTOCOL, graph(), LocalFeatures(epsilon=1000.0)).view(Observer(parties=(party,)))
+    quiet = replace(view, public=replace(view.public, noise={}))
+    check_attack(attack, quiet)
 
 
 def test_noise_is_accounted_over_all_payloads_and_rounds() -> None:
