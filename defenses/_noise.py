@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.context import Release
+from fglaudit.context import Context, Release
 from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.mechanism import Mechanism
 from fglaudit.payloads import SERVER, MessageBatch, Payload
@@ -62,3 +62,8 @@ class NoiseSession(DefenseSession):
 
     def guarantee(self) -> Guarantee:
         return self._promise
+
+
+def release_named(context: Context, payload: str) -> Release | None:
+    """Return what the protocol states of the payload called so, None if it sends none."""
+    return next((release for release in context.releases if release.payload.__name__ == payload), None)

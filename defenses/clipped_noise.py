@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fglaudit.accounting import Relation, check_budget
-from fglaudit.context import Context, Release
+from fglaudit.context import Context
 from fglaudit.defenses._clips import not_bounded_by_clips
-from fglaudit.defenses._noise import NoiseSession
+from fglaudit.defenses._noise import NoiseSession, release_named
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.mechanism import NORMS, calibrated, check_clip
@@ -55,13 +55,13 @@ class ClippedNoise(Defense):
         payload_type(self.on)
 
     def unsupported(self, context: Context) -> str | None:
-        release = self._release(context)
+        release = release_named(context, self.on)
         if release is None:
             return f"{context.protocol} sends no {self.on} with these settings, so noise on it protects nothing"
         return not_bounded_by_clips(context, release, self.unit)
 
     def bind(self, context: Context) -> DefenseSession:
-        release, reason = self._release(context), self.unsupported(context)
+        release, reason = release_named(context, self.on), self.unsupported(context)
         if reason is not None or release is None:
             raise FglauditError(f"noise cannot be calibrated: {reason}; use another defense or payload")
         mechanism = calibrated(
@@ -80,6 +80,3 @@ class ClippedNoise(Defense):
         )
         facts = {"scale": mechanism.scale, "sensitivity": mechanism.sensitivity, "clip_norm": norm}
         return NoiseSession({release: mechanism}, promise, facts)
-
-    def _release(self, context: Context) -> Release | None:
-        return next((r for r in context.releases if r.payload.__name__ == self.on), None)

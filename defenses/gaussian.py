@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fglaudit.accounting import Relation, check_budget
 from fglaudit.context import Context, Release
-from fglaudit.defenses._noise import NoiseSession
+from fglaudit.defenses._noise import NoiseSession, release_named
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
@@ -84,7 +84,7 @@ class Gaussian(Defense):
         payload_type(self.on)
 
     def unsupported(self, context: Context) -> str | None:
-        release = self._release(context)
+        release = release_named(context, self.on)
         if release is None:
             return f"{context.protocol} sends no {self.on} with these settings, so noise on it protects nothing"
         if release.gain is None:
@@ -94,10 +94,7 @@ class Gaussian(Defense):
         return None
 
     def bind(self, context: Context) -> DefenseSession:
-        release, reason = self._release(context), self.unsupported(context)
+        release, reason = release_named(context, self.on), self.unsupported(context)
         if reason is not None or release is None or release.gain is None:
             raise FglauditError(f"gaussian noise cannot be calibrated: {reason}; use another defense or payload")
         return _Session(self, release, release.gain)
-
-    def _release(self, context: Context) -> Release | None:
-        return next((r for r in context.releases if r.payload.__name__ == self.on), None)
