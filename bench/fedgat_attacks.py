@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from bench.table import Table
-from fglaudit.attacks.embedding_inversion import EmbeddingInversion
-from fglaudit.attacks.gram_peeling import GramPeeling
-from fglaudit.attacks.joint_diagonalisation import JointDiagonalisation
-from fglaudit.attacks.moments import SecondMoments
-from fglaudit.attacks.power_moments import PowerMoments
-from fglaudit.attacks.vector_columns import VectorColumns
+from fglaudit.attacks.neighborhoods.embedding_inversion import EmbeddingInversion
+from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
+from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
+from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
+from fglaudit.attacks.neighborhoods.second_moments import SecondMoments
+from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec

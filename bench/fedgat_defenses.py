@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from bench.table import Table
-from fglaudit.attacks.merged_rows import MergedRows
-from fglaudit.attacks.vector_columns import VectorColumns
+from fglaudit.attacks.neighborhoods.merged_rows import MergedRows
+from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell, arguments
 from fglaudit.channel import RecordingChannel

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from bench.table import Table
-from fglaudit.attacks.joint_diagonalisation import JointDiagonalisation
+from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.game import Game, score

@@ -22,14 +22,15 @@ from bench import fedgt_tables
 from bench.fedgt_tables import FIRST_SEED, federated
 from bench.table import Table
 from fglaudit.arena import Arena
-from fglaudit.attacks.absent_words import AbsentWords
-from fglaudit.attacks.global_node_centroids import GlobalNodeCentroids
-from fglaudit.attacks.global_node_denoising import GlobalNodeDenoising
-from fglaudit.attacks.global_node_labels import GlobalNodeLabels
-from fglaudit.attacks.global_node_membership import GlobalNodeMembership
-from fglaudit.attacks.linkage import GlobalNodeLinkage, UpdateLinkage
-from fglaudit.attacks.one_node_clusters import OneNodeClusters
-from fglaudit.attacks.update_labels import UpdateLabels
+from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
+from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
+from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
+from fglaudit.attacks.global_nodes.global_node_linkage import GlobalNodeLinkage
+from fglaudit.attacks.global_nodes.global_node_membership import GlobalNodeMembership
+from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters
+from fglaudit.attacks.updates.absent_words import AbsentWords
+from fglaudit.attacks.updates.update_labels import UpdateLabels
+from fglaudit.attacks.updates.update_linkage import UpdateLinkage
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.context import Context
 from fglaudit.defenses.clipped_laplace import ClippedLaplace

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from fglaudit.attacks.prior_only import prior_only
+from fglaudit.adversary.prior_only import prior_only
 from fglaudit.game import Game, Score, score
 from fglaudit.interfaces import Reconstruction
 from fglaudit.quantities import Facts

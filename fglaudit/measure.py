@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from fglaudit.adversary.local_reports import as_sent, attack_reports
 from fglaudit.arena import Arena, Outcome
-from fglaudit.attacks._local_reports import as_sent, attack_reports
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import Ciphertexts

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.arena import Arena, Outcome
-from fglaudit.attacks._local_reports import attack_reports
 from fglaudit.game import cluster_sums
 from fglaudit.interfaces import Attack, Inference
 from fglaudit.quantities import Question, Scores, quantity

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fglaudit.attacks._local_reports import attack_reports
+from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.game import Game
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction

@@ -8,12 +8,12 @@ import math
 import pytest
 import torch
 
-from fglaudit.attacks._clipping import Clipping, added_std
-from fglaudit.attacks._public_rules import rounding_of_sums
-from fglaudit.attacks._row_levels import to_levels
-from fglaudit.attacks.mask_flip import MaskFlip
-from fglaudit.attacks.subset_sum import SubsetSum
-from fglaudit.attacks.weight_difference import WeightDifference
+from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.public_rules import rounding_of_sums
+from fglaudit.attacks.jacobians.mask_flip import MaskFlip
+from fglaudit.attacks.latents.weight_difference import WeightDifference
+from fglaudit.attacks.neighborhoods.row_levels import to_levels
+from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.clipping import Clipping as ClippingDefense

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fglaudit.attacks._neighbor_equations import neighbor_equations
-from fglaudit.attacks.row_space import RowSpace
+from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
+from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.defenses.drop_singletons import DropSingletons
 from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.interfaces import Defense, Reconstruction

@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from masked_views import closed_neighbourhood, masked_batches, masked_view, unit_rows
 from neighbor_sum_views import federated, random_federated
 
+from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
-from fglaudit.attacks._neighborhood_rows import NeighborhoodRows
-from fglaudit.attacks._row_assignment import assign_rows
-from fglaudit.attacks._row_levels import to_levels
-from fglaudit.attacks._row_matching import match_members
-from fglaudit.attacks._row_types import close_rows
-from fglaudit.attacks.prior_only import prior_only
+from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows
+from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
+from fglaudit.attacks.neighborhoods.row_levels import to_levels
+from fglaudit.attacks.neighborhoods.row_matching import match_members
+from fglaudit.attacks.neighborhoods.row_types import close_rows
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.metrics import matched_exact

@@ -9,11 +9,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._embedding_equations import embedding_equations
-from fglaudit.attacks.embedding_inversion import EmbeddingInversion
-from fglaudit.attacks.embedding_neighbors import EmbeddingNeighbors
-from fglaudit.attacks.joint_diagonalisation import JointDiagonalisation
-from fglaudit.attacks.prior_only import prior_only
+from fglaudit.adversary.prior_only import prior_only
+from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations
+from fglaudit.attacks.neighborhoods.embedding_inversion import EmbeddingInversion
+from fglaudit.attacks.neighborhoods.embedding_neighbors import EmbeddingNeighbors
+from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
 from fglaudit.game import Game, score
 from fglaudit.graph import canonical_edges
 from fglaudit.interfaces import Reconstruction

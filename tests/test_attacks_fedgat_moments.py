@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from masked_views import masked_view, unit_rows
 from neighbor_sum_views import federated, random_federated
 
-from fglaudit.attacks.gram_peeling import GramPeeling
-from fglaudit.attacks.power_moments import PowerMoments
-from fglaudit.attacks.prior_only import prior_only
+from fglaudit.adversary.prior_only import prior_only
+from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
+from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.metrics import matched_exact

@@ -7,17 +7,18 @@ import dataclasses
 import pytest
 import torch
 
-from fglaudit.attacks._clipped_uploads import UploadClip
-from fglaudit.attacks._global_node_rounds import cluster_weight
-from fglaudit.attacks._pseudonyms import pseudonymous, shuffled
-from fglaudit.attacks.absent_words import AbsentWords
-from fglaudit.attacks.global_node_centroids import GlobalNodeCentroids
-from fglaudit.attacks.global_node_denoising import GlobalNodeDenoising
-from fglaudit.attacks.global_node_labels import GlobalNodeLabels
-from fglaudit.attacks.global_node_membership import GlobalNodeMembership
-from fglaudit.attacks.linkage import GlobalNodeLinkage, UpdateLinkage
-from fglaudit.attacks.one_node_clusters import OneNodeClusters
-from fglaudit.attacks.update_labels import UpdateLabels
+from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.linkage import pseudonymous
+from fglaudit.attacks.global_nodes.clusters import cluster_weight
+from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
+from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
+from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
+from fglaudit.attacks.global_nodes.global_node_linkage import GlobalNodeLinkage
+from fglaudit.attacks.global_nodes.global_node_membership import GlobalNodeMembership
+from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters
+from fglaudit.attacks.updates.absent_words import AbsentWords
+from fglaudit.attacks.updates.update_labels import UpdateLabels
+from fglaudit.attacks.updates.update_linkage import UpdateLinkage
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.nn.online_clustering import update_centroids
@@ -26,6 +27,7 @@ from fglaudit.protocols.fedgt import FedGT
 from fglaudit.quantities import Facts, Question, quantity
 from fglaudit.rng import derive
 from fglaudit.selftest import NoiseMessages
+from fglaudit.shuffling import shuffled
 from fglaudit.testing import Run, check_attack, example_graph, record
 from fglaudit.view import Noise, Observer, View
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._encoder import Model, activations, unit_rows
-from fglaudit.attacks._encoder_inversion import invert_encoder
-from fglaudit.attacks._mask_flips import Mixtures, box_least_squares, separate
-from fglaudit.attacks._mixture_rows import recover_rows
-from fglaudit.attacks.jacobian_reading import JacobianReading
-from fglaudit.attacks.label_reading import LabelReading
-from fglaudit.attacks.representation_inversion import RepresentationInversion
+from fglaudit.attacks.jacobians.encoder import Model, activations, unit_rows
+from fglaudit.attacks.jacobians.encoder_inversion import invert_encoder
+from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
+from fglaudit.attacks.jacobians.label_reading import LabelReading
+from fglaudit.attacks.jacobians.mixture_rows import recover_rows
+from fglaudit.attacks.jacobians.representation_inversion import RepresentationInversion
+from fglaudit.attacks.jacobians.switched_sums import Mixtures, box_least_squares, separate
 from fglaudit.claims import check_claims
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.clipping import Clipping

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.bit_recovery import determined, fitting
+from fglaudit.adversary.message_passing import Measurements, count_shift
+from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
-from fglaudit.attacks._bit_recovery import determined, fitting
-from fglaudit.attacks._message_passing import Measurements, count_shift
-from fglaudit.attacks._optimizer_replay import Replay, UserOptimizer
-from fglaudit.attacks._weight_moments import legendre
-from fglaudit.attacks.prior_only import prior_only
+from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
+from fglaudit.attacks.latents.weight_moments import legendre
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from fglaudit.attacks.sparse_recovery import SparseRecovery
-from fglaudit.attacks.weight_replay import WeightReplay
+from fglaudit.attacks.latents.sparse_recovery import SparseRecovery
+from fglaudit.attacks.latents.weight_replay import WeightReplay
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, federate

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from fglaudit.adversary.bit_recovery import recover_bits
+from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.message_passing import Measurements
+from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
-from fglaudit.attacks._bit_recovery import recover_bits
-from fglaudit.attacks._clipping import Clipping
-from fglaudit.attacks._latent_messages import LatentRounds
-from fglaudit.attacks._message_passing import Measurements
-from fglaudit.attacks._optimizer_replay import UserOptimizer
-from fglaudit.attacks._weight_moments import weight_moments
-from fglaudit.attacks.prior_only import prior_only
+from fglaudit.attacks.latents.latent_rounds import LatentRounds
+from fglaudit.attacks.latents.optimizer_replay import UserOptimizer
+from fglaudit.attacks.latents.weight_moments import weight_moments
 from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.graph import FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction

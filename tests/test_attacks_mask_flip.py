@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._mixture_rows import MixtureRows
-from fglaudit.attacks._propagation import known_propagation
-from fglaudit.attacks._weighted_rows import name_rows
-from fglaudit.attacks.mask_flip import MaskFlip
+from fglaudit.attacks.jacobians.known_propagation import known_propagation
+from fglaudit.attacks.jacobians.mask_flip import MaskFlip
+from fglaudit.attacks.jacobians.mixture_rows import MixtureRows
+from fglaudit.attacks.jacobians.weighted_rows import name_rows
 from fglaudit.claims import Claims, check_claims
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.quantisation import Quantisation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fglaudit.attacks.merged_rows import MergedRows, split_totals
+from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, split_totals
 from fglaudit.defenses.merge_neighbors import MergeNeighbors
 from fglaudit.game import Game, score
 from fglaudit.interfaces import Reconstruction

@@ -11,9 +11,9 @@ import torch
 from neighbor_sum_views import Recorded, dense_weights, federated, make_view, neighbor_sums, random_federated
 from torch import Tensor
 
+from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
-from fglaudit.attacks._neighbor_equations import neighbor_equations
-from fglaudit.attacks.prior_only import prior_only
+from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER

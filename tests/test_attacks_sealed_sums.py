@@ -8,13 +8,13 @@ import pytest
 import torch
 from neighbor_sum_views import random_federated
 
-from fglaudit.attacks._neighbor_equations import neighbor_equations
-from fglaudit.attacks._recorded_sums import sees_parts
-from fglaudit.attacks.integer_propagation import IntegerPropagation
-from fglaudit.attacks.maximum_a_posteriori import MaximumAPosteriori
-from fglaudit.attacks.row_space import RowSpace
-from fglaudit.attacks.server_partial_sums import ServerPartialSums
-from fglaudit.attacks.subset_sum import SubsetSum
+from fglaudit.attacks.sums.integer_propagation import IntegerPropagation
+from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
+from fglaudit.attacks.sums.recorded_sums import sees_parts
+from fglaudit.attacks.sums.row_space import RowSpace
+from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
+from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.defenses.secure_aggregation import SecureAggregation
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER

@@ -10,10 +10,10 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fglaudit.attacks.maximum_a_posteriori import MaximumAPosteriori
-from fglaudit.attacks.row_space import RowSpace
-from fglaudit.attacks.server_partial_sums import ServerPartialSums
-from fglaudit.attacks.subset_sum import SubsetSum
+from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.attacks.sums.row_space import RowSpace
+from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
+from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
 from fglaudit.csbm import CsbmOptions

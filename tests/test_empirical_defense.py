@@ -15,7 +15,7 @@ from report_runs import store, texts
 from user_graphs import GCN, user_graph
 
 from fglaudit.accounting import Relation
-from fglaudit.attacks.row_space import RowSpace
+from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
 from fglaudit.context import Context

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fglaudit.accounting import Relation, compose, epsilon_of, event_of
-from fglaudit.attacks.jacobian_reading import JacobianReading
-from fglaudit.attacks.mask_flip import MaskFlip
+from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
+from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.context import Context
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.clipping import Clipping

@@ -12,8 +12,8 @@ from test_sealed_protocols import MATRICES, TINY_GT
 from user_graphs import GCN, user_graph
 
 from fglaudit.arena import Arena
-from fglaudit.attacks.jacobian_reading import JacobianReading
-from fglaudit.attacks.mask_flip import MaskFlip
+from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
+from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.claims import check_claims
 from fglaudit.context import Aggregate
 from fglaudit.csbm_tasks import CsbmTask, draw_task

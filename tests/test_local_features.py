@@ -15,9 +15,9 @@ from user_graphs import GCN, user_graph
 
 from fglaudit import registry
 from fglaudit.accounting import Relation, noise_multiplier
-from fglaudit.attacks.maximum_a_posteriori import MaximumAPosteriori
-from fglaudit.attacks.raw_features import PlainFeatures
-from fglaudit.attacks.subset_sum import SubsetSum
+from fglaudit.attacks.neighborhoods.raw_features import PlainFeatures
+from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
 from fglaudit.channel import RecordingChannel

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fglaudit.arena import Arena
-from fglaudit.attacks.row_presence import RowPresence
+from fglaudit.attacks.sums.row_presence import RowPresence
 from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status

@@ -1,5 +1,5 @@
 """Which messages of different rounds come from the same client, where a shuffler hides the senders: subjects are pairs of
-message codes [S, 2] (see ``fglaudit.attacks._pseudonyms``), an estimate is a score [S] (higher: more likely the same client).
+message codes [S, 2] (see ``fglaudit.shuffling``), an estimate is a score [S] (higher: more likely the same client).
 
 Asked about are all pairs of messages of two of the first ten rounds. The metric is the area under the ROC curve. A guess says
 the same of every pair.
@@ -13,10 +13,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks._pseudonyms import message_codes, shuffled
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import Facts, Quantity, Question, Scores
 from fglaudit.quantities.ranking import found_at, placements
+from fglaudit.shuffling import message_codes, shuffled
 from fglaudit.view import View
 
 ROUNDS = 10

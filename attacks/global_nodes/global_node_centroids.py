@@ -1,0 +1,172 @@
+"""Mean feature row of every cluster, from the global node that stands for it: the input layer is known, and so is the rest.
+
+Algorithm 1 moves a global node from r, which the server returned, to ``mu = (1 - w) r + w h``, h the mean of ``W' x + W_p' p + b`` over
+the cluster's nodes: d linear measurements of the cluster's mean row. The server has sent W and b; the encodings p have norm 1 over
+a client's nodes and enter as noise. Words go together, so d measurements say more than d words: the mean row gets a Gaussian
+prior with the mean of the known rows and the covariance ``alpha C + beta D``, C that of the known rows and D its diagonal
+(single words, of which few rows show little), and the estimate is the posterior mean. Clusters are larger or smaller, purer or
+mixed: alpha and beta are those under which the uploads of all clients are likeliest.
+
+Under clip and noise the uploads still answer linearly on average, with known slopes (``_clipped_uploads``). The mean over the last
+``window`` rounds (4 was chosen on CiteSeer: there 2 does as well, 8 worse, since clusters move) averages the noise and what the
+mini-batches leave out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
+from fglaudit.attacks.global_nodes.clusters import cluster_weight, moved_clusters
+from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.nn.weights import unflatten
+from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
+from fglaudit.view import View
+
+_COMMON = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
+_OWN = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+"""Alpha and beta, tried."""
+_ROUNDING = 1e-9
+_PLANTED_SPREAD = 0.3
+
+
+@dataclass(frozen=True)
+class RowPrior:
+    """Prior of a cluster's mean row: ``mean`` [F], ``factor' factor`` [R, F] with covariance C, ``variance`` [F] with D."""
+
+    mean: Tensor
+    factor: Tensor
+    variance: Tensor
+
+    @staticmethod
+    def of(view: View) -> RowPrior:
+        x = view.known_rows().x.double()
+        mean, spread = x.mean(0), x.var(0, correction=0)
+        variance = (spread * len(x) + spread.mean() + 1e-12) / (len(x) + 1)
+        return RowPrior(mean, (x - mean) / math.sqrt(len(x)), variance)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The input layers of K clients, mean over some rounds: features' rows [K, F, d] and the encodings' [K, p, d]."""
+
+    features: Tensor
+    encodings: Tensor
+
+
+@dataclass(frozen=True)
+class GlobalNodeCentroids(Attack):
+    """Estimate the mean rows of clusters.
+
+    Attributes:
+        window: rounds that are averaged.
+    """
+
+    name: ClassVar[str] = "global-node-centroids"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate)
+    metric: ClassVar[str] = "cosine"
+    quantity: ClassVar[str] = "centroids"
+    first_rounds: ClassVar[int | None] = 10
+
+    window: int = 4
+
+    def unsupported(self, view: View) -> str | None:
+        if "input.weight" not in view.public.layout or "momentum" not in view.public.hyperparameters:
+            return "global nodes are read as FedGT's online clusters of a known input layer; this protocol has none"
+        if len(view.known_rows().nodes) < 2:
+            return "the prior of a mean row needs known rows; give the observer some, e.g. auxiliary: 0.1"
+        return missing_uploads(view, GlobalNodes, ModelUpdate)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        books = codebooks(view, type(self).first_rounds)
+        start = max(0, len(books.uploaded) - self.window)
+        prior = RowPrior.of(view)
+        layer, places = _layers(view, prior, len(books.uploaded), start)
+        common = torch.einsum("rf,kfd->krd", prior.factor, layer.features)
+        own = layer.features.mT @ (prior.variance.unsqueeze(1) * layer.features)
+        # Every column of the encoding has norm 1 over a client's nodes.
+        encoded = layer.encodings.mT @ layer.encodings * (len(books.clients) / view.public.num_nodes)
+        best, solution, chosen = -math.inf, torch.zeros(()), (0.0, 0.0)
+        for alpha, beta in itertools.product(_COMMON, _OWN):
+            covariance = alpha * common.mT @ common + beta * own + encoded
+            evidence, solved = _solve(view, books, start, places, covariance)
+            if evidence > best:
+                best, solution, chosen = evidence, solved, (alpha, beta)
+        shared = torch.einsum("kgr,rf->kgf", torch.einsum("kgd,krd->kgr", solution, common), prior.factor)
+        single = prior.variance * torch.einsum("kfd,kgd->kgf", layer.features, solution)
+        rows = prior.mean + chosen[0] * shared + chosen[1] * single
+        if view.public.features is not FeatureKind.REAL:
+            rows = rows.clamp(min=0)
+        subjects = torch.cartesian_prod(books.clients, torch.arange(rows.shape[1]))
+        return Inference(type(self).quantity, subjects, rows.flatten(0, 1))
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant clusters whose mean rows lie near the known rows' mean, off it in directions that the input layer keeps."""
+        prior = RowPrior.of(view)
+
+        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
+            weight, bias = (part.double() for part in input_map(view, models))
+            count = global_nodes.shape[1]
+            seen = torch.randn(len(models), count, weight.shape[2], generator=rng, dtype=torch.double)
+            offset = prior.variance * torch.einsum("kfd,kgd->kgf", weight, seen)
+            rows = prior.mean + _PLANTED_SPREAD * offset / offset.abs().amax(2, keepdim=True).clamp(min=1e-12)
+            w = cluster_weight(view, 1, count, len(models))
+            moved = (1 - w) * global_nodes + w * (rows @ weight + bias)
+            return moved.float(), rows.flatten(0, 1)
+
+        planted, rows = planted_rounds(view, rng, move)
+        books = codebooks(planted, 1)
+        subjects = torch.cartesian_prod(books.clients, torch.arange(books.uploaded.shape[2]))
+        return Planted(planted, rows, subjects)
+
+
+def _layers(view: View, prior: RowPrior, rounds: int, start: int) -> tuple[Layer, list[Tensor]]:
+    """Return the mean input layer from round ``start`` on, and where it takes the prior's mean row in each of these rounds [K, 1, d]."""
+    features, encodings, places = torch.zeros(()), torch.zeros(()), []
+    for index, models in enumerate(model_rounds(view, rounds)):
+        if index < start:
+            continue
+        weight, bias = (part.double() for part in input_map(view, models.received))
+        whole = unflatten(models.received, view.public.layout)["input.weight"].double()
+        features = features + weight / (rounds - start)
+        encodings = encodings + whole[:, view.public.num_features :] / (rounds - start)
+        places.append((prior.mean @ weight).unsqueeze(1) + bias)
+    return Layer(features, encodings), places
+
+
+def _solve(view: View, books: Codebooks, start: int, places: list[Tensor], covariance: Tensor) -> tuple[float, Tensor]:
+    """Return the log likelihood of the uploads and the weights [K, g, d] of the measurements in the posterior mean.
+
+    Args:
+        places, covariance: mean, in every round, and covariance of a cluster's place h under the prior.
+    """
+    clip, std = UploadClip.of(view, GlobalNodes), noise_std(view, GlobalNodes)
+    spread = covariance.diagonal(dim1=1, dim2=2).sqrt().unsqueeze(1)
+    moved = moved_clusters(books, std)[start:].double()
+    counts = moved.sum(0).clamp(min=1).unsqueeze(2)
+    clients = len(books.clients)
+    off = slope = rest = torch.zeros(())
+    for index, place in enumerate(places):
+        share = moved[index].unsqueeze(2) / counts
+        live = max(1.0, float(moved[index].sum(1).mean().item()))
+        w = cluster_weight(view, start + index + 1, live, clients)
+        received, uploaded = books.received[start + index].double(), books.uploaded[start + index].double()
+        answer = clip.answer((1 - w) * received + w * place, (w * spread).expand_as(received))
+        off = off + share * (uploaded - answer.mean)
+        slope = slope + share * w * answer.slope
+        rest = rest + share * answer.rest
+    error = rest + std**2 / counts + _ROUNDING * (slope * spread).square() + 1e-18
+    whole = slope.unsqueeze(3) * covariance.unsqueeze(1) * slope.unsqueeze(2) + torch.diag_embed(error)
+    lower = torch.linalg.cholesky(whole)
+    solved = torch.cholesky_solve(off.unsqueeze(3), lower).squeeze(3)
+    evidence = -(solved * off).sum() / 2 - lower.diagonal(dim1=2, dim2=3).log().sum()
+    return float(evidence.item()), slope * solved

@@ -1,0 +1,137 @@
+"""Noise averaged out of FedGT's global nodes (section 4.3: ``clip(g, delta) + Laplace(0, lambda)``, afresh in every round).
+
+The codebook moves slowly (momentum 0.9, and the average that comes back resembles what was sent), so T noisy uploads are T
+looks at nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that stays, steps to a
+neighbouring level or jumps; the noise is known, and how often states move is the rate under which a client's uploads are
+likeliest. The forward filter then gives the mean of every coordinate in the last round. What the clip cut off stays unknown.
+Without noise the last upload is the answer.
+
+A client's global nodes keep their order from round to round. Should a protocol shuffle them, the filter's predictions are
+matched to the uploads first: an order other than the last one is believed if the uploads favour it by more than ``evidence``
+(log odds).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads import codebooks, missing_uploads
+from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import GlobalNodes, Payload
+from fglaudit.view import Noise, View
+
+RATES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)
+"""Chances that a state moves from one round to the next, tried."""
+_JUMPS = 0.1
+"""Share of the moves that go anywhere; the others go to a neighbouring level."""
+
+
+@dataclass(frozen=True)
+class GlobalNodeDenoising(Attack):
+    """De-noise the last global nodes.
+
+    Attributes:
+        levels: of the grid.
+        evidence: log odds needed to believe that the global nodes changed their order.
+    """
+
+    name: ClassVar[str] = "global-node-denoising"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes,)
+    metric: ClassVar[str] = "cosine"
+    quantity: ClassVar[str] = "global-nodes"
+
+    levels: int = 9
+    evidence: float = 10.0
+
+    def unsupported(self, view: View) -> str | None:
+        return missing_uploads(view, GlobalNodes)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        books = codebooks(view)
+        estimate = self.estimate(view, books.uploaded.to(device)).cpu()
+        return Inference(type(self).quantity, books.clients, estimate.flatten(1))
+
+    def estimate(self, view: View, uploaded: Tensor) -> Tensor:
+        """Return the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d], as far as the defense lets one see them."""
+        noise = view.public.noise.get(GlobalNodes.__name__)
+        if noise is None:
+            return uploaded[-1]
+        return self.denoise(uploaded, noise, UploadClip.of(view, GlobalNodes).bound or _range(uploaded, noise))
+
+    def denoise(self, uploaded: Tensor, noise: Noise, bound: float) -> Tensor:
+        """Return the means of the last states [K, g, d] from uploads [T, K, g, d] whose states lie within ``bound``."""
+        uploaded = self._ordered(uploaded, noise)
+        found = [self._filter(uploaded, noise, bound, rate) for rate in RATES]
+        best = torch.stack([likelihood for _, likelihood in found]).argmax(0)
+        return torch.stack([mean for mean, _ in found])[best, torch.arange(len(best), device=best.device)]
+
+    def _filter(self, uploaded: Tensor, noise: Noise, bound: float, rate: float) -> tuple[Tensor, Tensor]:
+        """Return the means of the last states [K, g, d] and the log likelihood of every client's uploads [K]."""
+        grid = torch.linspace(-bound, bound, self.levels, device=uploaded.device)
+        moves = _moves(self.levels, rate).to(uploaded.device)
+        chance = torch.full((*uploaded.shape[1:], self.levels), 1 / self.levels, device=uploaded.device)
+        likelihood = torch.zeros(len(chance), dtype=torch.double, device=uploaded.device)
+        for seen in uploaded:
+            chance = (chance @ moves) * _density(seen.unsqueeze(-1) - grid, noise)
+            total = chance.sum(-1, keepdim=True)
+            chance = chance / total
+            likelihood += total.double().log().flatten(1).sum(1)
+        return chance @ grid, likelihood
+
+    def _ordered(self, uploaded: Tensor, noise: Noise) -> Tensor:
+        """Return uploads with every client's global nodes in the order of its first upload, as far as the noise lets one tell."""
+        ordered, mean = [uploaded[0]], uploaded[0].clone()
+        for count, seen in enumerate(uploaded[1:], start=1):
+            # The mean of so many uploads has noise of its own.
+            gain = torch.einsum("kad,kbd->kab", mean, seen) / (noise.std**2 * (1 + 1 / count))
+            gain -= (mean.square().sum(2).unsqueeze(2) + seen.square().sum(2).unsqueeze(1)) / (
+                2 * noise.std**2 * (1 + 1 / count)
+            )
+            gain = gain.cpu().double()
+            stay = gain.diagonal(dim1=1, dim2=2).sum(1)
+            rows = []
+            for k in range(len(seen)):
+                row, column = linear_sum_assignment(gain[k].numpy(), maximize=True)
+                better = float(gain[k, row, column].sum().item()) - float(stay[k].item()) > self.evidence
+                rows.append(seen[k, torch.from_numpy(column)] if better else seen[k])
+            ordered.append(torch.stack(rows))
+            mean = mean + (ordered[-1] - mean) / (count + 1)
+        return torch.stack(ordered)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant global nodes without noise."""
+
+        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
+            moved = torch.randn(global_nodes.shape, generator=rng)
+            return moved, moved.flatten(1)
+
+        planted, values = planted_rounds(view, rng, move)
+        return Planted(planted, values, codebooks(planted).clients)
+
+
+def _density(difference: Tensor, noise: Noise) -> Tensor:
+    """Return the density of the noise at ``difference``, up to a factor; never 0, so that far outliers leave a state as it was."""
+    if noise.distribution == "laplace":
+        return (-difference.abs() / noise.scale).exp().clamp(min=1e-30)
+    return (-difference.square() / (2 * noise.scale**2)).exp().clamp(min=1e-30)
+
+
+def _moves(levels: int, rate: float) -> Tensor:
+    """Return the chances [levels, levels] of going from one level to another."""
+    near = torch.diag(torch.ones(levels - 1), 1) + torch.diag(torch.ones(levels - 1), -1)
+    near = near / near.sum(1, keepdim=True)
+    return (1 - rate) * torch.eye(levels) + rate * ((1 - _JUMPS) * near + _JUMPS / levels)
+
+
+def _range(uploaded: Tensor, noise: Noise) -> float:
+    """Return a bound on coordinates that no clip bounds: four times their root mean square, as far as the noise lets it be seen."""
+    square = float(uploaded.double().square().mean().item()) - noise.std**2
+    return 4 * math.sqrt(max(square, 1e-4 * noise.std**2))

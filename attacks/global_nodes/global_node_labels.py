@@ -1,0 +1,160 @@
+"""Label distribution of a client from its global nodes (FedGT, Appendix F: they "can hardly be used to infer private
+information").
+
+A global node is pulled towards the mean of its cluster's nodes in the space of the input map, which the server knows (Algorithm
+1): after one step ``mu = r + w (h - r)`` with r what the server returned before, h the mean of the batch's nodes and ``w = (1 -
+gamma) n / (gamma c + (1 - gamma) n)``. The batch of an epoch covers most of a client's nodes, so r is the only part that is not
+the client's own, and it is known. The mean over clusters of h is ``sum_c y_c m_c``: y the label distribution, m_c the class
+means of the nodes whose rows and labels the observer holds. Counts c start at 1 and clusters are taken to be of equal size,
+which fixes w.
+
+Under clip and Laplace noise the uploads still answer linearly on average (``_clipped_uploads``), if weakly: nearly every coordinate is
+cut off, but not always on the same side. How far cluster means lie apart, on which the answer depends, is read off the second
+moment of the uploads. Noise too strong for the prior leaves the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.clipped_uploads import Answer, UploadClip
+from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
+from fglaudit.attacks.global_nodes.clusters import cluster_weight, moved_clusters
+from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.attacks.global_nodes.simplex_fit import fit_distributions
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
+from fglaudit.view import View
+
+_FACTORS = tuple(2 ** (step / 2) for step in range(-4, 9))
+"""How much further apart cluster means may lie than if every cluster held all classes at random."""
+_LEAST_SLOPE = 1e-12
+
+
+@dataclass(frozen=True)
+class ClassMeans:
+    """Class means of the known rows in the clients' input spaces.
+
+    Attributes:
+        means: [K, C, d]; classes without a known row have the mean of all.
+        spread: mean variance of a coordinate within a class.
+        shares: of the classes among the known rows, one more each [C].
+        rows: known rows per class, on average.
+    """
+
+    means: Tensor
+    spread: float
+    shares: Tensor
+    rows: float
+
+
+@dataclass(frozen=True)
+class GlobalNodeLabels(Attack):
+    """Infer label distributions from global nodes.
+
+    Attributes:
+        skip: first rounds left out where later ones were seen: they start from global nodes that belong to no data.
+    """
+
+    name: ClassVar[str] = "global-node-labels"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate)
+    metric: ClassVar[str] = "overlap"
+    quantity: ClassVar[str] = "label-distributions"
+    first_rounds: ClassVar[int | None] = 10
+
+    skip: int = 1
+
+    def unsupported(self, view: View) -> str | None:
+        if len(torch.unique(view.known_rows().y[view.known_rows().y >= 0])) < 2:
+            return "class means need known rows of at least two classes; give the observer some, e.g. auxiliary: 0.1"
+        return missing_uploads(view, GlobalNodes, ModelUpdate)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        books = codebooks(view, type(self).first_rounds)
+        start = min(self.skip, len(books.uploaded) - 1)
+        std = noise_std(view, GlobalNodes)
+        moved = moved_clusters(books, std)
+        count = len(books.uploaded) - start
+        design = place = off = slope = rest = torch.zeros(())
+        error = 0.0
+        for index, models in enumerate(model_rounds(view, len(books.uploaded))):
+            if index < start:
+                continue
+            classes = class_means(view, models.received)
+            expected = _expected(view, classes, books, index, moved[index])
+            share = moved[index].double().unsqueeze(2)
+            share = share / share.sum(1, keepdim=True).clamp(min=1) / count
+            design = design + classes.means.double() / count
+            place = place + expected.place / count
+            off = off + (share * (books.uploaded[index].double() - expected.answer.mean)).sum(1)
+            slope = slope + (share * expected.weight * expected.answer.slope).sum(1)
+            # Noise is fresh in every round; what the clip leaves unanswered is not.
+            rest = rest + (share.square() * (std**2 + count * expected.answer.rest)).sum(1)
+            error += classes.spread / classes.rows / count
+        slope = slope.clamp(min=_LEAST_SLOPE)
+        result = fit_distributions(design, place + off / slope, error + rest / slope.square(), classes.shares)
+        return Inference(type(self).quantity, books.clients, result)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant clients whose global nodes are mixtures of the class means, one cluster each."""
+
+        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
+            classes = class_means(view, models).means.double()
+            shares = torch.rand(classes.shape[:2], generator=rng, dtype=torch.double).square()
+            shares = shares / shares.sum(1, keepdim=True)
+            target = torch.einsum("kc,kcd->kd", shares, classes)
+            moved = global_nodes.double().clone()
+            weight = cluster_weight(view, 1, 1, len(models))
+            moved[:, 0] += weight * (target - moved[:, 0])
+            return moved.float(), shares
+
+        planted, shares = planted_rounds(view, rng, move)
+        return Planted(planted, shares, codebooks(planted, 1).clients)
+
+
+def class_means(view: View, models: Tensor) -> ClassMeans:
+    """Return the class means of the observer's known rows under the input maps of ``models`` [K, D]."""
+    known = view.known_rows()
+    use = known.y >= 0
+    weight, bias = input_map(view, models)
+    kinds = torch.nn.functional.one_hot(known.y[use], view.public.num_classes).to(weight)
+    counts = kinds.sum(0)
+    rows = known.x[use].to(weight)
+    within = (kinds.T @ rows) / counts.clamp(min=1).unsqueeze(1)
+    within = torch.where((counts > 0).unsqueeze(1), within, rows.mean(0))
+    rest = (rows - within[known.y[use]]) @ weight[0]  # the spread differs little between clients
+    shares = (counts + 1) / (counts + 1).sum()
+    return ClassMeans(
+        within @ weight + bias, float(rest.square().mean().item()), shares, float(counts[counts > 0].mean().item())
+    )
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What is expected of a round's uploads: the clients' mean places [K, d], w, and the clip's answer [K, g, d]."""
+
+    place: Tensor
+    weight: float
+    answer: Answer
+
+
+def _expected(view: View, classes: ClassMeans, books: Codebooks, round: int, moved: Tensor) -> _Expected:
+    """Return what is expected of the uploads of ``round``, of which those ``moved`` [K, g] count, before the labels are known."""
+    live = max(1.0, float(moved.double().sum(1).mean().item()))
+    weight = cluster_weight(view, round + 1, live, len(moved))
+    means, shares = classes.means.double(), classes.shares.double()
+    place = torch.einsum("c,kcd->kd", shares, means)
+    between = torch.einsum("c,kcd->kd", shares, (means - place.unsqueeze(1)).square())
+    within = classes.spread * min(1.0, live * len(moved) / view.public.num_nodes)  # means of as many nodes
+    received, uploaded = books.received[round].double(), books.uploaded[round].double()
+    mean = (1 - weight) * received + weight * place.unsqueeze(1)
+    spread = weight * (between + within).sqrt().unsqueeze(1).expand_as(mean)
+    clip = UploadClip.of(view, GlobalNodes)
+    if clip.bound is not None:
+        square = float(uploaded.square().mean().item()) - noise_std(view, GlobalNodes) ** 2
+        spread = spread * min(_FACTORS, key=lambda factor: abs(clip.answer(mean, factor * spread).square() - square))
+    return _Expected(place, weight, clip.answer(mean, spread))

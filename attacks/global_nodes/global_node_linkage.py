@@ -1,0 +1,17 @@
+"""Link global nodes of one client from round to round, where a shuffler hides the senders (:mod:`fglaudit.adversary.linkage`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fglaudit.adversary.linkage import Linkage
+from fglaudit.payloads import GlobalNodes, Payload
+
+
+@dataclass(frozen=True)
+class GlobalNodeLinkage(Linkage):
+    """Link global nodes."""
+
+    name: ClassVar[str] = "global-node-linkage"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes,)

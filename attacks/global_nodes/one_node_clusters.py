@@ -1,0 +1,211 @@
+"""A node that was alone in its cluster, read off a global node: Algorithm 1 moves the centroid a known part of the way to it.
+
+A global node goes from r (known: the server returned it) to ``mu = r + w (h - r)``, ``w = (1 - gamma) n / (gamma c + (1 -
+gamma) n)``, with h the mean of the n nodes in its cluster and c a count that starts at 1. Where r is a random vector longer
+than any node's representation, the share of r left in mu tells n; elsewhere n = 1 is tried. A single node's ``h = W_x' x + W_p' p
++ b`` is a compressed measurement of its sparse row: the weights are those that the server returned, its positional encoding p is
+projected away, and approximate message passing with a Bernoulli prior finds x. A row that repeats all measurements to rounding is
+its own proof, also of n = 1, and is claimed; whose row it is stays unknown beyond the client. A cluster whose n stays unknown has
+an unknown c from then on and is given up. Noise hides n: it is taken to be 1 in the first round, and nothing is claimed.
+
+Only clients that make one step in the round (batches as large as their training set) use exactly the returned weights for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.bit_recovery import determined
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
+from fglaudit.adversary.planting import planted_rows
+from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
+from fglaudit.attacks.global_nodes.clusters import moved_clusters
+from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.nn.weights import unflatten
+from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
+from fglaudit.rng import split
+from fglaudit.view import View
+
+_LONG = 3.0
+"""How much longer than the shortest global node r must be for n to be read off it surely."""
+_NEAR = 0.5
+_MARGIN = 1.5
+_ROUNDING = 2.0**-20
+_DISTURBANCE = 0.3
+_PLANTED_ONES = 10
+
+
+@dataclass(frozen=True)
+class Singles:
+    """Measurements of U nodes that were alone: ``values = matrix @ x`` up to ``tolerance``.
+
+    Attributes:
+        values: [U, M].
+        matrix: [U, M, F].
+        tolerance: [U].
+    """
+
+    values: Tensor
+    matrix: Tensor
+    tolerance: Tensor
+
+    def of(self, rows: Tensor) -> Singles:
+        """Return those of ``rows`` (mask or ids)."""
+        return Singles(self.values[rows], self.matrix[rows], self.tolerance[rows])
+
+
+@dataclass(frozen=True)
+class OneNodeClusters(Attack):
+    """Rebuild rows of nodes that were alone in a cluster.
+
+    Attributes:
+        sweeps: of message passing.
+        restarts: further tries from disturbed priors, where n is known to be 1.
+    """
+
+    name: ClassVar[str] = "one-node-clusters"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate)
+    metric: ClassVar[str] = "direction_rate"
+    first_rounds: ClassVar[int | None] = 5
+
+    sweeps: int = 60
+    restarts: int = 4
+
+    def unsupported(self, view: View) -> str | None:
+        if view.public.features is not FeatureKind.BINARY:
+            return "rows are searched for among binary ones; these features are not"
+        if "input.weight" not in view.public.layout or "momentum" not in view.public.hyperparameters:
+            return "global nodes are read as FedGT's online clusters of a known input layer; this protocol has none"
+        return missing_uploads(view, GlobalNodes, ModelUpdate)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        books = codebooks(view, type(self).first_rounds)
+        std = noise_std(view, GlobalNodes)
+        moved, sizes = moved_clusters(books, std), _sizes_by_length(books)
+        prior = feature_prior(view, torch.tensor([-1]))
+        gamma = float(view.public.hyperparameters["momentum"])
+        counts = torch.ones(books.uploaded.shape[1:3], dtype=torch.double)  # NaN once it is not known
+        parts = [torch.zeros(0, view.public.num_features)]
+        found = [torch.zeros(0, dtype=torch.bool)]
+        for index, models in enumerate(model_rounds(view, len(books.uploaded))):
+            if std > 0 and index:
+                break
+            share = gamma * counts / (1 - gamma)
+            size = share * sizes[index]
+            tried = moved[index] & ~counts.isnan() & (size.isnan() | (size - 1).abs().lt(_NEAR) | (std > 0))
+            client, place = tried.nonzero(as_tuple=True)
+            singles = _measure(view, books, index, client, place, 1 / (1 + share[client, place]), models.received)
+            chance = prior.mean.float().expand(len(singles.values), -1) if prior.informed else _density(singles)
+            keep = _short_enough(view, singles)
+            singles, chance = singles.of(keep), chance[keep]
+            surely = ~size[client, place].isnan()[keep]
+            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), std, surely, rng)
+            if std == 0:
+                rows, claimed = rows[fits | surely], fits[fits | surely]
+                nodes = torch.where(moved[index], size.round(), 0.0)
+                nodes[client[keep][fits], place[keep][fits]] = 1.0
+                counts = gamma * counts + (1 - gamma) * nodes
+                fits = claimed
+            parts.append(rows)
+            found.append(fits)
+        rows, fits = torch.cat(parts), torch.cat(found)
+        return Reconstruction(rows, torch.full((len(rows),), -1), fits.float(), claimed=fits)
+
+    def _solve(
+        self, singles: Singles, chance: Tensor, std: float, again: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return rows [U, F] and which repeat their measurements [U]; those of ``again`` [U] are tried more than once."""
+        rows = torch.zeros_like(chance)
+        fits = torch.zeros(len(chance), dtype=torch.bool)
+        certain = len(chance) > 0 and std == 0 and determined(Measurements(singles.matrix))
+        for attempt in range(1 + (self.restarts if certain else 0)):
+            rest = (~fits & again if attempt else ~fits).nonzero().squeeze(1)
+            if len(rest) == 0:
+                break
+            odds = chance[rest].logit()
+            if attempt:
+                odds = odds + _DISTURBANCE * torch.randn(odds.shape, generator=rng)
+            measurements, values = Measurements(singles.matrix[rest]), singles.values[rest]
+            prior = odds.sigmoid()
+            variance = singles.tolerance[rest].square().unsqueeze(1)
+            start = (prior, prior * (1 - prior))
+            found = message_passing(measurements, values, variance, start, bernoulli(odds), sweeps=self.sweeps)
+            bits = (found.mean > 0.5).float()
+            rows[rest] = bits
+            if certain:
+                error = (measurements.forward(bits) - values).abs().amax(1)
+                fits[rest] = (error <= singles.tolerance[rest]) & (bits.sum(1) > 0)
+        return rows, fits
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant one node alone in the first cluster of every client."""
+        count = len(codebooks(view, 1).clients)
+        known = torch.zeros(view.public.num_nodes, dtype=torch.bool)
+        known[view.known_rows().nodes] = True
+        nodes = (~known).nonzero().squeeze(1)[:count]
+        rows = planted_rows(view, nodes, split(rng, "rows"))
+        rows = rows * (rows.cumsum(1) <= _PLANTED_ONES)  # few enough to be found without any prior
+        gamma = float(view.public.hyperparameters["momentum"])
+
+        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
+            weight, bias = input_map(view, models[: len(nodes)])
+            place = (rows.unsqueeze(1) @ weight + bias).squeeze(1)
+            moved = global_nodes.clone()
+            moved[: len(nodes), 0] = gamma * moved[: len(nodes), 0] + (1 - gamma) * place
+            return moved, rows
+
+        planted, rows = planted_rounds(view, rng, move)
+        return Planted(planted, rows, nodes)
+
+
+def _sizes_by_length(books: Codebooks) -> Tensor:
+    """Return ``1 / share - 1`` [T, K, g], share that of r left in mu: n times what a single node would give. NaN where r is too short."""
+    received, uploaded = books.received.double(), books.uploaded.double()
+    length = received.norm(dim=3)
+    share = (uploaded * received).sum(3) / length.square().clamp(min=1e-12)
+    long = length > _LONG * uploaded.norm(dim=3).amin()
+    return torch.where(long, 1 / share.clamp(1e-6, 1) - 1, torch.nan)
+
+
+def _measure(
+    view: View, books: Codebooks, index: int, client: Tensor, place: Tensor, weight: Tensor, models: Tensor
+) -> Singles:
+    """Return the measurements of single nodes that moved global nodes ``place`` [U] of ``client`` [U] by ``weight`` [U] in a round."""
+    w = weight.unsqueeze(1)
+    received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
+    features, bias = input_map(view, models)
+    values = received + (uploaded - received) / w - bias[client].squeeze(1).double()
+    whole = unflatten(models, view.public.layout)["input.weight"].double()
+    encoding = whole[:, view.public.num_features :]
+    # The last d - p columns of a complete orthonormal basis are orthogonal to all that the encoding can add.
+    basis = torch.linalg.qr(encoding.mT, mode="complete").Q[:, :, encoding.shape[1] :]
+    matrix = torch.einsum("kfd,kdm->kmf", features.double(), basis)
+    size = (received.abs().amax(1) + uploaded.abs().amax(1)) / weight
+    projected = torch.einsum("ud,udm->um", values, basis[client])
+    return Singles(projected.float(), matrix[client].float(), (_ROUNDING * size * values.shape[1] ** 0.5).float())
+
+
+def _ones(singles: Singles) -> Tensor:
+    """Return how many ones the lengths of the measurements show [U]."""
+    return singles.values.square().sum(1) / singles.matrix.square().sum(1).mean(1)
+
+
+def _short_enough(view: View, singles: Singles) -> Tensor:
+    """Return which measurements [U] are no longer than those of a row with half as many ones again as any known one."""
+    known = view.known_rows().x
+    if len(known) == 0:
+        return torch.ones(len(singles.values), dtype=torch.bool)
+    return _ones(singles) <= _MARGIN * (known != 0).sum(1).max()
+
+
+def _density(singles: Singles) -> Tensor:
+    """Return the share of ones that the lengths of the measurements show [U, F], for an observer without any known row."""
+    features = singles.matrix.shape[2]
+    return (_ones(singles) / features).clamp(1 / features, 0.5).unsqueeze(1).expand(-1, features)

@@ -1,0 +1,79 @@
+"""Rows from Jacobians with noise: averaged over hidden units, classes and rounds, then sharpened by the hidden representations.
+
+For one sample per node ``G[h] = 1[x . w_h > 0] x + noise``. An estimate of x says which units are active (with the probability
+that its own error leaves), and the active units' rows, weighted by the squared weights W2 that they were measured with, say
+what x is: an expectation-maximisation over the masks, one pass over the messages per iteration, started from all units. What
+scatter the rows have around the estimate is its error, be it from noise, quantisation or else. Clipping shrinks every Jacobian
+by an unknown factor; the length then follows from the hidden representations.
+
+These are sent without noise in variant V1, and there the noise helps the attacker: it makes the weights wander through all
+directions, so that the known encoder can be inverted (:mod:`encoder_inversion`) from the averaged row.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.jacobians.encoder import LOSSLESS, Model, foreign_batches, unit_rows
+from fglaudit.attacks.jacobians.encoder_inversion import invert_encoder
+from fglaudit.attacks.jacobians.hidden_history import HiddenHistory, hidden_history
+from fglaudit.interfaces import Reconstruction
+from fglaudit.payloads import Jacobians
+from fglaudit.view import View
+
+_PASSES = 3
+_EXACT = 1e-3 / 3
+"""Posterior deviation of an entry, relative to the row's root mean square, below which a row is claimed exact."""
+
+
+def averaged_rows(view: View, models: dict[int, Model], device: torch.device) -> Reconstruction:
+    """Return one row for every node that sent Jacobians."""
+    rows, precision, seen = _average(view, models, device)
+    nodes = seen.nonzero().squeeze(1)
+    rows, precision = rows[nodes].to(device), precision[nodes].to(device)
+    deviation = precision.rsqrt()
+    history = hidden_history(view, models, nodes, device)
+    if history is not None:
+        rows, deviation = _sharpen(view, rows, precision, history)
+    size = rows.norm(dim=1) / rows.shape[1] ** 0.5
+    relative = deviation / size.clamp(min=1e-30)
+    confidence = 1 / (1 + (relative / _EXACT).square())
+    return Reconstruction(rows.float().cpu(), nodes, confidence.float().cpu(), claimed=(relative < _EXACT).cpu())
+
+
+def _average(view: View, models: dict[int, Model], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows [N, F], their precision [N] and which nodes sent anything [N]."""
+    count, features = view.public.num_nodes, view.public.num_features
+    rows = torch.zeros(count, features, dtype=torch.double)
+    precision = torch.zeros(count, dtype=torch.double)
+    seen = torch.zeros(count, dtype=torch.bool)
+    for sweep in range(_PASSES):
+        total = torch.zeros_like(rows)
+        weight, square, used = (torch.zeros_like(precision) for _ in range(3))
+        for batch, values in foreign_batches(view, Jacobians):
+            model = models[batch.round]
+            who = batch.senders
+            sums, power = unit_rows(values.to(device), model)
+            chance = torch.full(sums.shape[:2], 0.5, device=device, dtype=torch.double)
+            if sweep:
+                spread = precision[who].rsqrt().to(device)[:, None] * model.w1.norm(dim=0)
+                chance = torch.special.ndtr(rows[who].to(device) @ model.w1 / spread)
+            measured = chance * power
+            total[who] += torch.einsum("ph,phf->pf", measured.to(sums), sums).double().cpu()
+            weight[who] += measured.sum(1).cpu()
+            square[who] += (measured * sums.square().sum(2)).sum(1).cpu()
+            used[who] += chance.sum(1).cpu()
+            seen[who] = True
+        rows = total / weight.clamp(min=1e-30)[:, None]
+        scatter = (square - weight * rows.square().sum(1)) / (used * features).clamp(min=1)
+        precision = weight / scatter.clamp(min=1e-14 * rows.square().mean(1) * weight / used.clamp(min=1) + 1e-30)
+    return rows, precision, seen
+
+
+def _sharpen(view: View, rows: Tensor, precision: Tensor, history: HiddenHistory) -> tuple[Tensor, Tensor]:
+    """Fit rows to the hidden representations, the average being the prior; where no row fits (several samples) the average stays."""
+    if view.public.defense not in LOSSLESS:
+        rows = rows * history.scale(rows)[:, None]
+    found = invert_encoder(history.values, history.models, history.error, rows, rows, precision)
+    return found.rows, found.deviation

@@ -1,0 +1,197 @@
+"""Reading feature rows off the Jacobians that GFL-APPNP's clients send the server.
+
+"Gradient compensation" (section 3.3, Algorithm 1) has client j upload the Jacobian of its hidden representation. Up to the
+known second layer its block for the first layer is ``G_j[h] = mean over samples s of 1[x_js . w_h > 0] x_js`` for every hidden
+unit h.
+
+* One sample per node: G_j[h] is x_j for every active unit. A message of the first round is enough.
+* Several samples: every unit shows another subset sum of the samples, and the subsets change from round to round with the
+  weights. The sums are taken apart by their mask flips (:mod:`switched_sums`), all nodes at once; the result has
+  one row per sample. Their number S scales the rows: the most rows found at one node (a lower bound on S, and S itself unless
+  every node misses one).
+* Clipping shrinks a whole message by one factor, so that one sample per node is read as before; its length follows from any hidden
+  representation that was not clipped. Several samples are only averaged, as under noise.
+* Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense) or quantisation: the rows are
+  averaged over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations,
+  which V1 sends in the clear (:mod:`averaged_rows`); one row per node, the mean of its samples where there
+  are several.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.jacobians.averaged_rows import averaged_rows
+from fglaudit.attacks.jacobians.encoder import (
+    LOSSLESS,
+    Model,
+    activations,
+    clip_of,
+    flooding,
+    foreign_batches,
+    global_models,
+    jacobian_noise,
+    misfit,
+    rounding,
+    unit_rows,
+)
+from fglaudit.attacks.jacobians.hidden_history import hidden_history
+from fglaudit.attacks.jacobians.mixture_rows import recover_rows
+from fglaudit.attacks.jacobians.planting import plant_encoder_run
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import HiddenRepresentations, Jacobians, ModelUpdate, Payload
+from fglaudit.view import View
+
+_NUMBERS_AT_ONCE = 1 << 25
+_SOUND = 1e-3
+_BELOW_CLIP = 1e-4
+"""By how much, relatively, a message's norm must stay below the clip to count as not clipped."""
+
+
+@dataclass(frozen=True)
+class JacobianReading(Attack):
+    """Read every node's rows off its Jacobians.
+
+    Attributes:
+        rounds: rounds used to take several samples of a node apart.
+    """
+
+    name: ClassVar[str] = "jacobian-reading"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Jacobians, HiddenRepresentations, ModelUpdate)
+    metric: ClassVar[str] = "exact_rate"
+
+    rounds: int = 100
+
+    def unsupported(self, view: View) -> str | None:
+        return misfit(view, Jacobians)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
+        clipped = clip_of(view, Jacobians) is not None
+        if jacobian_noise(view) > 0 or not (clipped or view.public.defense in LOSSLESS):
+            return averaged_rows(view, models, device)
+        read = _read_single(view, models, device)
+        if clipped:
+            return _with_lengths(view, models, read, device)
+        nodes = read.single.nonzero().squeeze(1)
+        several = read.several.nonzero().squeeze(1)
+        sure = torch.ones(len(nodes), dtype=torch.bool)
+        rows, confidence, claimed = read.rows[nodes], sure.float(), sure
+        if len(several):
+            found = _take_apart(view, models, several, self.rounds, device)
+            rows, nodes = torch.cat([rows, found.rows]), torch.cat([nodes, found.nodes])
+            assert found.claimed is not None
+            confidence = torch.cat([confidence, found.confidence])
+            claimed = torch.cat([claimed, found.claimed])
+        proven = torch.zeros_like(claimed)
+        proven[: len(sure)] = True
+        return Reconstruction(rows, nodes, confidence, proven, claimed)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_encoder_run(view, rng)
+
+
+@dataclass(frozen=True)
+class _Single:
+    """Rows of nodes with one sample [N, F]; which nodes these are [N]; which nodes have several samples [N]."""
+
+    rows: Tensor
+    single: Tensor
+    several: Tensor
+
+
+def _read_single(view: View, models: dict[int, Model], device: torch.device) -> _Single:
+    """Read rounds until every sender showed an active unit."""
+    count, features = view.public.num_nodes, view.public.num_features
+    rows = torch.zeros(count, features)
+    single, several, seen = (torch.zeros(count, dtype=torch.bool) for _ in range(3))
+    round = None
+    for batch, values in foreign_batches(view, Jacobians):
+        if round not in (None, batch.round) and bool((single | several)[seen].all()):
+            break
+        round = batch.round
+        values = values.to(device).double()
+        sums, power = unit_rows(values, models[round])
+        means = activations(values, models[round])
+        # w_h . G[h] = mean relu(x . w_h): what does not satisfy it is no Jacobian of this encoder.
+        gap = (torch.einsum("phf,fh->ph", sums, models[round].w1) - means).abs().amax(1)
+        sound = (gap <= _SOUND * means.abs().amax(1)).cpu()
+        norm = sums.norm(dim=2)
+        slack = 4 * features**0.5 * rounding(sums) + 4 * flooding(view, Jacobians) * (features / power.clamp(min=1e-30)).sqrt()
+        active = norm > slack
+        weight = power.expand_as(norm) * active
+        mean = (weight[..., None] * sums).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-30)
+        apart = (sums - mean[:, None]).norm(dim=2) > 1e-3 * norm.amax(1, keepdim=True)
+        mixed, any_active = (apart & active).any(1).cpu(), active.any(1).cpu()
+        seen[batch.senders[sound]] = True
+        several[batch.senders[mixed & sound]] = True
+        fresh = any_active & ~mixed & sound & ~single[batch.senders]
+        rows[batch.senders[fresh]] = mean[fresh.to(device)].float().cpu()
+        single[batch.senders[fresh]] = True
+    return _Single(rows, single & ~several, several)
+
+
+def _with_lengths(view: View, models: dict[int, Model], read: _Single, device: torch.device) -> Reconstruction:
+    """Return rows read from clipped Jacobians, scaled to the hidden representations that were not clipped."""
+    nodes = read.single.nonzero().squeeze(1)
+    rows, known = read.rows[nodes], torch.zeros(len(nodes), dtype=torch.bool)
+    history = hidden_history(view, models, nodes, device)
+    if history is not None:
+        most = (clip_of(view, HiddenRepresentations) or math.inf) * (1 - _BELOW_CLIP)
+        factor = history.scale(rows.to(device).double(), most).cpu()
+        known = factor != 1
+        rows = (rows * factor[:, None]).float()
+    confidence, claimed = torch.where(known, 0.9, 0.5), torch.ones_like(known)
+    if not bool(read.several.any()):
+        return Reconstruction(rows, nodes, confidence, claimed=claimed)
+    averaged = averaged_rows(view, models, device)
+    assert averaged.claimed is not None
+    rest = read.several[averaged.nodes]
+    return Reconstruction(
+        torch.cat([rows, averaged.rows[rest]]),
+        torch.cat([nodes, averaged.nodes[rest]]),
+        torch.cat([confidence, averaged.confidence[rest]]),
+        claimed=torch.cat([claimed, averaged.claimed[rest]]),
+    )
+
+
+def _take_apart(view: View, models: dict[int, Model], nodes: Tensor, rounds: int, device: torch.device) -> Reconstruction:
+    """Return the samples of ``nodes``, which have several each."""
+    used = sorted({batch.round for batch, _ in foreign_batches(view, Jacobians)} & models.keys())[:rounds]
+    weights = torch.stack([models[round].w1 for round in used]).float()
+    step = max(1, _NUMBERS_AT_ONCE // max(1, weights.numel()))
+    parts = []
+    for chunk in torch.split(nodes, step):
+        sums = _sums_of(view, models, chunk, used, device)
+        found = recover_rows(
+            sums, torch.zeros_like(sums[..., 0]), weights, non_negative=view.public.features is not FeatureKind.REAL
+        )
+        parts.append((chunk[found.mixture.cpu()], found.rows.cpu(), found.claimed.cpu(), found.signed.cpu()))
+    owners, rows, claimed, signed = (torch.cat(part) for part in zip(*parts, strict=True))
+    samples = torch.bincount(owners[claimed], minlength=1).max()
+    confidence = torch.where(claimed, torch.where(signed, 0.9, 0.5), 0.1)
+    return Reconstruction(rows * samples, owners, confidence, claimed=claimed)
+
+
+def _sums_of(view: View, models: dict[int, Model], nodes: Tensor, rounds: list[int], device: torch.device) -> Tensor:
+    """Return G of ``nodes`` in ``rounds`` [B, T, H, F], float32."""
+    features, hidden = models[rounds[0]].w1.shape
+    place = {round: index for index, round in enumerate(rounds)}
+    position = torch.full((view.public.num_nodes,), -1)
+    position[nodes] = torch.arange(len(nodes))
+    sums = torch.zeros(len(nodes), len(rounds), hidden, features, device=device)
+    for batch, values in foreign_batches(view, Jacobians):
+        if batch.round > rounds[-1]:
+            break
+        index = position[batch.senders]
+        wanted = index >= 0
+        if batch.round in place and bool(wanted.any()):
+            got, _ = unit_rows(values[wanted].to(device).double(), models[batch.round])
+            sums[index[wanted].to(device), place[batch.round]] = got.float()
+    return sums

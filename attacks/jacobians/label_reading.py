@@ -1,0 +1,175 @@
+"""Label inference from GFL-APPNP's messages: predictions lie in the open, and local updates name the label they were trained on.
+
+* The server holds every h_j and computes every C_k, so it has the logits ``z_k = A_kk h_k + C_k`` of all nodes: what the model
+  predicts, whose accuracy is the attack's. Where it does not know the edges, A_kk is the teleport probability alpha, its lower
+  bound.
+* A client that trains uploads its weights. Its gradient for the second layer is ``sum over steps of a (softmax(z) -
+  onehot(y))'`` with non-negative a (activations, its own and its neighbours'), so the sum of each column of the update is
+  positive for the label and negative for every other class (Zhao, Mopuri and Bilen 2020, for one label per client). This holds
+  for any model and needs no accuracy.
+* A client receives only ``C_k``: the prediction for its own surroundings. It stands for other nodes as far as their share A_kj
+  in it goes, and is added in log odds to label propagation from the labels it knows.
+
+Where a defense adds noise, predictions are averaged over the later rounds, their log odds shrunk by the share of noise in them,
+what updates say counts as far as it exceeds the noise on them, and all of it is added to label propagation. Scaling messages
+down changes neither the largest logit nor a sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import sees_deliveries
+from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.attacks.jacobians.encoder import encoder_shape, foreign_batches, global_models, misfit
+from fglaudit.attacks.jacobians.known_propagation import known_propagation
+from fglaudit.attacks.jacobians.planting import plant_labels
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.nn.node_clients import personalised_propagation
+from fglaudit.payloads import SERVER, HiddenRepresentations, ModelUpdate, Payload, PropagatedRepresentations
+from fglaudit.view import View
+
+_UNMOVED = 1e-6
+"""Relative change of a client's second layer below which it did not train."""
+_ABOVE_NOISE = 3.0
+"""Standard deviations of the noise that what an update says must reach to count."""
+_LATE = 0.5
+"""Share of the rounds, the last ones, over which predictions with noise are averaged."""
+
+
+@dataclass(frozen=True)
+class LabelReading(Attack):
+    """Infer labels from hidden representations, their propagated sums, and local updates."""
+
+    name: ClassVar[str] = "label-reading"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, PropagatedRepresentations, ModelUpdate)
+    metric: ClassVar[str] = "label_accuracy"
+    quantity: ClassVar[str] = "labels"
+
+    def unsupported(self, view: View) -> str | None:
+        return misfit(view, HiddenRepresentations if sees_deliveries(view) else PropagatedRepresentations)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        own = torch.tensor(view.observer.clients, dtype=torch.long)
+        nodes = torch.arange(view.public.num_nodes)
+        nodes = nodes[~torch.isin(nodes, own)]
+        if not sees_deliveries(view):
+            scores = _from_sums(view)[nodes].log() + _propagated(view, nodes)
+        elif HiddenRepresentations.__name__ in view.public.noise or ModelUpdate.__name__ in view.public.noise:
+            scores = _through_noise(view)[nodes] + _propagated(view, nodes)
+        else:
+            scores = _logits(view).softmax(1)
+            trained, columns, _ = _update_columns(view)
+            # A label that an update names outranks a prediction.
+            scores[trained] = 1 + columns[trained].softmax(1)
+            scores = scores[nodes]
+        return Inference(self.quantity, nodes, scores.float())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_labels(view, rng)
+
+
+def _propagated(view: View, nodes: Tensor) -> Tensor:
+    """Return what known labels alone say of ``nodes``, in log odds [n, C] up to a constant."""
+    return propagate_labels(view, nodes).clamp(min=1e-6).log()
+
+
+def _late(
+    view: View, payload: type[HiddenRepresentations] | type[PropagatedRepresentations], classes: int, share: float = 0.0
+) -> tuple[Tensor, int]:
+    """Return every node's mean values [N, C] in the last ``share`` of the rounds, at least the last round in which any came, and the
+    number of these rounds; zeros for nodes without."""
+    values = torch.zeros(view.public.num_nodes, classes, dtype=torch.double)
+    rounds = sorted({batch.round for batch in view.messages.of(payload)})
+    used = set(rounds[-max(1, round(share * len(rounds))) :])
+    for batch in view.messages.of(payload):
+        if batch.round in used:
+            body = batch.payload
+            assert isinstance(body, HiddenRepresentations | PropagatedRepresentations)
+            who = batch.senders if payload is HiddenRepresentations else batch.receivers
+            values[who] += body.values.double()
+    return values / max(1, len(used)), len(used)
+
+
+def _through_noise(view: View) -> Tensor:
+    """Return log odds [N, C] of labels, up to a constant, from predictions and updates with noise."""
+    logits = _logits(view, _LATE)
+    spread = logits.var(1).mean()
+    noise = view.public.noise.get(HiddenRepresentations.__name__)
+    rounds = len({batch.round for batch in view.messages.of(HiddenRepresentations)})
+    error = 0.0 if noise is None else noise.std**2 / max(1.0, _LATE * rounds)
+    scores = (logits * ((spread - error).clamp(min=0) / spread.clamp(min=1e-30))).log_softmax(1)
+    trained, columns, count = _update_columns(view)
+    noise = view.public.noise.get(ModelUpdate.__name__)
+    shape = encoder_shape(view)
+    assert shape is not None
+    size = (
+        columns[trained].square().mean().sqrt() if noise is None else noise.std * (count[trained, None] * shape.hidden).sqrt()
+    )
+    signal = columns[trained] / torch.as_tensor(size).clamp(min=1e-30)
+    scores[trained] += torch.where(signal.abs() > _ABOVE_NOISE, signal, 0.0)
+    return scores
+
+
+def _logits(view: View, share: float = 0.0) -> Tensor:
+    """Return z [N, C] of the last round, or its mean over the last ``share`` of the rounds."""
+    shape = encoder_shape(view)
+    assert shape is not None
+    facts = view.public.hyperparameters
+    alpha, steps = float(facts["alpha"]), int(facts["propagation_steps"])
+    own_weight = torch.full((view.public.num_nodes,), alpha, dtype=torch.double)
+    if view.topology is not None:
+        own_weight = personalised_propagation(view.topology, view.public.num_nodes, alpha, steps).diagonal().double()
+    hidden, _ = _late(view, HiddenRepresentations, shape.classes, share)
+    return own_weight[:, None] * hidden + _late(view, PropagatedRepresentations, shape.classes, share)[0]
+
+
+def _update_columns(view: View) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which clients trained [N], the column sums of their second layers' changes, added over rounds [N, C], and in how many
+    rounds they sent any [N]."""
+    shape = encoder_shape(view)
+    assert shape is not None
+    models = global_models(view)
+    start = {round: torch.cat([m.w1.flatten(), m.w2.flatten()]) for round, m in models.items()}
+    total = torch.zeros(view.public.num_nodes, shape.classes, dtype=torch.double)
+    moved, count = torch.zeros(2, view.public.num_nodes, dtype=torch.double)
+    cut = shape.features * shape.hidden
+    for batch, vectors in foreign_batches(view, ModelUpdate):
+        if bool((batch.senders == SERVER).any()) or batch.round - 1 not in start:
+            continue
+        change = vectors[:, cut:].double() - start[batch.round - 1][cut:]
+        total[batch.senders] += change.reshape(-1, shape.hidden, shape.classes).sum(1)
+        count[batch.senders] += 1
+        size = change.norm(dim=1) / start[batch.round - 1][cut:].norm().clamp(min=1e-30)
+        moved[batch.senders] = torch.maximum(moved[batch.senders], size)
+    return moved > _UNMOVED, total, count
+
+
+def _from_sums(view: View) -> Tensor:
+    """Return class scores [N, C] from the sums that the observing clients received."""
+    shape = encoder_shape(view)
+    assert shape is not None
+    known = view.known_rows()
+    y = known.y.flatten()
+    prior = torch.bincount(y[y >= 0], minlength=shape.classes).double() + 1
+    scores = (prior / prior.sum()).repeat(view.public.num_nodes, 1)
+    noise = view.public.noise.get(HiddenRepresentations.__name__)
+    sums, count = _late(view, PropagatedRepresentations, shape.classes, 0.0 if noise is None else _LATE)
+    if noise is not None:  # of a sum of messages whose weights add up to one at most
+        sums = sums / (1 + noise.std**2 / count)
+    strongest = torch.zeros(view.public.num_nodes, dtype=torch.double)
+    for client in view.own:
+        weights = known_propagation(view, client)
+        if weights is None:
+            weights = torch.zeros(view.public.num_nodes)
+            weights[client.remote_nodes] = 1.0
+        share = weights.double() / weights.max().clamp(min=1e-30)
+        closer = share > strongest
+        mixed = share[:, None] * sums[client.client].softmax(0) + (1 - share[:, None]) * (prior / prior.sum())
+        scores = torch.where(closer[:, None], mixed, scores)
+        strongest = torch.maximum(strongest, share)
+    return scores

@@ -1,0 +1,152 @@
+"""Mask-flip differencing: one client of GFL-APPNP takes the sums of everybody's Jacobians apart.
+
+The paper has the server send client k only sums, ``C_k = sum over j != k of A_kj h_j`` and ``dC_k``, "which provides a private
+communication since the hidden representations are not shared directly" (section 5.2). But dC_k divided by the known second
+layer is ``G[h] = sum over j of A_kj 1[h active at x_j] x_j``, which changes between rounds only where a ReLU mask flips, and a
+mask that flips alone shows ``A_kj x_j``. With several samples per node the terms are ``A_kj x_js / S``.
+:mod:`switched_sums` separates the terms, and :mod:`mixture_rows` adds those that never flip
+and all signs.
+
+Whose row is it? C_k and dC_k depend on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length of a row
+can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj exactly; for
+real-valued rows the found lengths are matched with the weights in order, as rows of similar length would have it: good scales,
+and names that are right where weights differ by more than lengths do.
+
+Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and nothing
+is claimed. That is a limit of this attack and no sign of protection. Jacobians scaled down to a norm or rounded to levels change
+from round to round by factors and errors of their own, everywhere: what flips then is not seen, and the attack says that it does
+not apply.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.jacobians.encoder import (
+    LOSSLESS,
+    Model,
+    clip_of,
+    flooding,
+    foreign_batches,
+    global_models,
+    jacobian_noise,
+    misfit,
+    unit_rows,
+)
+from fglaudit.attacks.jacobians.known_propagation import known_propagation
+from fglaudit.attacks.jacobians.mixture_rows import MixtureRows, recover_rows
+from fglaudit.attacks.jacobians.planting import plant_encoder_run
+from fglaudit.attacks.jacobians.weighted_rows import name_rows
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, Payload, PropagatedJacobians
+from fglaudit.view import View
+
+_LEAST_CHANGED = 0.05
+_FLOOR_MARGIN = 1.5
+
+
+@dataclass(frozen=True)
+class MaskFlip(Attack):
+    """Recover everybody's rows from the sums of Jacobians that one client receives.
+
+    Attributes:
+        rounds: most rounds used, the last ones (masks flip alone more often once training has settled).
+    """
+
+    name: ClassVar[str] = "mask-flip"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (PropagatedJacobians, ModelUpdate)
+    metric: ClassVar[str] = "direction_rate"
+
+    rounds: int = 400
+
+    def unsupported(self, view: View) -> str | None:
+        if SERVER in view.observer.parties or view.observer.wire:
+            return f"the observer sees every node's {Jacobians.__name__} themselves; use jacobian-reading"
+        if clip_of(view, Jacobians) not in (None, math.inf) or _rounded(view):
+            return (
+                "every Jacobian changes from round to round by a factor or an error of its own (clipping, rounding), which hides flips; "
+                "not modelled, and no sign of protection"
+            )
+        return misfit(view, PropagatedJacobians)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
+        parts = [self._attack(view, client.client, models, device) for client in view.own]
+        return _join(parts, view.public.num_features)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_encoder_run(view, rng)
+
+    def _attack(self, view: View, client: int, models: dict[int, Model], device: torch.device) -> Reconstruction:
+        """Attack what one of the observing clients received."""
+        rounds, sums, power = _received(view, client, models, device)
+        rounds, sums, power = rounds[-self.rounds :], sums[-self.rounds :], power[-self.rounds :]
+        if len(rounds) == 0:
+            return _join([], view.public.num_features)
+        own = next(c for c in view.own if c.client == client)
+        weights = known_propagation(view, own)
+        noise = jacobian_noise(view) * _spread(weights) * power.clamp(min=1e-30).rsqrt()
+        noise = torch.hypot(noise, flooding(view, Jacobians) * power.clamp(min=1e-30).rsqrt())
+        if view.public.defense not in LOSSLESS and Jacobians.__name__ not in view.public.noise:
+            noise = torch.hypot(noise, _floor(sums, power))
+        discrete = view.public.features is not FeatureKind.REAL
+        w1 = torch.stack([models[round].w1 for round in rounds]).float()
+        found = recover_rows(sums[None], noise[None].float(), w1, non_negative=discrete)
+        found = MixtureRows(*(getattr(found, f.name).cpu() for f in dataclasses.fields(found)))
+        return name_rows(view, own, found, weights)
+
+
+def _rounded(view: View) -> bool:
+    facts = view.public.defense_parameters
+    return "levels" in facts and Jacobians.__name__ in facts["on"]
+
+
+def _received(view: View, client: int, models: dict[int, Model], device: torch.device) -> tuple[list[int], Tensor, Tensor]:
+    """Return the rounds, G [T, H, F] (float32) and its precision [T, H] as ``client`` received them."""
+    rounds, sums, power = [], [], []
+    for batch, values in foreign_batches(view, PropagatedJacobians):
+        for message in (batch.receivers == client).nonzero().squeeze(1).tolist():
+            rows, precision = unit_rows(values[message][None].to(device).double(), models[batch.round])
+            rounds.append(batch.round)
+            sums.append(rows[0].float())
+            power.append(precision)
+    if not rounds:
+        blank = torch.empty(0)
+        return rounds, blank, blank
+    return rounds, torch.stack(sums), torch.stack(power)
+
+
+def _floor(sums: Tensor, power: Tensor) -> Tensor:
+    """Return the deviation [T, H] of an error that a defense adds without stating its size (quantisation): what even the least
+    changed cells have."""
+    change = sums.diff(dim=0).norm(dim=2) * torch.minimum(power[1:], power[:-1]).sqrt()
+    floor = change.double().flatten().quantile(_LEAST_CHANGED) / (2 * sums.shape[2]) ** 0.5
+    deviation: Tensor = _FLOOR_MARGIN * floor * power.clamp(min=1e-30).rsqrt()
+    return deviation
+
+
+def _spread(weights: Tensor | None) -> float:
+    """Return the root of the sum of squared weights: how noise on single Jacobians enters their sum; 1 where unknown."""
+    return 1.0 if weights is None else float(weights.double().norm().item())
+
+
+def _join(parts: Sequence[Reconstruction], num_features: int) -> Reconstruction:
+    """Return the rows of several observing clients together."""
+    if not parts:
+        none = torch.empty(0)
+        return Reconstruction(torch.empty(0, num_features), none.long(), none, claimed=none.bool())
+    claimed = [part.claimed for part in parts if part.claimed is not None]
+    return Reconstruction(
+        torch.cat([part.rows for part in parts]),
+        torch.cat([part.nodes for part in parts]),
+        torch.cat([part.confidence for part in parts]),
+        claimed=torch.cat(claimed),
+    )

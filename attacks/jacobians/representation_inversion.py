@@ -1,0 +1,108 @@
+"""Inverting the known encoder: the server rebuilds rows from hidden representations alone.
+
+Variant V2 of GFL-APPNP sends no Jacobians; what is left of a node is ``h_j``, C numbers a round. But everybody knows the
+encoder's weights of every round, so that R rounds give (R + 1) C equations for the F features
+(:mod:`encoder_inversion`), solved from several starts. Under a linear encoder that never moves they would say
+C numbers; training moves it, and how far it moves decides how much of the row the equations determine. Rows that the solver
+could not fit, and rows that fit but are not determined, are returned as guesses and never claimed: a solver that fails shows
+nothing about safety.
+
+Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are not
+claimed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.attacks.jacobians.encoder import Model, foreign_batches, global_models, misfit
+from fglaudit.attacks.jacobians.encoder_inversion import Inverted, invert_encoder, linear_start
+from fglaudit.attacks.jacobians.hidden_history import HiddenHistory, hidden_history
+from fglaudit.attacks.jacobians.planting import plant_encoder_run
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import HiddenRepresentations, ModelUpdate, Payload
+from fglaudit.view import View
+
+_EXACT = 1e-3 / 3
+"""Posterior deviation of an entry, relative to the row's root mean square, below which a row is claimed exact."""
+
+
+@dataclass(frozen=True)
+class RepresentationInversion(Attack):
+    """Rebuild rows from the hidden representations of many rounds.
+
+    Attributes:
+        starts: starting points of the solver, of which the one that explains a node best counts: the solution for units that are half
+            active, then random rows.
+        steps: damped Gauss-Newton steps per start.
+    """
+
+    name: ClassVar[str] = "representation-inversion"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, ModelUpdate)
+    metric: ClassVar[str] = "cosine"
+
+    starts: int = 2
+    steps: int = 48
+
+    def unsupported(self, view: View) -> str | None:
+        return misfit(view, HiddenRepresentations)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
+        nodes = torch.unique(torch.cat([batch.senders for batch, _ in foreign_batches(view, HiddenRepresentations)]))
+        history = hidden_history(view, models, nodes, device)
+        if history is None:
+            none = torch.empty(0)
+            return Reconstruction(torch.empty(0, view.public.num_features), none.long(), none, claimed=none.bool())
+        found = self._best(view, history, nodes, rng)
+        size = found.rows.norm(dim=1) / found.rows.shape[1] ** 0.5
+        relative = found.deviation / size.clamp(min=1e-30)
+        sure = found.fits & (relative < _EXACT)
+        confidence = torch.where(found.fits, 1 / (1 + (relative / _EXACT).square()), 0.0)
+        return Reconstruction(found.rows.float().cpu(), nodes, confidence.float().cpu(), claimed=sure.cpu())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_encoder_run(view, rng, jacobians=False)
+
+    def _best(self, view: View, history: HiddenHistory, nodes: Tensor, rng: torch.Generator) -> Inverted:
+        """Return for every node the result of the start that explains it best."""
+        prior = feature_prior(view, nodes)
+        mean = prior.mean.to(history.values)
+        # Without known rows the scale of the features is that which the representations have under the first model.
+        spread = (
+            self._scale(history, mean.shape[1], rng) if not prior.informed else prior.variance.mean().clamp(min=1e-6).sqrt()
+        )
+        precision = torch.full((len(nodes),), float(1 / spread.square().item()), device=mean.device, dtype=torch.double)
+        if not prior.informed:
+            mean = torch.zeros_like(mean)
+        best = None
+        for index in range(self.starts):
+            noise = torch.randn(mean.shape, generator=rng, dtype=torch.double).to(mean)
+            linear = linear_start(history.values, history.models, mean, precision)
+            start = linear if index == 0 else mean + spread * noise
+            found = invert_encoder(history.values, history.models, history.error, start, mean, precision, steps=self.steps)
+            best = found if best is None else _better(best, found)
+        assert best is not None
+        return best
+
+    @staticmethod
+    def _scale(history: HiddenHistory, features: int, rng: torch.Generator) -> Tensor:
+        """Return the entries' deviation with which random rows have representations as large as the ones seen."""
+        draw = torch.randn(256, features, generator=rng, dtype=torch.double).to(history.values)
+        first = history.models[0]
+        size = ((draw @ first.w1).relu() @ first.w2).square().mean().sqrt()
+        return history.values[:, 0].square().mean().sqrt() / size.clamp(min=1e-30)
+
+
+def _better(first: Inverted, second: Inverted) -> Inverted:
+    swap = second.residual < first.residual
+    return Inverted(
+        torch.where(swap[:, None], second.rows, first.rows),
+        torch.where(swap, second.deviation, first.deviation),
+        torch.where(swap, second.residual, first.residual),
+    )

@@ -1,0 +1,103 @@
+"""Labels from latents: what the server of nFedGNN learns about the classes of users who told it none.
+
+The server holds the labels of the training nodes (Algorithm 1) and sees all latents. It averages the latents of the last rounds, spreads
+them over the edges that the observer knows, and fits a ridge classifier to the labels it has. Added in log odds is label propagation from
+the same labels, which needs no messages and is the control: what the latents add is the advantage.
+
+Where a defense alters latents, how many rounds are averaged (noise asks for more) and how much the classifier's scores count is decided
+by how well they predict known labels that are left out; where they predict nothing, label propagation stands alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.known_graph import known_edges
+from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.planting import plant_labels
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import Latents, Payload
+from fglaudit.view import View
+
+_LATE = (0.1, 0.3, 1.0)
+"""Shares of the rounds, the last ones, that are averaged."""
+_HOPS = 2
+_RIDGE = 1e-2
+_SHARPNESS = (0.0, 1.0, 2.0, 4.0)
+"""Scales at which scores of the ridge classifier (targets 0 and 1) become log odds."""
+
+
+@dataclass(frozen=True)
+class LatentLabels(Attack):
+    """Classify users by their latents."""
+
+    name: ClassVar[str] = "latent-labels"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Latents,)
+    metric: ClassVar[str] = "label_accuracy"
+    quantity: ClassVar[str] = "labels"
+
+    def unsupported(self, view: View) -> str | None:
+        if missing := missing_latents(view):
+            return missing
+        if len(view.labels.nodes) + len(view.known_rows().nodes) < 2:
+            return "the observer knows no labels to learn from"
+        return None
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        known = view.known_rows()
+        nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
+        nodes, y = nodes[y >= 0], y[y >= 0]
+        rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
+        plain = Clipping.of(view, Latents) is None and added_std(view, Latents, rounds.latents[-1]) == 0
+        lates, scales = (_LATE[:1], _SHARPNESS[-1:]) if plain else (_LATE, _SHARPNESS)
+        found = [_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales) for late in lates]
+        scores = max(found, key=lambda fitted: fitted[1])[0]
+        users = unknown_users(view)
+        users = users[~torch.isin(users, nodes)]
+        spread = propagate_labels(view, users)
+        total = scores[users.to(device)].cpu() + spread.clamp(min=1e-6).log()
+        return Inference(type(self).quantity, users, total.softmax(1))
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_labels(view, rng)
+
+
+def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tuple[float, ...]) -> tuple[Tensor, float]:
+    """Return log odds [N, C] from ridge regression of the labels ``y`` of ``nodes`` [L] on ``inputs`` [N, D], at that of ``scales``
+    which predicts left-out labels best, and their log likelihood."""
+    design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
+    train = design[nodes.to(design.device)]
+    gram = train.mT @ train
+    gram.diagonal().add_(_RIDGE * len(train))
+    targets = torch.nn.functional.one_hot(y, classes).to(train)
+    solved = torch.linalg.solve(gram, train.mT)
+    hat = (train * solved.mT).sum(1, keepdim=True)
+    left_out = (train @ (solved @ targets) - hat * targets) / (1 - hat).clamp(min=1e-9)
+    usual = ((targets.sum(0) + 1) / (len(targets) + classes)).log()
+    likelihood = [float(((scale * left_out + usual).log_softmax(1) * targets).sum().item()) for scale in scales]
+    best = max(range(len(scales)), key=likelihood.__getitem__)
+    return scales[best] * (design @ (solved @ targets)), likelihood[best]
+
+
+def _smoothed(view: View, rounds: LatentRounds, late: float) -> Tensor:
+    """Return standardised mean latents of the last rounds, a share ``late`` of all, of all nodes [N, D (1 + hops)], plain and spread
+    over known edges, float64."""
+    last = max(1, round(late * len(rounds.latents)))
+    present = rounds.present[-last:, :, None].double()
+    value = (rounds.latents[-last:].double() * present).sum(0) / present.sum(0).clamp(min=1)
+    row, column = known_edges(view)
+    row, column = row[row != column], column[row != column]
+    degree = torch.bincount(row, minlength=len(value)).double()[:, None]
+    columns = [value]
+    for _ in range(_HOPS if len(row) else 0):
+        value = (value + torch.zeros_like(value).index_add_(0, row, value[column])) / (degree + 1)
+        columns.append(value)
+    features = torch.cat(columns, 1)
+    scaled: Tensor = (features - features.mean(0)) / features.std(0).clamp(min=1e-12)
+    return scaled

@@ -1,0 +1,143 @@
+"""What an observer of nFedGNN holds: the first weights if they were broadcast, and the latents and gradients of every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate
+from fglaudit.view import View
+
+
+@dataclass(frozen=True)
+class LatentRounds:
+    """The first T recorded rounds of U users.
+
+    Attributes:
+        nodes: the users [U], global ids ascending.
+        latents: as received [T, U, D]; zero where a user took no part.
+        gradients: as returned by the server [T, U, D]; zero where none was recorded.
+        present: who sent a latent [T, U].
+    """
+
+    nodes: Tensor
+    latents: Tensor
+    gradients: Tensor
+    present: Tensor
+
+    def at(self, users: Tensor) -> LatentRounds:
+        """Return the rounds of ``users`` (indices or slice)."""
+        return LatentRounds(
+            self.nodes[users.cpu()], *(value[:, users] for value in (self.latents, self.gradients, self.present))
+        )
+
+    def of(self, users: slice, device: torch.device) -> LatentRounds:
+        """Return the rounds of ``users`` in float64 on ``device``."""
+        latents, gradients = (value[:, users].to(device, torch.double) for value in (self.latents, self.gradients))
+        return LatentRounds(self.nodes[users], latents, gradients, self.present[:, users].to(device))
+
+
+def initial_weights(view: View) -> Tensor | None:
+    """Return the first layer's weights [F, D] that the server broadcast before round 1, or None."""
+    for batch in view.messages.of(ModelUpdate):
+        if batch.round > 0:
+            return None
+        if bool((batch.senders == SERVER).all()):
+            payload = batch.payload
+            assert isinstance(payload, ModelUpdate)
+            shape = next(iter(view.public.layout.values()))
+            return payload.vector[0].reshape(shape)
+    return None
+
+
+def missing_latents(view: View) -> str | None:
+    """Return why no latent of a user whose row is unknown was seen, or None."""
+    if next(iter(view.messages.of(Latents)), None) is None:
+        return "the observer saw no Latents"
+    if len(unknown_users(view)) == 0:
+        return "the observer saw no Latents but those of users whose rows it knows"
+    return None
+
+
+def all_cut_down(view: View, most: int | None = None) -> str | None:
+    """Return that a defense clipped every latent of the first ``most`` rounds, so that none shows its length, or None."""
+    clip = Clipping.of(view, Latents)
+    if clip is None:
+        return None
+    for number, batch in enumerate(view.messages.of(Latents)):
+        payload = batch.payload
+        assert isinstance(payload, Latents)
+        if most is not None and number == most:
+            break
+        if bool(clip.whole(payload.values, added_std(view, Latents, payload.values)).any()):
+            return None
+    return "every latent may have been cut down to the clip, so that none can be followed by its length; see sparse-recovery"
+
+
+def unknown_users(view: View) -> Tensor:
+    """Return the users whose latents were seen and whose rows the observer does not know, ascending global ids [U]."""
+    seen = torch.zeros(view.public.num_nodes, dtype=torch.bool)
+    for batch in view.messages.of(Latents):
+        seen[batch.senders] = True
+    seen[view.known_rows().nodes] = False
+    return seen.nonzero().squeeze(1)
+
+
+def first_latents(view: View, nodes: Tensor) -> Tensor:
+    """Return the first latent that each of ``nodes`` [U] sent [U, D]: a user's weights are untouched until then."""
+    position = _positions(view, nodes)
+    found: Tensor | None = None
+    missing = torch.ones(len(nodes), dtype=torch.bool)
+    for batch in view.messages.of(Latents):
+        payload = batch.payload
+        assert isinstance(payload, Latents)
+        if found is None:
+            found = payload.values.new_zeros(len(nodes), payload.values.shape[1])
+        place = position[batch.senders]
+        new = (place >= 0) & missing[place]
+        found[place[new]] = payload.values[new]
+        missing[place[new]] = False
+        if not bool(missing.any()):
+            break
+    assert found is not None and not bool(missing.any())
+    return found
+
+
+def latent_rounds(view: View, nodes: Tensor, most: int | None = None) -> LatentRounds:
+    """Return the first ``most`` rounds (None: all) of ``nodes`` [U]."""
+    position = _positions(view, nodes)
+    latents: dict[int, Tensor] = {}
+    gradients: dict[int, Tensor] = {}
+    present: dict[int, Tensor] = {}
+    for batch in view.messages.of(Latents):
+        if most is not None and len(latents) == most and batch.round not in latents:
+            break
+        payload = batch.payload
+        assert isinstance(payload, Latents)
+        place = position[batch.senders]
+        if batch.round in present and bool(present[batch.round][place[place >= 0]].any()):
+            continue  # a second upload of the round, for evaluation
+        values = latents.setdefault(batch.round, payload.values.new_zeros(len(nodes), payload.values.shape[1]))
+        values[place[place >= 0]] = payload.values[place >= 0]
+        present.setdefault(batch.round, torch.zeros(len(nodes), dtype=torch.bool))[place[place >= 0]] = True
+        gradients.setdefault(batch.round, torch.zeros_like(values))
+    for batch in view.messages.of(LatentGradients):
+        if batch.round not in gradients:
+            continue
+        payload_down = batch.payload
+        assert isinstance(payload_down, LatentGradients)
+        place = position[batch.receivers]
+        gradients[batch.round][place[place >= 0]] = payload_down.values[place >= 0]
+    return LatentRounds(
+        nodes, *(torch.stack([by_round[t] for t in sorted(latents)]) for by_round in (latents, gradients, present))
+    )
+
+
+def _positions(view: View, nodes: Tensor) -> Tensor:
+    """Return the index in ``nodes`` of every global id [N], -1 where it is not there."""
+    position = torch.full((view.public.num_nodes,), -1)
+    position[nodes] = torch.arange(len(nodes))
+    return position

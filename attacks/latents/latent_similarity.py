@@ -1,0 +1,86 @@
+"""Edges from latents: nFedGNN's regulariser pulls the latents of neighbours together, for everyone who sees them.
+
+An observer of the uploads without the topology (the wire) compares users: equation (6) makes neighbours alike, so late in training the
+cosine of two users' latents tells whether they are near each other. The returned gradients say more: that of the regulariser is
+``2 lambda / sum |N| * 2 sum_j (latent_i - latent_j)`` over the neighbours j of i, so ``-gradient_i`` points to them from the first round
+on, when latents are still apart. Both scores, each in units of its own spread, are added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents
+from fglaudit.attacks.latents.planting import plant_neighbors
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import LatentGradients, Latents, Payload
+from fglaudit.view import View
+
+_ROWS_AT_ONCE = 1024
+_LATE = 0.1
+"""Share of the rounds, the last ones, whose latents are compared."""
+_EARLY_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class LatentSimilarity(Attack):
+    """Rank pairs of users by how alike their latents are and where their gradients point.
+
+    Attributes:
+        pairs: most pairs that are listed, the likeliest ones.
+    """
+
+    name: ClassVar[str] = "latent-similarity"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, LatentGradients)
+    metric: ClassVar[str] = "auc"
+    quantity: ClassVar[str] = "edges"
+
+    pairs: int = 4_000_000
+
+    def unsupported(self, view: View) -> str | None:
+        return missing_latents(view)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        seen = torch.zeros(view.public.num_nodes, dtype=torch.bool)
+        for batch in view.messages.of(Latents):
+            seen[batch.senders] = True
+        nodes = seen.nonzero().squeeze(1)
+        rounds = latent_rounds(view, nodes)
+        late = _late_directions(rounds).to(device)
+        targets, pulls = (value.to(device) for value in _pulls(rounds))
+        keep = max(1, min(len(nodes), self.pairs // max(1, len(nodes))))
+        subjects, scores = [], []
+        for low in range(0, len(nodes), _ROWS_AT_ONCE):
+            part = slice(low, low + _ROWS_AT_ONCE)
+            alike = late[part] @ late.mT
+            pulled = pulls[part] @ targets.mT + targets[part] @ pulls.mT
+            score = alike / alike.std().clamp(min=1e-12) + pulled / pulled.std().clamp(min=1e-12)
+            value, other = score.topk(keep, dim=1)
+            first = torch.arange(low, low + len(value), device=device)[:, None].expand_as(other)
+            pair = first < other if keep == len(nodes) else first != other
+            subjects.append(torch.stack([first[pair], other[pair]], 1))
+            scores.append(value[pair])
+        return Inference(type(self).quantity, nodes[torch.cat(subjects).cpu()], torch.cat(scores).cpu())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_neighbors(view, rng)
+
+
+def _late_directions(rounds: LatentRounds) -> Tensor:
+    """Return the directions of the mean latents of the last rounds from the mean over users [U, D]."""
+    last = max(1, round(_LATE * len(rounds.latents)))
+    present = rounds.present[-last:, :, None].float()
+    mean = (rounds.latents[-last:] * present).sum(0) / present.sum(0).clamp(min=1)
+    return torch.nn.functional.normalize(mean - mean.mean(0), dim=1)
+
+
+def _pulls(rounds: LatentRounds) -> tuple[Tensor, Tensor]:
+    """Return directions of latents and of descents [U, R D] of the first rounds, whose products are summed over these rounds."""
+    first = slice(0, _EARLY_ROUNDS)
+    targets = rounds.latents[first] - rounds.latents[first].mean(1, keepdim=True)
+    pulls = -rounds.gradients[first]
+    return tuple(torch.nn.functional.normalize(v, dim=2).transpose(0, 1).flatten(1) for v in (targets, pulls))  # type: ignore[return-value]

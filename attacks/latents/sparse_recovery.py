@@ -1,0 +1,182 @@
+"""Sparse recovery from first latents: nFedGNN's ``W_0 x`` is a compressed measurement of a sparse row.
+
+nFedGNN (Algorithm 1, lines 5 and 6) uploads ``W_i x_i`` and keeps ``x_i`` at the user. Where every user starts from weights that the server
+broadcast, the first latents are D known random projections of a row with a handful of non-zero entries, and approximate message
+passing with a prior per feature, from auxiliary rows, undoes them: 128 latents of the attention split carry far more than the
+about 130 bits of a bag of words. The 16 latents of the convolutional split would too, to float32 precision, but no known algorithm of
+polynomial cost finds the row; there the posterior is all that is left.
+
+Feature dropout at the user makes the first latents a measurement of the kept entries only, which are fewer and so found more
+easily; those it dropped keep their prior. Row-normalised rows add an unknown level, tried integer by integer until the measurements
+are repeated; sparse real-valued rows have a Gaussian slab as prior, and least squares on the entries found. Noise enters the
+measurement model, clipping as an unknown scale. Later rounds are read by ``weight-replay`` and ``masked-rounds``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.bit_recovery import Bits, determined, fitting, recover_bits
+from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.expected_f1 import best_f1_bits
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.message_passing import Measurements
+from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
+from fglaudit.attacks.latents.planting import plant_latents
+from fglaudit.attacks.latents.real_recovery import recover_real
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import Latents, ModelUpdate, Payload
+from fglaudit.view import View
+
+_ROWS_AT_ONCE = 4096
+_CLIP_STEPS = 3
+_LEVELS_BESIDE = 9
+
+
+@dataclass(frozen=True)
+class SparseRecovery(Attack):
+    """Recover rows from first latents and known first weights.
+
+    Attributes:
+        sweeps: of message passing.
+        restarts: further tries, from disturbed priors, for rows that do not repeat their latents.
+    """
+
+    name: ClassVar[str] = "sparse-recovery"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, ModelUpdate)
+    metric: ClassVar[str] = "f1"
+    first_rounds: ClassVar[int | None] = 1
+
+    sweeps: int = 40
+    restarts: int = 4
+
+    def unsupported(self, view: View) -> str | None:
+        return no_known_weights(view)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        weights = initial_weights(view)
+        assert weights is not None
+        nodes = unknown_users(view)
+        values = first_latents(view, nodes)
+        matrix = weights.T.contiguous().to(device)
+        parts = [
+            self._recover(view, nodes[low : low + _ROWS_AT_ONCE], values[low : low + _ROWS_AT_ONCE].to(device), matrix, rng)
+            for low in range(0, len(nodes), _ROWS_AT_ONCE)
+        ]
+        rows, confidence, proven = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
+        return Reconstruction(rows.float(), nodes, confidence.float(), proven)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_latents(view, rng)
+
+    def _recover(
+        self, view: View, nodes: Tensor, values: Tensor, matrix: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows [U, F], confidences [U] and proofs [U]."""
+        prior = feature_prior(view, nodes)
+        drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
+        std, clip = added_std(view, Latents, values), Clipping.of(view, Latents)
+        measured = Measurements(matrix / (1 - drop))
+        if view.public.features is FeatureKind.REAL:
+            return recover_real(measured, values, std, prior, view.known_rows().x.to(values), drop, sweeps=self.sweeps)
+        chance = prior.mean.to(values).clamp(1e-6, 1 - 1e-6)
+        if not prior.informed:
+            chance = torch.full_like(chance, self._density(view, measured, values, std, drop))
+        kept = chance * (1 - drop)
+        if view.public.features is FeatureKind.SCALED_BINARY:
+            found, level = self._find_scaled(view, measured, values, std, kept, drop, prior.level, rng)
+        else:
+            found = self._find(measured, values, std, kept, clip, rng)
+            level = torch.ones_like(values[:, 0])
+        # A feature not among the kept ones may have been dropped.
+        full = found.chance + (1 - found.chance) * (chance - kept) / (1 - kept)
+        whole = found.fits & (drop == 0)
+        rows = torch.where(whole[:, None], found.chance, best_f1_bits(full)) * level[:, None]
+        sure = torch.where(rows > 0, full, 1 - full).clamp(min=1e-12).log().sum(1).exp()
+        return rows, torch.where(whole, 1.0, sure.clamp(max=0.99)), whole & determined(measured) & (clip is None)
+
+    @staticmethod
+    def _density(view: View, measured: Measurements, values: Tensor, std: float, drop: float) -> float:
+        """Return the share of ones that the mean square of the latents shows, for an observer without any known row."""
+        square = float((values.square().mean() - std**2).clamp(min=0).item()) / measured.energy
+        scaled = view.public.features is FeatureKind.SCALED_BINARY  # (1 - drop) n entries of level 1/n
+        ones = (1 - drop) / max(square, 1e-12) if scaled else square / (1 - drop)
+        return min(0.5, max(1.0, ones) / view.public.num_features)
+
+    def _find(
+        self, measured: Measurements, values: Tensor, std: float, chance: Tensor, clip: Clipping | None, rng: torch.Generator
+    ) -> Bits:
+        """Return the binary rows behind ``values``; latents longer than ``clip`` allows were shortened."""
+        scale, extra = torch.ones_like(values[:, :1]), torch.zeros_like(values[:, :1])
+        if clip is not None:
+            squares = measured.energy * values.shape[1] * chance.sum(1, keepdim=True)
+            scale, extra = clip.effect(squares, values.shape[1])
+        odds = chance.logit()
+        for _ in range(1 if clip is None else _CLIP_STEPS):
+            error = (std**2 + extra) / scale.square()
+            variance: Tensor | float = error.expand_as(values) if bool((error > 0).any()) else 0.0
+            found = recover_bits(measured, values / scale, variance, odds, sweeps=self.sweeps, restarts=self.restarts, rng=rng)
+            if clip is None:
+                break
+            spread = (found.chance * (1 - found.chance)).sum(1, keepdim=True) * measured.energy * values.shape[1]
+            squares = measured.forward(found.chance).square().sum(1, keepdim=True) + spread
+            scale, extra = clip.effect(squares, values.shape[1])
+        return found
+
+    def _find_scaled(
+        self,
+        view: View,
+        measured: Measurements,
+        values: Tensor,
+        std: float,
+        chance: Tensor,
+        drop: float,
+        usual: float,
+        rng: torch.Generator,
+    ) -> tuple[Bits, Tensor]:
+        """Return the ones of rows with one unknown level each, and the levels [U]. Where known rows sum to one, the level is 1/n of
+        an integer n, estimated from the length of the latent and then tried outwards."""
+        sums = view.known_rows().x.sum(1)
+        normalised = bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())  # also where no row is known: the usual way
+        energy = measured.energy * values.shape[1]
+        squares = (values.square().sum(1) - values.shape[1] * std**2).clamp(min=1e-12)
+        # One n has (1 - drop) n entries left of level 1/n: the square of the length is energy (1 - drop) / n.
+        size = (energy * (1 - drop) / squares).round().clamp(1, chance.shape[1])
+        guess = 1 / size if normalised else torch.full_like(size, usual)
+        odds = chance.logit()
+        best = Bits(chance.clone(), torch.zeros_like(size, dtype=torch.bool))
+        level = guess.clone()
+        for attempt in range(2 * _LEVELS_BESIDE + 1 if normalised and std == 0 else 1):
+            rest = (~best.fits).nonzero().squeeze(1)
+            if len(rest) == 0:
+                break
+            offset = (attempt + 1) // 2 * (1 if attempt % 2 else -1)
+            tried = 1 / (size[rest] + offset).clamp(min=1) if normalised else guess[rest]
+            scaled = values[rest] / tried[:, None]
+            variance: Tensor | float = 0.0 if std == 0 else (std / tried[:, None]).square().expand_as(scaled)
+            found = recover_bits(measured, scaled, variance, odds[rest], sweeps=self.sweeps, restarts=0, rng=rng)
+            bits = (found.chance > 0.5).to(values)
+            seen = measured.forward(bits)
+            fitted = (seen * values[rest]).sum(1) / seen.square().sum(1).clamp(min=1e-12)
+            refit = 1 / (1 / fitted.clamp(min=1e-6)).round().clamp(min=1) if normalised else fitted
+            good = fitting(measured, values[rest], bits * refit[:, None]) if std == 0 else torch.zeros_like(found.fits)
+            if attempt == 0:
+                best.chance[rest] = found.chance
+            best.chance[rest[good]] = bits[good]
+            best.fits[rest[good]] = True
+            level[rest[good]] = refit[good]
+        return best, level
+
+
+def no_known_weights(view: View) -> str | None:
+    """Return why first weights or latents are missing, or None."""
+    if missing := missing_latents(view):
+        return missing
+    if initial_weights(view) is None:
+        return "the users' first weights are private: they were drawn at each user and never sent"
+    return None

@@ -1,0 +1,117 @@
+"""Norms from update dynamics: how far a latent moves under a known gradient tells the norm of the row, whatever the weights are.
+
+After a step of SGD on ``W_i`` nFedGNN's latent ``W_i x_i`` has moved by ``-rate g ||x_i||^2`` (plus decay), after a step of Adam, whose
+steps have one size, by about ``-rate sign(g) ||x_i||_1``. So the server, which sent g, reads off the squared or the L1 norm (of a
+binary row both count its ones), also where the first weights are private. What the weights themselves add, through decay, is a random
+effect of known spread: the estimate is that of :func:`weight_moments.weight_moments` for the moment of order 0, over
+the first rounds. Noise on the latents is averaged over them, and rounds that were clipped are left out; what then is no sharper than
+the norms of the rows the server knows is answered by their median.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.attacks.latents.latent_rounds import all_cut_down, latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.optimizer_replay import UserOptimizer
+from fglaudit.attacks.latents.planting import plant_updates
+from fglaudit.attacks.latents.weight_moments import count_spread, weight_moments
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import LatentGradients, Latents, Payload
+from fglaudit.view import View
+
+_USERS_AT_ONCE = 256
+_USUAL = 20.0
+_BLURRED = 0.9
+"""Where the estimate is off by so much of the spread of norms beforehand, the typical norm is the better answer."""
+
+
+@dataclass(frozen=True)
+class _UpdateNorms(Attack):
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, LatentGradients)
+    metric: ClassVar[str] = "exact_rate"
+    first_rounds: ClassVar[int | None] = 16
+    optimizer: ClassVar[str]
+
+    def unsupported(self, view: View) -> str | None:
+        settings = view.public.hyperparameters
+        if next(iter(view.messages.of(LatentGradients)), None) is None:
+            return "the observer saw no LatentGradients"
+        if missing := missing_latents(view):
+            return missing
+        if settings.get("optimizer") != type(self).optimizer:
+            return f"users step with {settings.get('optimizer')}, which shows another norm"
+        if settings.get("feature_dropout", 0.0) > 0:
+            return "users drop features: what moves the latents most are the masks"
+        if "initial_weights" not in settings:
+            return "users take up new weights every round, so that their own steps do not show in their latents"
+        if LatentGradients.__name__ in view.public.noise:
+            return "users step with gradients that a defense changed on the way"
+        return all_cut_down(view, type(self).first_rounds)
+
+    def norms(self, x: Tensor) -> Tensor:
+        """Return the norm that is asked for, of rows [A, F]: [A]."""
+        raise NotImplementedError
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        nodes = unknown_users(view)
+        recorded = latent_rounds(view, nodes, type(self).first_rounds)
+        settings, public = view.public.hyperparameters, view.public
+        known = self.norms(view.known_rows().x.double())
+        usual = float(known.mean().item()) if len(known) else _USUAL
+        prior = count_spread(known)
+        typical = float(known.median().item()) if len(known) else public.num_features / 2
+        std = added_std(view, Latents, recorded.latents[0])
+        bound = (6 / (public.num_features + int(settings["hidden"]))) ** 0.5
+        whole = public.features is FeatureKind.BINARY
+        estimates = []
+        for low in range(0, len(nodes), _USERS_AT_ONCE):
+            moments = weight_moments(
+                recorded.of(slice(low, low + _USERS_AT_ONCE), device),
+                UserOptimizer.of(settings),
+                bound,
+                1,
+                usual,
+                std,
+                Clipping.of(view, Latents),
+                spread=prior,
+                whole=whole,
+            )
+            blurred = moments.count_std > _BLURRED * (usual if prior is None else prior)
+            norm = moments.count.round() if whole and prior is not None else moments.count
+            estimates.append(torch.where(blurred, typical, norm))
+        estimate = torch.cat(estimates).cpu()
+        return Inference(type(self).quantity, nodes, estimate)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_updates(view, rng, type(self).optimizer)
+
+
+@dataclass(frozen=True)
+class UpdateSquaredNorms(_UpdateNorms):
+    """Read squared norms off the movement of latents under SGD."""
+
+    name: ClassVar[str] = "update-squared-norms"
+    quantity: ClassVar[str] = "squared-norms"
+    optimizer: ClassVar[str] = "sgd"
+
+    def norms(self, x: Tensor) -> Tensor:
+        return x.square().sum(-1)
+
+
+@dataclass(frozen=True)
+class UpdateL1Norms(_UpdateNorms):
+    """Read L1 norms off the movement of latents under Adam."""
+
+    name: ClassVar[str] = "update-l1-norms"
+    quantity: ClassVar[str] = "l1-norms"
+    optimizer: ClassVar[str] = "adam"
+
+    def norms(self, x: Tensor) -> Tensor:
+        return x.abs().sum(-1)

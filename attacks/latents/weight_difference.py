@@ -1,0 +1,232 @@
+"""Weight differences: a user who uploads its first-layer weights after one step shows its row.
+
+CNFGNN, as nFedGNN (section 4.1) adapts it, has users upload ``W_i`` after a step from common weights ``W``. The gradient is
+``x_i g_i' + decay W`` and the server computed ``g_i`` itself, so a step of SGD gives ``x_f g_d + decay W_fd = (W - W_i)_fd / rate``
+for every entry: least squares over d is the row, up to rounding. Adam's first step is
+``v / (|v| + eps)`` with ``v = x_f g_d + decay W_fd``: for a binary row it is one of two known numbers, and in general its sign says
+whether ``x_f g_d`` outweighs the decay and what it lacks to one, ``eps / |v|``, how large it is, as long as float32 resolves it. Users
+without any gradient, more than two hops from all labels, show nothing here; of binary rows their first latents tell as much as
+``sparse-recovery`` reads off them.
+
+A defense that scales weights or their change down to a norm leaves the direction: how much shorter a change became follows from the
+steps that a row with the usual number of ones would take, how much shorter weights became from the entries that hardly moved.
+
+Estimates of several rounds are averaged by their precision; of Adam only the first counts where it keeps its memory. Dropped features
+are those whose estimate is 0 in every recorded round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.bit_recovery import recover_bits
+from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.expected_f1 import best_f1_bits
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.message_passing import Measurements
+from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
+from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, first_adam_step
+from fglaudit.attacks.latents.planting import plant_weight_updates
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate, Payload
+from fglaudit.view import View
+
+_EPSILON = 1e-8
+_ROUNDING = 2.0**-23
+_NUMBERS_AT_ONCE = 1 << 22
+_PROOF = 0.05
+"""An entry whose estimate has this standard deviation or less is determined."""
+_BLIND_DENSITY = 0.02
+_BLIND_ONES = 20.0
+_SHORTENED = 0.9
+"""Uploaded weights with less than this share of the weights before the step in them were scaled down as a whole."""
+_BIAS_CORRECTION = 1e-4
+"""What a step of Adam is off by its bias correction: ``1 - 0.999`` has four digits in float32."""
+_RESOLVED = 8.0
+"""How many rounding errors a step of Adam must stay below one to tell the size of its gradient."""
+_SWEEPS = 40
+
+
+@dataclass(frozen=True)
+class WeightDifference(Attack):
+    """Read rows off the difference of uploaded and received weights."""
+
+    name: ClassVar[str] = "weight-difference"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, Latents, LatentGradients)
+    metric: ClassVar[str] = "f1"
+    first_rounds: ClassVar[int | None] = 2
+
+    def unsupported(self, view: View) -> str | None:
+        if "optimizer" not in view.public.hyperparameters or next(iter(view.messages.of(LatentGradients)), None) is None:
+            return "the observer saw no gradients of latents"
+        if next(_uploads(view), None) is None:
+            return "no user uploads its weights"
+        if missing := missing_latents(view):
+            return missing
+        if LatentGradients.__name__ in view.public.noise:
+            return "users step with gradients that a defense changed on the way"
+        return None
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        nodes = unknown_users(view)
+        position = torch.full((view.public.num_nodes,), -1)
+        position[nodes] = torch.arange(len(nodes))
+        gradients = _gradients(view)
+        optimizer = UserOptimizer.of(view.public.hyperparameters)
+        clip = Clipping.of(view, ModelUpdate)
+        drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
+        total = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double, device=device)
+        precision = torch.zeros_like(total)
+        once = optimizer.adam and bool(view.public.hyperparameters.get("keep_optimizer", True))
+        ones = float((view.known_rows().x != 0).sum(1).double().mean()) if len(view.known_rows().x) else _BLIND_ONES
+        for round, senders, before, after in _uploads(view):
+            if once and round > min(gradients):
+                break  # Adam's memory of earlier rounds hides what one step would show
+            place = position[senders]
+            for low in range(0, len(senders), step := max(1, _NUMBERS_AT_ONCE // before.numel())):
+                use = (place[low : low + step] >= 0).nonzero().squeeze(1) + low
+                g = gradients[round][senders[use]].to(device, torch.double)
+                stepped = after[use].to(device, torch.double).view(len(use), *before.shape)
+                std: float | Tensor = added_std(view, ModelUpdate, after[use])
+                start = before.to(device, torch.double)
+                if clip is not None:
+                    stepped, std = _lengthened(start, stepped, g, optimizer, once, ones, clip, std)
+                value, weight = _row_estimates(start, stepped, g, optimizer, once, std, view.public.features)
+                at = place[use].to(device)
+                if drop == 0:
+                    total[at] += value * weight
+                    precision[at] += weight
+                else:  # a kept entry is scaled up; one round in which it stands out is enough
+                    larger = value * (1 - drop) * weight > total[at]
+                    total[at] = torch.where(larger, value * (1 - drop) * weight, total[at])
+                    precision[at] = torch.where(larger, weight, precision[at].clamp(min=1e-300))
+        prior = feature_prior(view, nodes)
+        chance = prior.mean if prior.informed else torch.full_like(prior.mean, _BLIND_DENSITY)
+        plain = Latents.__name__ not in view.public.noise and Clipping.of(view, Latents) is None
+        if view.public.features is FeatureKind.BINARY and drop == 0 and plain:
+            chance = self._chance_from_latents(view, nodes, chance, rng, device)
+        return _rows(view, nodes, total / precision.clamp(min=1e-30), precision, chance, drop)
+
+    @staticmethod
+    def _chance_from_latents(view: View, nodes: Tensor, chance: Tensor, rng: torch.Generator, device: torch.device) -> Tensor:
+        """Return the posterior of ones [U, F] after the first latents."""
+        weights = initial_weights(view)
+        assert weights is not None
+        odds = chance.float().clamp(1e-6, 1 - 1e-6).logit().to(device)
+        values = first_latents(view, nodes).to(device)
+        measured = Measurements(weights.T.contiguous().to(device))
+        std = added_std(view, Latents, values)
+        variance = torch.full_like(values, std**2) if std > 0 else 0.0
+        return recover_bits(measured, values, variance, odds, sweeps=_SWEEPS, restarts=0, rng=rng).chance
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_weight_updates(view, rng)
+
+
+def _uploads(view: View) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
+    """Yield round, senders [P], the weights they had received [F, D] and those they uploaded [P, F D]."""
+    received: Tensor | None = None
+    for batch in view.messages.of(ModelUpdate):
+        payload = batch.payload
+        assert isinstance(payload, ModelUpdate)
+        if bool((batch.senders == SERVER).all()):
+            received = payload.vector[0].view(next(iter(view.public.layout.values())))
+        elif received is not None and payload.vector.shape[1] == received.numel():
+            yield batch.round, batch.senders, received, payload.vector
+
+
+def _gradients(view: View) -> dict[int, Tensor]:
+    """Return the gradients that every user got [N, D], by round; zero for users without."""
+    found: dict[int, Tensor] = {}
+    for batch in view.messages.of(LatentGradients):
+        payload = batch.payload
+        assert isinstance(payload, LatentGradients)
+        table = found.setdefault(batch.round, payload.values.new_zeros(view.public.num_nodes, payload.values.shape[1]))
+        table[batch.receivers] = payload.values
+    return found
+
+
+def _lengthened(
+    before: Tensor,
+    after: Tensor,
+    gradient: Tensor,
+    optimizer: UserOptimizer,
+    kept: bool,
+    ones: float,
+    clip: Clipping,
+    std: float | Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Undo a clip on weights or on their change, as far as the usual number of ``ones`` tells: weights as they were [P, F, D], and
+    the standard deviation of their error [P, 1, 1]."""
+    whole = (after * before).sum((1, 2), keepdim=True) / before.square().sum()
+    whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(min=1e-3)  # the defense clipped the weights, not their change
+    change = before - after / whole
+    decay = (optimizer.weight_decay * before).expand_as(change)
+    moves = [decay, decay + gradient[:, None]]
+    if optimizer.adam:
+        moves = [first_adam_step(v, kept) for v in moves]
+    share = ones / before.shape[0]
+    squares = ((1 - share) * moves[0].square() + share * moves[1].square()).sum((1, 2)) * optimizer.learning_rate**2
+    factor, rest = (v.view(-1, 1, 1) for v in clip.effect(squares, before.numel()))
+    factor = torch.where(whole < 1, 1.0, factor)
+    return before - change / factor, (std**2 + torch.where(whole < 1, 0.0, rest)).sqrt() / (whole * factor)
+
+
+def _row_estimates(
+    before: Tensor,
+    after: Tensor,
+    gradient: Tensor,
+    optimizer: UserOptimizer,
+    kept: bool,
+    std: float | Tensor,
+    kind: FeatureKind,
+) -> tuple[Tensor, Tensor]:
+    """Return estimates of the rows and their precisions, both [P, F], from weights [F, D] and [P, F, D] and gradients [P, D]."""
+    step = (before - after) / optimizer.learning_rate
+    error = (_ROUNDING * torch.maximum(before.abs(), after.abs()) + std) / optimizer.learning_rate
+    decay = optimizer.weight_decay * before
+    slope = gradient[:, None].expand_as(step)
+    if not optimizer.adam:
+        shown = step - decay
+    elif kind is FeatureKind.BINARY:  # between the steps that an absent and a present feature would take
+        absent, present = (first_adam_step(v, kept) for v in (decay, slope + decay))
+        shown, slope = step - absent, present - absent
+        error = error + _ROUNDING
+    else:
+        size = step.abs().clamp(max=1)
+        short = 1 - size  # eps / (|v| + eps)
+        shown = step.sign() * _EPSILON * size / short.clamp(min=1e-12) - decay
+        error = (error + _BIAS_CORRECTION * kept) * _EPSILON / short.square().clamp(min=1e-24)
+        slope = torch.where(short > _RESOLVED * (error * short.square() / _EPSILON), slope, 0.0)
+    weight = slope / error.square().clamp(min=1e-40)
+    precision = (weight * slope).sum(-1)
+    return (weight * shown).sum(-1) / precision.clamp(min=1e-30), precision
+
+
+def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: Tensor, drop: float) -> Reconstruction:
+    """Turn estimates [U, F] and precisions into rows of the data set's kind; ``chance`` [U, F] of a one without them."""
+    prior = feature_prior(view, nodes)
+    kind = view.public.features
+    determined = (precision >= _PROOF**-2).all(1).cpu() & (drop == 0)
+    if kind is FeatureKind.REAL:
+        known = 1 / prior.variance.to(value).clamp(min=1e-12)
+        rows = (precision * value + known * prior.mean.to(value)) / (precision + known)
+        return Reconstruction(rows.float().cpu(), nodes, determined.float(), determined)
+    level = torch.ones_like(value[:, :1])
+    if kind is FeatureKind.SCALED_BINARY:
+        sure = torch.where(precision * value.square() > 100, value, 0.0)
+        top = sure.amax(1, keepdim=True)
+        high = sure > 0.5 * top
+        level = torch.where(top > 0, (sure * high).sum(1, keepdim=True) / high.sum(1, keepdim=True).clamp(min=1), prior.level)
+        determined = (precision >= (_PROOF * level) ** -2).all(1).cpu() & (drop == 0)
+    odds = chance.to(value).clamp(1e-6, 1 - 1e-6).logit() + (value * level - level.square() / 2) * precision
+    found = odds.sigmoid()
+    rows = best_f1_bits(found)
+    sure = torch.where(rows > 0, found, 1 - found).clamp(min=1e-12).log().sum(1).exp().cpu()
+    return Reconstruction((rows * level).float().cpu(), nodes, torch.where(determined, 1.0, sure).float(), determined)

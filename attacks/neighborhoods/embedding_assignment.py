@@ -1,0 +1,118 @@
+"""Which of several possible rows is a node's own, as far as received embeddings tell (:mod:`embedding_members`).
+
+Its own row is among those that explain its embedding. Of several that do, the others are its neighbours' rows, and being neighbours
+is mutual: if node j has the row c, then c explains the embedding of just those nodes whose rows explain j's. Nodes whose row is
+settled are compared in this way with every option of the others. Where all members of a neighbourhood are found, the attention
+coefficients also depend on which of them is the node itself: its equations then hold exactly for one option alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_degrees, known_edges
+from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations
+from fglaudit.attacks.neighborhoods.embedding_members import Membership, explain
+from fglaudit.attacks.neighborhoods.row_matching import Judge
+from fglaudit.view import View
+
+FIRST_ROUNDS = 16
+"""Only rounds before this are read, so that a recorder need not keep all."""
+_ROUNDS = 6
+_SAME_NEIGHBORHOODS = ("none", "gaussian", "homomorphic-encryption")
+"""Defenses under which a node's neighbourhood in the embeddings is the one in the graph."""
+_FOUND, _DISAGREEMENT, _EXACT = 6.0, 2.0, 8.0
+"""Score of an option for explaining the embedding, per one-sided neighbour, and for exact equations."""
+_STRAY = 0.3
+"""How many embeddings a row explains by mistake."""
+_ROUNDING, _CLEARLY = 1e-4, 4.0
+"""Misfit of exact equations, and how many times larger that of all other options must be."""
+
+
+@dataclass(frozen=True)
+class EmbeddingEvidence:
+    """Scores of (node, type) options.
+
+    Attributes:
+        rows: distinct rows (types) [T, F].
+        known_nodes, known_types: nodes whose row the observer knew before [K].
+    """
+
+    view: View
+    rows: Tensor
+    known_nodes: Tensor
+    known_types: Tensor
+
+    def __call__(self, nodes: Tensor, types: Tensor, option_node: Tensor, option_type: Tensor) -> Judge | None:
+        """Return a judge of the options, None where the view holds no evidence; see :func:`_row_matching.match_members`."""
+        equations = None
+        if self.view.public.defense in _SAME_NEIGHBORHOODS and len(self.known_nodes):
+            equations = embedding_equations(self.view, _ROUNDS, FIRST_ROUNDS)
+        if equations is None:
+            return None
+        n, count = self.view.public.num_nodes, len(self.rows)
+        told = torch.full((n,), -1)
+        told[nodes] = types
+        told[self.known_nodes] = self.known_types
+        degrees = known_degrees(self.view)
+        equations = equations.among(degrees[equations.nodes] >= 0)
+        if len(equations.nodes) == 0:
+            return None
+        place = torch.full((n,), -1)
+        place[equations.nodes] = torch.arange(len(equations.nodes))
+        row, column = known_edges(self.view)
+        use = (place[row] >= 0) & (row != column) & (told[column] >= 0)
+        given = torch.zeros(len(equations.nodes), count, dtype=torch.long)
+        given.index_put_((place[row[use]], told[column[use]]), torch.tensor(1), accumulate=True)
+        options = torch.zeros(len(equations.nodes), count, dtype=torch.bool)
+        at = place[nodes[option_node]]
+        options[at[at >= 0], option_type[at >= 0]] = True
+        fixed = told[equations.nodes] >= 0
+        options[fixed] = torch.nn.functional.one_hot(told[equations.nodes[fixed]], count).bool()
+        strangers = torch.zeros(count, dtype=torch.bool)
+        strangers[option_type] = True
+        strangers[types[(types >= 0) & ~torch.isin(nodes, self.known_nodes)]] = True
+        prior = self.rows[self.known_types]
+        sizes = degrees[equations.nodes] + 1
+        unseen = degrees[nodes] - torch.bincount(row[(row != column) & (told[column] >= 0)], minlength=n)[nodes]
+        membership = explain(equations, self.rows, prior, given, options, strangers, sizes)
+        return _MutualNeighbors(membership, place[nodes], unseen.clamp(min=0), option_node, option_type)
+
+
+class _MutualNeighbors:
+    """Scores the options given what is settled so far."""
+
+    def __init__(self, membership: Membership, place: Tensor, unseen: Tensor, option_node: Tensor, option_type: Tensor) -> None:
+        """Take the ``place`` among the embeddings of every node, -1 for none, and the number of its unknown neighbours [n]."""
+        self.found, self.place, self.unseen = membership.found.float(), place, unseen.float()
+        self.node, self.type, self.at = option_node, option_type, place[option_node]
+        self.seen = self.at >= 0
+        at, kind = self.at[self.seen], self.type[self.seen]
+        error = membership.misfit[at, kind]
+        two = membership.misfit.topk(min(2, membership.misfit.shape[1]), dim=1, largest=False).values
+        second = two[at, -1]
+        exact = (error <= _ROUNDING) & (second > _CLEARLY * error) & (error == two[at, 0])
+        self.base = torch.zeros(len(option_node))
+        self.base[self.seen] = _FOUND * self.found[at, kind] + _EXACT * exact.float()
+
+    def __call__(self, types: Tensor) -> Tensor:
+        """Return the scores [O] given the types settled so far [n], -1 while open."""
+        settled = ((types >= 0) & (self.place >= 0)).nonzero().squeeze(1)
+        at, kind = self.at[self.seen], self.type[self.seen]
+        explained = self.found[:, types[settled]][at]  # settled node k's row explains the option's node
+        explains = self.found[self.place[settled]].T[kind]  # the option's row explains settled node k
+        score = self.base.clone()
+        # Without an embedding of its own, a node's degree tells how many others its row should explain (a Poisson number).
+        times = self.found.sum(0)
+        usual = (
+            (times[types[settled]].mean() - 1).clamp(min=0) / self.unseen[settled].mean().clamp(min=1)
+            if len(settled)
+            else times.new_zeros(())
+        )
+        expected = usual * self.unseen[self.node[~self.seen]] + _STRAY
+        score[~self.seen] = times[self.type[~self.seen]] * expected.log() - expected
+        score[self.seen] -= _DISAGREEMENT * (explained - explains).abs().sum(1)
+        return score

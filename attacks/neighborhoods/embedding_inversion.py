@@ -1,0 +1,204 @@
+"""Inversion of first-layer embeddings with known weights: nothing but ``Embeddings`` and the global models are read.
+
+FedGAT lets clients exchange the first layer's output for the second layer ("nodes are permitted to view the embeddings"), every round
+under a new model which they all have. ELU is inverted; what is left are linear equations about the attention-weighted sum of the
+rows of the sender's closed neighbourhood, 64 in each round (:mod:`embedding_equations`). The observer's own nodes among the neighbours
+are subtracted. For the rest, q rows together, the likeliest sum under a Gaussian prior from known rows is found; for small q the
+entries that stand out are solved for alone (rows are sparse). Attention is then computed anew from the result.
+
+A public rule that drops small cross-client neighbourhoods is followed as far as the observer can tell: with enough neighbours at the
+observer's client a node kept them all; one whose neighbours are all there, and too few, lost them all. Other rows are not claimed under
+such a rule, and none where a defense changes rows on the way.
+
+A node whose neighbours are all the observer's has q = 1: the sum is its own row, and discrete rows come out exact. For q > 1 the row
+is one of q in a sum; the estimate is the mean share, which names the features of the whole neighbourhood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
+from fglaudit.adversary.public_rules import fewest_neighbors, rows_stay
+from fglaudit.attacks.neighborhoods.embedding_equations import EmbeddingEquations, embedding_equations, missing_embeddings
+from fglaudit.attacks.neighborhoods.embedding_planting import plant_lone_embeddings
+from fglaudit.attacks.neighborhoods.row_levels import as_bits, known_rows_as_sent
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import Embeddings, ModelUpdate, Payload
+from fglaudit.view import View
+
+_REPEATS = 1e-3
+"""Error of an explained embedding, relative to its largest entry: float32, amplified where ELU is flat."""
+_KEPT = 1e-10
+"""Directions of the weights with less than this share of the largest prior variance are lost in float32."""
+_NOISE = 1e-9
+_CANDIDATES = 5
+"""Entries solved for, as a multiple of the expected number of non-zero ones."""
+_STANDS_OUT = 0.15
+"""Entries below this share of a row's largest are zero."""
+_SPARSE_UP_TO = 2
+"""Of how many rows a sum still counts as sparse."""
+_NODES_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class EmbeddingInversion(Attack):
+    """Rebuild the rows of nodes whose embeddings arrive.
+
+    Attributes:
+        rounds: rounds read, spread evenly over the training.
+        refinements: how often attention is computed anew.
+    """
+
+    name: ClassVar[str] = "embedding-inversion"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Embeddings,)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    metric: ClassVar[str] = "f1"
+
+    rounds: int = 24
+    refinements: int = 4
+
+    def unsupported(self, view: View) -> str | None:
+        if bool((known_degrees(view) < 0).all()):
+            return "without the degrees of other parties' nodes it is unknown of how many rows an embedding is the mean"
+        if view.public.noise:
+            return (
+                "noise on what clients start from enters embeddings through attention: not modelled, and no sign of protection"
+            )
+        return missing_embeddings(view)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        equations = embedding_equations(view, self.rounds)
+        assert equations is not None
+        degrees = known_degrees(view)
+        equations = equations.among(degrees[equations.nodes] >= 0).to(device)
+        nodes, known = equations.nodes.cpu(), known_rows_as_sent(view)
+        place = torch.full((view.public.num_nodes,), -1)
+        place[nodes] = torch.arange(len(nodes))
+        source = torch.full_like(place, -1)
+        source[known.nodes] = torch.arange(len(known.nodes))
+        row, column = known_edges(view)
+        use = (place[row] >= 0) & (source[column] >= 0) & (row != column)
+        ours = torch.bincount(place[row[use & own_nodes(view)[column]]], minlength=len(nodes))
+        fewest = fewest_neighbors(view)
+        lost = (ours < fewest) & (ours == degrees[nodes])
+        use &= ~(lost[place[row]] & (place[row] >= 0))
+        pairs = torch.stack([place[row[use]], source[column[use]]])
+        rows_in = torch.where(lost, 0, degrees[nodes]) + 1
+        missing = (rows_in - torch.bincount(pairs[0], minlength=len(nodes))).clamp(min=1)
+        sure = (lost | (ours >= fewest) | (fewest == 1)) & rows_stay(view)
+        discrete = view.public.features is not FeatureKind.REAL
+        problem = _Problem(equations, known.x.double().to(device), pairs.to(device), missing.to(device))
+        rows = self._solve(problem, discrete).cpu()
+        alone = (missing == 1) & sure
+        if discrete:
+            rows = as_bits(rows).float()
+            alone &= problem.repeats((rows / rows.norm(dim=1, keepdim=True).clamp(min=1)).double().to(device)).cpu()
+            if view.public.features is FeatureKind.SCALED_BINARY:
+                rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
+        foreign = ~torch.isin(nodes, known.nodes)
+        return Reconstruction(rows.float()[foreign], nodes[foreign], (1 / missing)[foreign], claimed=alone[foreign])
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_lone_embeddings(view, rng)
+
+    def _solve(self, problem: _Problem, sparse: bool) -> Tensor:
+        """Return the mean of the rows that are missing [J, F]; ``sparse``: they have few non-zero entries."""
+        known, missing, count = problem.known, problem.missing, problem.missing.double()[:, None]
+        mean, variance = known.mean(0), known.var(0) + 1e-5
+        system = _System.of(problem.equations.weight, variance)
+        expected = float((known != 0).sum(1).double().mean().item())
+        rows = mean.expand(len(count), -1)
+        for _ in range(1 + self.refinements):
+            rest = problem.remainder(rows)
+            rows = system.likeliest(rest / count, mean)
+            for few in range(1, _SPARSE_UP_TO + 1) if sparse else ():
+                chosen = (missing == few).nonzero().squeeze(1)
+                for low in range(0, len(chosen), _NODES_AT_ONCE):
+                    part = chosen[low : low + _NODES_AT_ONCE]
+                    rows[part] = system.sparse(rest[part] / few, rows[part], few * expected)
+        return rows
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Embeddings, and what is known of the neighbourhoods behind them.
+
+    Attributes:
+        known: known rows [K, F].
+        pairs: (place among the equations, place among the known rows) of known members [2, E].
+        missing: number of unknown members, the node itself included [J].
+    """
+
+    equations: EmbeddingEquations
+    known: Tensor
+    pairs: Tensor
+    missing: Tensor
+
+    def remainder(self, rows: Tensor) -> Tensor:
+        """Return what the unknown rows together contribute, ``sum of rows @ weight`` [J, R D], if attention follows from ``rows`` [J, F]
+        as their mean."""
+        equations, pairs, count = self.equations, self.pairs, self.missing.double()[:, None]
+        unit, shares, neighbor = equations.per_unit, self.known @ equations.weight, self.known @ equations.neighbor.T
+        own = rows @ equations.own.T
+        usual = equations.series(own + rows @ equations.neighbor.T)
+        each = equations.series(own[pairs[0]] + neighbor[pairs[1]])
+        total = (count * usual).index_add(0, pairs[0], each)
+        sums = (equations.means * 0).index_add(0, pairs[0], unit(each) * shares[pairs[1]])
+        rest: Tensor = (equations.means * unit(total) - sums) / unit(usual)
+        return rest
+
+    def repeats(self, rows: Tensor) -> Tensor:
+        """Return which ``rows`` [J, F], as sent, explain the embeddings up to rounding [J]; of nodes with one row missing."""
+        rest = self.remainder(rows)
+        error: Tensor = (rows @ self.equations.weight - rest).abs().amax(1)
+        return error <= _REPEATS * rest.abs().amax(1)
+
+
+@dataclass(frozen=True)
+class _System:
+    """``values = rows @ weight`` [J, R D] in the directions that float32 does not lose, scaled to prior variance 1 [F, d]."""
+
+    directions: Tensor
+    project: Tensor
+    precision: Tensor
+    variance: Tensor
+
+    @staticmethod
+    def of(weight: Tensor, variance: Tensor) -> _System:
+        value, vector = torch.linalg.eigh(weight.T @ (variance[:, None] * weight))
+        keep = value > _KEPT * value[-1]
+        project = vector[:, keep] / value[keep].sqrt()
+        precision = value[keep] / (value[keep] + _NOISE * value[-1])
+        return _System(weight @ project, project, precision, variance)
+
+    def likeliest(self, values: Tensor, mean: Tensor) -> Tensor:
+        """Return the posterior mean of the rows [J, F] behind ``values`` [J, R D] under independent Gaussian entries."""
+        rest = values @ self.project - mean @ self.directions
+        rows: Tensor = mean + (rest * self.precision) @ (self.variance[:, None] * self.directions).T
+        return rows
+
+    def sparse(self, values: Tensor, rows: Tensor, expected: float) -> Tensor:
+        """Return least-squares rows in which only entries that stand out in ``rows`` [J, F] are not zero.
+
+        Args:
+            expected: how many non-zero entries a row should have.
+        """
+        most = min(int(_CANDIDATES * expected), rows.shape[1], len(self.precision) // 2)
+        place = rows.topk(max(1, most), dim=1).indices
+        root = self.precision.sqrt()
+        columns = (self.directions[place] * root).mT  # [J, d, n]
+        target = ((values @ self.project) * root).unsqueeze(2)
+        kept = torch.ones_like(place, dtype=torch.double)
+        solved = kept
+        for _ in range(3):
+            chosen = columns * kept.unsqueeze(1)
+            gram = chosen.mT @ chosen + torch.diag_embed(1e-6 + 1 - kept)
+            solved = torch.linalg.solve(gram, chosen.mT @ target).squeeze(2) * kept
+            kept = (solved > _STANDS_OUT * solved.amax(1, keepdim=True)).double()
+        return torch.zeros_like(rows).scatter(1, place, (solved * kept).clamp(min=0))

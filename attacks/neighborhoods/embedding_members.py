@@ -1,0 +1,145 @@
+"""Which known rows are in the closed neighbourhood behind a received embedding: the edges and own rows of nodes one cannot see.
+
+Embeddings are means of rows under known weights (:mod:`embedding_equations`). Given rows that are known to exist, but not whose they
+are, those that explain a node's embedding are found greedily: each step adds the row that shrinks the whitened residual most, weighs
+all rows by the attention they would get, and stops where no row does better than chance, or where as many rows are found as the node
+has neighbours. Rows that are not known stay in the residual, as many as are missing to the degree, with the mean and the covariance
+of the observer's own rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.neighborhoods.embedding_equations import EmbeddingEquations
+
+_EVIDENCE = 12.0
+"""Log likelihood ratio from which a row counts as found."""
+_MIX = 0.5
+"""Weight of the diagonal in the covariance of unknown rows."""
+_MOST_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What the embeddings of J nodes say about T rows.
+
+    Attributes:
+        nodes: [J].
+        found: whether the row is in the node's closed neighbourhood [J, T].
+        missing: how many of its members are not explained by any row [J].
+        misfit: relative misfit of a node's equations if the row were its own [J, T]; infinite where it was not asked.
+    """
+
+    nodes: Tensor
+    found: Tensor
+    missing: Tensor
+    misfit: Tensor
+
+
+def explain(
+    equations: EmbeddingEquations, rows: Tensor, prior: Tensor, given: Tensor, options: Tensor, strangers: Tensor, sizes: Tensor
+) -> Membership:
+    """Return which of ``rows`` explain the embeddings.
+
+    Args:
+        rows: distinct rows [T, F].
+        prior: rows that the unknown ones are alike [K, F].
+        given: how many members are known to have each row [J, T].
+        options: rows that may be the node's own [J, T]; one of them is found in any case.
+        strangers: rows that members who are not known may have [T].
+        sizes: members of the closed neighbourhood of every node [J].
+    """
+    rows, prior = rows.double(), prior.double()
+    mean = prior.mean(0)
+    fit = _Fit(equations, rows, mean, _whitening(equations, prior, mean))
+    counts = given.double()
+    missing = (sizes - given.sum(1)).double()
+    own = fit.rows_own.mean(0).expand(len(missing), -1).clone()
+    asked = given.sum(1) < sizes
+    for _ in range(_MOST_STEPS):
+        odds = fit.odds(counts, missing, own)
+        first = asked & ~((counts > given) & options).any(1)
+        odds = torch.where(
+            first[:, None], odds.masked_fill(~options, -torch.inf), odds.masked_fill((counts > 0) | ~strangers, -torch.inf)
+        )
+        best, place = odds.max(1)
+        add = (missing > 0) & torch.where(first, best > -torch.inf, best > _EVIDENCE)
+        if not bool(add.any()):
+            break
+        counts[add, place[add]] += 1
+        missing[add] -= 1
+        own[add & first] = fit.rows_own[place[add & first]]
+    found = (counts > given) | ((given > 0) & options)
+    return Membership(equations.nodes, found, missing, fit.misfit(counts, missing, found & options))
+
+
+def _whitening(equations: EmbeddingEquations, prior: Tensor, mean: Tensor) -> Tensor:
+    """Return the Cholesky factor of the covariance of one unknown row's share in the means [R D, R D].
+
+    Its attention is unknown as well: that spreads every head by the variance of the known rows' attention.
+    """
+    centered = prior - mean
+    covariance = centered.T @ centered / len(prior)
+    covariance = (1 - _MIX) * covariance + _MIX * torch.diag(covariance.diagonal() + 1e-6)
+    weight = equations.weight
+    total = weight.T @ covariance @ weight
+    attention = equations.series((prior @ equations.own.T).mean(0) + prior @ equations.neighbor.T)
+    relative = (attention / attention.mean(0)).var(0)
+    head = torch.arange(len(relative), device=weight.device)
+    same = equations.per_unit(head)[:, None] == equations.per_unit(head)
+    spread = weight.T @ (covariance + mean[:, None] * mean) @ weight
+    total = total + equations.per_unit(relative)[:, None] * spread * same
+    ridge = equations.std**2 + 1e-10 * float(total.diagonal().mean().item())
+    factor: Tensor = torch.linalg.cholesky(total + ridge * torch.eye(len(total), dtype=total.dtype, device=total.device))
+    return factor
+
+
+class _Fit:
+    """Likelihoods of sets of rows; all rows in the units of the whitened equations."""
+
+    def __init__(self, equations: EmbeddingEquations, rows: Tensor, mean: Tensor, factor: Tensor) -> None:
+        self.equations, self.factor = equations, factor
+        self.shares, self.mean_share = rows @ equations.weight, mean @ equations.weight
+        self.rows_own, self.rows_neighbor = rows @ equations.own.T, rows @ equations.neighbor.T
+        self.mean_neighbor = mean @ equations.neighbor.T
+        self.directions = self._whiten(self.shares - self.mean_share)
+        self.lengths = self.directions.square().sum(1)
+
+    def _whiten(self, values: Tensor) -> Tensor:
+        solved: Tensor = torch.linalg.solve_triangular(self.factor, values.T, upper=False)
+        return solved.T
+
+    def residual(self, means: Tensor, counts: Tensor, missing: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``y sum_k e_jk - W' sum_k e_jk h_k`` [J, R D] for ``means`` y, and the attention of a missing row [J, R H]."""
+        unit = self.equations.per_unit
+        node, row = counts.nonzero(as_tuple=True)
+        times = counts[node, row][:, None]
+        each = times * self.equations.series(own[node] + self.rows_neighbor[row])
+        usual = self.equations.series(own + self.mean_neighbor)
+        total = (missing[:, None] * usual).index_add(0, node, each)
+        sums = (missing[:, None] * unit(usual) * self.mean_share).index_add(0, node, unit(each) * self.shares[row])
+        return means * unit(total) - sums, usual
+
+    def odds(self, counts: Tensor, missing: Tensor, own: Tensor) -> Tensor:
+        """Return by how much the log likelihood of every node grows with one more of each row [J, T], its scale maximised."""
+        rest, usual = self.residual(self.equations.means, counts, missing, own)
+        rest = self._whiten(rest / self.equations.per_unit(usual))
+        before = rest.square().sum(1, keepdim=True)
+        after = before - 2 * rest @ self.directions.T + self.lengths
+        floor = 1e-12 * self.lengths.mean().clamp(min=1e-30)
+        gain: Tensor = rest.shape[1] / 2 * (before.clamp(min=floor) / after.clamp(min=floor)).log()
+        return gain
+
+    def misfit(self, counts: Tensor, missing: Tensor, asked: Tensor) -> Tensor:
+        """Return the largest relative error of the equations for each row as the node's own [J, T], of nodes without missing ones."""
+        errors = torch.full(asked.shape, torch.inf, dtype=torch.double, device=asked.device)
+        node, row = (asked & (missing == 0)[:, None]).nonzero(as_tuple=True)
+        if len(node):
+            rest, usual = self.residual(self.equations.means[node], counts[node], missing[node], self.rows_own[row])
+            scale = self.equations.per_unit(usual) * self.shares.abs().amax()
+            errors[node, row] = (rest.abs() / scale).amax(1)
+        return errors

@@ -1,0 +1,93 @@
+"""Neighbours from embeddings: which nodes of other parties are linked, though only their owners know.
+
+A client of FedGAT recovers the rows of its neighbours at other clients from masked messages (:mod:`joint_diagonalisation`,
+:mod:`vector_columns`). Their first-layer embeddings are means over their closed neighbourhoods: a row of one that explains the
+embedding of another (:mod:`embedding_members`) names an edge between two nodes of which the client owns neither. An edge whose two
+embeddings both say so ranks above one with a single witness; other pairs are not listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_degrees, known_edges
+from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations, missing_embeddings
+from fglaudit.attacks.neighborhoods.embedding_members import explain
+from fglaudit.attacks.neighborhoods.embedding_planting import plant_linked_embeddings
+from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
+from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent
+from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
+from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
+from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
+from fglaudit.view import View
+
+_ROWS: tuple[Attack, ...] = (JointDiagonalisation(), VectorColumns())
+
+
+@dataclass(frozen=True)
+class EmbeddingNeighbors(Attack):
+    """Find edges between nodes of others.
+
+    Attributes:
+        rounds: rounds of embeddings read, spread evenly over those kept.
+    """
+
+    name: ClassVar[str] = "embedding-neighbors"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (Embeddings,)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors, ModelUpdate, RawFeatures)
+    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
+    metric: ClassVar[str] = "auc"
+    quantity: ClassVar[str] = "edges"
+
+    rounds: int = 6
+
+    def unsupported(self, view: View) -> str | None:
+        if not view.own:
+            return "without rows of its own the observer cannot tell what unknown rows are like"
+        if bool((known_degrees(view) < 0).all()):
+            return "without the degrees of other parties' nodes it is unknown of how many rows an embedding is the mean"
+        if (missing := missing_embeddings(view)) is not None:
+            return missing
+        reasons = [attack.unsupported(view) for attack in _ROWS]
+        return reasons[0] if all(reasons) else None
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        attack = next(attack for attack in _ROWS if attack.unsupported(view) is None)
+        result = attack.run(view, rng=rng, device=device)
+        equations = embedding_equations(view, self.rounds, FIRST_ROUNDS)
+        assert isinstance(result, Reconstruction) and equations is not None
+        known, degrees, n = known_rows_as_sent(view), known_degrees(view), view.public.num_nodes
+        named = (result.nodes >= 0) & ~torch.isin(result.nodes, known.nodes)
+        found = result.rows[named]
+        rows = torch.cat([known.x, found / found.norm(dim=1, keepdim=True).clamp(min=1)])
+        ids = torch.cat([known.nodes, result.nodes[named]])
+        equations = equations.among((degrees[equations.nodes] >= 0) & torch.isin(equations.nodes, ids))
+        if len(equations.nodes) == 0:
+            return Inference(self.quantity, torch.empty(0, 2, dtype=torch.long), torch.empty(0, dtype=torch.double))
+        place, column_of = torch.full((2, n), -1)
+        place[equations.nodes] = torch.arange(len(equations.nodes))
+        column_of[ids] = torch.arange(len(ids))
+        given = torch.zeros(len(equations.nodes), len(ids), dtype=torch.long)
+        row, column = known_edges(view)
+        use = (place[row] >= 0) & (column_of[column] >= 0) & (row != column)
+        given[place[row[use]], column_of[column[use]]] = 1
+        options = torch.zeros(len(equations.nodes), len(ids), dtype=torch.bool)
+        options[torch.arange(len(options)), column_of[equations.nodes]] = True
+        strangers = torch.arange(len(ids)) >= len(known.nodes)
+        membership = explain(equations, rows, known.x, given, options, strangers, degrees[equations.nodes] + 1)
+        return self._pairs(equations.nodes, ids, membership.found & strangers & ~options, n)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_linked_embeddings(view, rng)
+
+    def _pairs(self, nodes: Tensor, ids: Tensor, found: Tensor, n: int) -> Inference:
+        """Return every pair that is ``found`` [J, T] with the number of its witnesses."""
+        at, of = found.nonzero(as_tuple=True)
+        first, second = nodes[at], ids[of]
+        codes, witnesses = torch.unique(torch.minimum(first, second) * n + torch.maximum(first, second), return_counts=True)
+        return Inference(self.quantity, torch.stack([codes // n, codes % n], 1), witnesses.double())

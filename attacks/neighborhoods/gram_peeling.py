@@ -1,0 +1,149 @@
+"""Gram peeling: FedGAT's K2 alone, ``K2_i' K2_i = 2 sum_j h_j h_j'``, gives away discrete rows.
+
+Equation (13) sends ``K2_i = sqrt(2) sum_j u1_j h_j'`` with orthonormal u1_j, so the Gram matrix of its columns is known whatever the
+u1_j are; nothing else of the message is read. Entry (s, t) is the sum over neighbours that have both features of their squared level.
+If all non-zero entries of row s equal entry (s, s), then every neighbour with feature s has exactly the features of that row: a
+feature t of one of them that another lacks would make entry (s, t) smaller than (s, s). The level follows from the number of features
+(norm one: ``1 / sqrt(n)``), the entry then says how many neighbours share the row. Known and found rows are subtracted, which
+makes further features pure. For real-valued features the floor is the plain sum ``K1' K2 = 2 sum_j h_j`` where one row is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_edges
+from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
+from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
+from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
+from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import Embeddings, MaskedMatrices, ModelUpdate, Payload, RawFeatures
+from fglaudit.view import View
+
+_TOLERANCE = 1e-4
+"""Largest rounding error of an entry of the Gram matrix, relative to the largest entry or one."""
+_NUMBERS_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class GramPeeling(Attack):
+    """Peel discrete rows off the second moments of every neighbourhood."""
+
+    name: ClassVar[str] = "gram-peeling"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices,)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
+    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
+    metric: ClassVar[str] = "exact_rate"
+
+    def unsupported(self, view: View) -> str | None:
+        if MaskedMatrices.__name__ in view.public.noise or RawFeatures.__name__ in view.public.noise:
+            return "levels of noisy second moments are not exact; use joint-diagonalisation"
+        return missing_messages(view, MaskedMatrices)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        known, n = known_rows_as_sent(view), view.public.num_nodes
+        source = torch.full((n,), -1)
+        source[known.nodes] = torch.arange(len(known.nodes))
+        row, column = known_edges(view)
+        inside = source[column] >= 0
+        row, column = row[inside], column[inside]
+        kind, parts = view.public.features, []
+        for batch in view.messages.of(MaskedMatrices):
+            payload = batch.payload
+            assert isinstance(payload, MaskedMatrices)
+            for low in range(0, len(payload.node), step := _step(payload.k2)):
+                nodes = payload.node[low : low + step]
+                place = torch.full((n,), -1)
+                place[nodes] = torch.arange(len(nodes))
+                use = place[row] >= 0
+                group, told = place[row[use]], known.x[source[column[use]]].double()
+                k1, k2 = (field[low : low + step].to(device).double() for field in (payload.k1, payload.k2))
+                if kind is FeatureKind.REAL:
+                    parts.append(_last_rows(nodes, k1, k2, group.to(device), told.to(device)))
+                else:
+                    power = 2 if kind is FeatureKind.SCALED_BINARY else 1
+                    parts.append(_peel(nodes, k2, group.to(device), told.to(device), power))
+        return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_masked_pairs(view, rng)
+
+
+def _step(k2: Tensor) -> int:
+    """Return how many neighbourhoods are worked on at once."""
+    active = int((k2 != 0).any(1).sum(1).max().item()) if len(k2) else 1
+    return max(1, _NUMBERS_AT_ONCE // max(1, active**2))
+
+
+def _peel(nodes: Tensor, k2: Tensor, group: Tensor, told: Tensor, power: int) -> NeighborhoodRows:
+    """Return the rows of P neighbourhoods that their second moments determine.
+
+    Args:
+        k2: [P, 2b, F].
+        group, told: neighbourhood and row of the members that are known [K], [K, F].
+        power: a row of n features and norm at most one has squared level ``n ** -power``.
+    """
+    count, width, features = k2.shape
+    size = k2.square().sum(1)
+    active = size > _TOLERANCE * size.amax(1, keepdim=True).clamp(min=1)
+    most = max(1, int(active.sum(1).max().item()))
+    feature = active.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+    columns = k2.gather(2, feature[:, None].expand(-1, width, -1))
+    gram = columns.mT @ columns / 2
+    slack = _TOLERANCE * gram.diagonal(dim1=1, dim2=2).amax(1).clamp(min=1)[:, None, None]
+    known = told.gather(1, feature[group])
+    gram = gram.index_add(0, group, -known[:, :, None] * known[:, None])
+    groups, rows = [group], [told]
+    while True:
+        at, here, times = _pure(gram, slack, power)
+        if len(at) == 0:
+            break
+        level = here.sum(1, keepdim=True).double() ** (-power / 2)
+        row = here * level
+        gram = gram.index_add(0, at, -times[:, None, None] * row[:, :, None] * row[:, None])
+        repeated = torch.arange(len(at), device=at.device).repeat_interleave(times)
+        groups.append(at[repeated])
+        rows.append(told.new_zeros(len(repeated), features).scatter(1, feature[at[repeated]], row[repeated]))
+    found = torch.cat(groups)
+    missing = (width // 2 - torch.bincount(found, minlength=count)).clamp(min=0)
+    missing[gram.abs().amax((1, 2)) > slack.flatten()] = 0  # otherwise what is left are rows of zeros
+    empty = torch.arange(count, device=found.device).repeat_interleave(missing)
+    return _collect(nodes, torch.cat([found, empty]), torch.cat([*rows, told.new_zeros(len(empty), features)]))
+
+
+def _pure(gram: Tensor, slack: Tensor, power: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return neighbourhood [R], features [R, n] and multiplicity [R] of rows that pure features show, each once."""
+    value = gram.diagonal(dim1=1, dim2=2)[..., None]
+    here = gram > slack
+    number = here.sum(2).double()
+    times = value.squeeze(2) * number**power
+    whole = (times - times.round()).abs() <= 0.02 * times.round()
+    even = ((gram - value).abs() <= slack).logical_or(~here).all(2)
+    pure = (value.squeeze(2) > slack.squeeze(2)) & even & whole & (times.round() >= 1) & (gram >= -slack).all(2)
+    before = torch.ones_like(here[0]).tril(-1)
+    first = pure & ~(here & pure[:, None] & before).any(2)
+    at, feature = first.nonzero(as_tuple=True)
+    return at, here[at, feature], times[at, feature].round().long()
+
+
+def _last_rows(nodes: Tensor, k1: Tensor, k2: Tensor, group: Tensor, told: Tensor) -> NeighborhoodRows:
+    """Return the known rows, and the one that is missing where it is only one."""
+    count = len(nodes)
+    total = torch.einsum("pa,paf->pf", k1, k2) / 2
+    rest = total.index_add(0, group, -told)
+    alone = (k2.shape[1] // 2 - torch.bincount(group, minlength=count) == 1).nonzero().squeeze(1)
+    return _collect(nodes, torch.cat([group, alone]), torch.cat([told, rest[alone]]))
+
+
+def _collect(nodes: Tensor, group: Tensor, rows: Tensor) -> NeighborhoodRows:
+    order = group.argsort(stable=True)
+    group, rows = group[order].cpu(), rows[order].float().cpu()
+    sure = torch.ones(len(group), dtype=torch.bool)
+    return NeighborhoodRows(nodes, group, rows, sure, torch.zeros(len(group)), torch.full((len(nodes),), -1))

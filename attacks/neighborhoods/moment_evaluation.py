@@ -1,0 +1,142 @@
+"""Moments of neighbourhoods as a FedGAT client evaluates them from its messages, for weights of its own choice (equation 12).
+
+An operator ``D(b)`` is linear in the weights b. In the matrix variant ``F^(n) = K1' D^n K1`` and ``E^(n) = K1' D^n K2``; in the vector
+variant D is ``b' M2 mask4`` and its powers are elementwise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.neighborhoods.recovered_rows import missing_messages
+from fglaudit.payloads import MaskedMatrices, MaskedVectors
+from fglaudit.view import View
+
+_NUMBERS_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Evaluator(ABC):
+    """Evaluates the moments of P neighbourhoods of ``size`` rows."""
+
+    size: int
+
+    @abstractmethod
+    def weigh(self, b: Tensor) -> Tensor:
+        """Return the operators [P, q, ...] of weights ``b`` [P, q, F]."""
+
+    @abstractmethod
+    def mixed(self, along: Tensor, toward: Tensor, order: int) -> Tensor:
+        """Return ``sum_j (a' h_j)^order (b' h_j) h_j`` [P, q, F] for operators ``along`` of q weights b and ``toward`` of one a."""
+
+    @abstractmethod
+    def spread(self, toward: Tensor) -> Tensor:
+        """Return the root of the power sum ``F^(2)`` of one operator ``toward`` [P]."""
+
+    @abstractmethod
+    def moments(self, operators: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the moments of orders 1 and 2, each [P, q, F]."""
+
+    @abstractmethod
+    def center(self) -> Tensor:
+        """Return ``F^(1) / b`` for weights b1 = e_s, b2 = 0: the row of the node itself [P, F]."""
+
+    @abstractmethod
+    def at(self, index: Tensor) -> Evaluator:
+        """Return the evaluator of some of the neighbourhoods."""
+
+
+@dataclass(frozen=True)
+class _Matrices(Evaluator):
+    m1: Tensor  # [P, F, 2b, 2b] as sent
+    m2: Tensor  # [P, F, 2b, 2b] as sent
+    k1: Tensor  # [P, 2b]
+    k2: Tensor  # [P, 2b, F]
+
+    def weigh(self, b: Tensor) -> Tensor:
+        flat, width = self.m2.flatten(2), self.m2.shape[-1]
+        total = torch.zeros(*b.shape[:2], width**2, dtype=torch.double, device=b.device)
+        step = max(1, _NUMBERS_AT_ONCE // (len(flat) * width**2))
+        for low in range(0, flat.shape[1], step):
+            total += b[..., low : low + step] @ flat[:, low : low + step].double()
+        return total.view(*b.shape[:2], width, width)
+
+    def mixed(self, along: Tensor, toward: Tensor, order: int) -> Tensor:
+        row = torch.einsum("pa,pqab->pqb", self.k1, along)
+        for _ in range(order):
+            row = row @ toward.squeeze(1)
+        return row @ self.k2
+
+    def spread(self, toward: Tensor) -> Tensor:
+        row = self.k1[:, None] @ toward[:, 0] @ toward[:, 0]
+        return (row @ self.k1[..., None]).flatten().abs().sqrt()
+
+    def moments(self, operators: Tensor) -> tuple[Tensor, Tensor]:
+        once = torch.einsum("pa,pqab->pqb", self.k1, operators)
+        twice = torch.einsum("pqa,pqab->pqb", once, operators)
+        return once @ self.k2, twice @ self.k2
+
+    def center(self) -> Tensor:
+        k1 = self.k1.to(self.m1)
+        return ((self.m1 @ k1[:, None, :, None]).squeeze(3) @ k1[..., None]).squeeze(2).double() / self.size
+
+    def at(self, index: Tensor) -> Evaluator:
+        if len(index) == len(self.m2):
+            return self
+        return _Matrices(self.size, self.m1[index], self.m2[index], self.k1[index], self.k2[index])
+
+
+@dataclass(frozen=True)
+class _Vectors(Evaluator):
+    own: Tensor  # (M1 mask4)' [P, 2b, F]
+    columns: Tensor  # (M2 mask4)' [P, 2b, F]
+    k1: Tensor  # [P, 2b, F]
+    k3: Tensor  # [P, 2b]
+
+    def weigh(self, b: Tensor) -> Tensor:
+        return b @ self.columns.mT
+
+    def mixed(self, along: Tensor, toward: Tensor, order: int) -> Tensor:
+        return (along * toward**order) @ self.k1 / 2
+
+    def spread(self, toward: Tensor) -> Tensor:
+        return (toward[:, 0].square() * self.k3).sum(1).abs().div(2).sqrt()
+
+    def moments(self, operators: Tensor) -> tuple[Tensor, Tensor]:
+        return operators @ self.k1 / 2, operators.square() @ self.k1 / 2  # every u_j has two ones
+
+    def center(self) -> Tensor:
+        return (self.k3[:, None] @ self.own).squeeze(1) / (2 * self.size)
+
+    def at(self, index: Tensor) -> Evaluator:
+        return _Vectors(self.size, self.own[index], self.columns[index], self.k1[index], self.k3[index])
+
+
+def no_exact_moments(view: View) -> str | None:
+    """Return why ``view`` allows no exact moments to be evaluated, or None."""
+    if any(payload.__name__ in view.public.noise for payload in (MaskedMatrices, MaskedVectors)):
+        return "moments of noisy matrices are not exact; use joint-diagonalisation or vector-columns"
+    return missing_messages(view, MaskedMatrices, MaskedVectors)
+
+
+def evaluators(view: View, device: torch.device) -> Iterator[tuple[Tensor, Evaluator]]:
+    """Yield nodes [P] and their evaluator, in chunks of bounded memory, for every masked message in ``view``."""
+    for batch in view.messages.of(MaskedMatrices):
+        matrices = batch.payload
+        assert isinstance(matrices, MaskedMatrices)
+        step = max(1, _NUMBERS_AT_ONCE // max(1, matrices.m2[:1].numel()))
+        for low in range(0, len(matrices.node), step):
+            part = slice(low, low + step)
+            m1, m2, k1, k2 = (field[part].to(device) for field in (matrices.m1, matrices.m2, matrices.k1, matrices.k2))
+            yield matrices.node[part], _Matrices(m2.shape[-1] // 2, m1, m2, k1.double(), k2.double())
+    for batch in view.messages.of(MaskedVectors):
+        vectors = batch.payload
+        assert isinstance(vectors, MaskedVectors)
+        fields = (vectors.k2, vectors.m1, vectors.m2, vectors.k1, vectors.k3)
+        mask, m1, m2, k1, k3 = (field.to(device).double() for field in fields)
+        yield vectors.node, _Vectors(k1.shape[1] // 2, mask.mT @ m1, mask.mT @ m2, k1, k3)

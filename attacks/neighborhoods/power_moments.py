@@ -1,0 +1,94 @@
+"""Power moments: what every masking of FedGAT must hand out for one vector of weights, ``E^(n) = sum_j x_j^n h_j``, n = 1 ... p.
+
+The fallback for schemes under which a client cannot evaluate moments for weights of its own choice along more than one direction,
+which :mod:`moments` needs: here one direction b_2 with ``x_j = b_2 . h_j`` and the p orders of the series suffice (equation 8). The
+textbook way takes the x_j from the power sums ``F^(n)`` by Newton's identities and the rows from a Vandermonde system. The x_j are
+better determined by the vectors themselves: with Y0 and Y1 the matrices of E^(1) ... E^(p-1) and E^(2) ... E^(p), they are the
+eigenvalues of ``Y1 Y0^+`` (Prony's problem with vector amplitudes). The Vandermonde system then gives ``m_j h_j``, m_j being how many
+neighbours share the row, and ``m_j x_j = b_2 . (m_j h_j)`` splits them. Neighbourhoods of p or more distinct rows are out of reach,
+and close x_j need more digits than float32 has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.moment_evaluation import Evaluator, evaluators, no_exact_moments
+from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
+from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, repeat_rows
+from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
+from fglaudit.view import View
+
+_RANK = 1e-6
+"""Singular values of the moments below this share of the largest are rounding."""
+_MISFIT = 1e-4
+"""Largest error of moments predicted from the rows, relative to the largest moment."""
+
+
+@dataclass(frozen=True)
+class PowerMoments(Attack):
+    """Recover the rows of every neighbourhood from its power moments.
+
+    Attributes:
+        directions: weights tried in turn; the one whose moments are explained best counts.
+    """
+
+    name: ClassVar[str] = "power-moments"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
+    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
+    metric: ClassVar[str] = "exact_rate"
+
+    directions: int = 4
+
+    def unsupported(self, view: View) -> str | None:
+        return no_exact_moments(view)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        orders, parts = int(view.public.hyperparameters.get("degree", 16)), []
+        for nodes, evaluator in evaluators(view, device):
+            best = torch.full((len(nodes),), torch.inf, dtype=torch.double, device=device)
+            rows = torch.zeros(len(nodes), evaluator.size, view.public.num_features, dtype=torch.double, device=device)
+            for _ in range(self.directions):
+                b = torch.randn(len(nodes), 1, view.public.num_features, generator=rng, dtype=torch.double).to(device)
+                found, misfit = _recover(evaluator, b, orders)
+                better = misfit < best
+                rows[better], best[better] = found[better], misfit[better]
+            sure = (best <= _MISFIT)[:, None].expand(rows.shape[:2])
+            parts.append(NeighborhoodRows.of(nodes, rows, sure, torch.zeros(rows.shape[:2]), evaluator.center()))
+        return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        vectors = next(iter(view.messages.of(MaskedVectors)), None) is not None
+        return plant_masked_pairs(view, rng, MaskedVectors if vectors else MaskedMatrices)
+
+
+def _recover(evaluator: Evaluator, b: Tensor, orders: int) -> tuple[Tensor, Tensor]:
+    """Return rows [P, b, F] and the relative misfit [P] of the moments that they have along ``b`` [P, 1, F]."""
+    b = b / evaluator.spread(evaluator.weigh(b)).clamp(min=1e-30)[:, None, None]  # now all |x_j| <= 1
+    toward = evaluator.weigh(b)
+    moments = torch.cat([evaluator.mixed(toward, toward, order) for order in range(orders)], 1)  # E^(1) ... E^(p)
+    left, value, right = torch.linalg.svd(moments[:, :-1], full_matrices=False)
+    most = min(evaluator.size, value.shape[1])
+    real = value[:, :most] > _RANK * value[:, :1].clamp(min=1e-30)
+    inverse = torch.where(real, 1 / value[:, :most].clamp(min=1e-300), 0.0)
+    shifted = inverse[..., None] * (left[..., :most].mT @ moments[:, 1:] @ right[:, :most].mT)
+    x = torch.linalg.eigvals(shifted).real.clamp(-1, 1)
+    # Directions that are not real have eigenvalue 0; a column of zeros leaves their rows at 0.
+    powers = x[:, None] ** torch.arange(1, orders + 1, device=x.device)[:, None]
+    amplitudes = torch.linalg.pinv(powers, rtol=1e-12) @ moments
+    times = (amplitudes @ b.mT).squeeze(2) / torch.where(x.abs() < 1e-9, torch.inf, x)
+    whole = times.round().clamp(0, evaluator.size).long()
+    rows = repeat_rows(amplitudes / whole.clamp(min=1)[..., None], whole, evaluator.size)
+    share = rows @ b.mT
+    exponents = torch.arange(1, orders + 1, device=x.device)
+    predicted = (share**exponents).mT @ rows
+    misfit = (predicted - moments).abs().amax((1, 2)) / moments.abs().amax((1, 2)).clamp(min=1e-30)
+    return rows, torch.where(moments.abs().amax((1, 2)) < 1e-12, 0.0, misfit)

@@ -1,0 +1,92 @@
+"""From rows as FedGAT's messages carry them to rows as the data set has them.
+
+FedGAT scales every feature row to norm at most one (Assumption 3). Rows whose non-zero entries are equal survive that: the largest
+entry shows the level, half of it separates ones from zeros. Under noise every number of ones m is considered: the level is then known
+(``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum one), and with it the chance of every entry. Weighed by how
+well each m explains the row, the chances give the row with the best expected F1, which for a row that is settled is the row itself.
+A real-valued row longer than one has lost its length; it is returned as sent.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.expected_f1 import best_f1_bits
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.graph import FeatureKind
+from fglaudit.payloads import RawFeatures
+from fglaudit.view import Auxiliary, View
+
+NEGLIGIBLE = 1e-4
+"""Entries below this, relative to the largest entry of all rows, are rounding errors."""
+_MOST_ONES = 256
+_ROWS_AT_ONCE = 1024
+
+
+def known_rows_as_sent(view: View) -> Auxiliary:
+    """Return the observer's own and auxiliary rows as they entered the messages: as uploaded where that was recorded, else
+    scaled by the public rule."""
+    known = view.known_rows()
+    x = known.x / known.x.norm(dim=1, keepdim=True).clamp(min=1)
+    position = torch.full((view.public.num_nodes,), -1)
+    position[known.nodes] = torch.arange(len(known.nodes))
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
+    for batch in view.messages.of(RawFeatures):
+        payload = batch.payload
+        assert isinstance(payload, RawFeatures)
+        sent = torch.isin(batch.senders, mine)[batch.entry_messages()] & (position[payload.nodes] >= 0)
+        uploaded = payload.x[sent]
+        x[position[payload.nodes[sent]]] = uploaded / uploaded.norm(dim=1, keepdim=True).clamp(min=1)
+    return Auxiliary(known.nodes, x, known.y)
+
+
+def as_bits(rows: Tensor) -> Tensor:
+    """Return the ones of noise-free discrete ``rows`` [R, F]."""
+    top = rows.amax(1, keepdim=True)
+    floor = NEGLIGIBLE * rows.max() if rows.numel() else 0.0
+    return (rows > 0.5 * top) & (top > floor)
+
+
+def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, norm: float) -> Tensor:
+    """Return ``rows`` [R, F] in the data set's own levels.
+
+    Args:
+        nodes: whose rows they are [R], for the prior; -1 where unknown. Used for noisy rows only.
+        std: standard deviation of the noise on every entry of a row [R].
+        norm: the norm that longer rows were scaled down to.
+    """
+    kind = view.public.features
+    if kind is FeatureKind.REAL or len(rows) == 0:
+        return rows
+    if bool((std == 0).all()):
+        bits = as_bits(rows)
+    else:
+        prior = feature_prior(view, nodes).mean.double().clamp(1e-6, 1 - 1e-6)
+        scaled = kind is FeatureKind.SCALED_BINARY
+        blocks = [slice(low, low + _ROWS_AT_ONCE) for low in range(0, len(rows), _ROWS_AT_ONCE)]
+        bits = torch.cat([best_f1_bits(_chances(rows[b].double(), prior[b], std[b].double(), norm, scaled)) for b in blocks])
+    found = bits.to(rows.dtype)
+    return found / found.sum(1, keepdim=True).clamp(min=1) if kind is FeatureKind.SCALED_BINARY else found
+
+
+def _chances(rows: Tensor, prior: Tensor, std: Tensor, norm: float, scaled: bool) -> Tensor:
+    """Return the posterior chances [R, F] of ones; ``prior`` [R, F] are those without the rows, ``std`` [R] is the noise."""
+    odds, variance = prior.logit(), std.square().clamp(min=1e-12)[:, None]
+    count, spread = prior.sum(1), (prior * (1 - prior)).sum(1) + 1.0
+    chances = torch.zeros_like(rows)
+    total = torch.full((len(rows),), -math.inf, dtype=torch.double)
+    for ones in range(1, min(_MOST_ONES, rows.shape[1]) + 1):
+        level = min(1 / ones if scaled else 1.0, norm * ones**-0.5)
+        gain = (rows * level - level**2 / 2) / variance + odds
+        chance = gain.sigmoid()
+        # A row of m ones that the entries do not add up to is no row of m ones.
+        miss = (chance.sum(1) - ones).square() / (2 * (chance * (1 - chance)).sum(1) + 0.5)
+        explained = (torch.nn.functional.softplus(gain) - torch.nn.functional.softplus(odds)).sum(1)
+        weight = explained - miss - (ones - count).square() / (2 * spread)
+        new = torch.logaddexp(total, weight)
+        chances = chances * (total - new).exp()[:, None] + chance * (weight - new).exp()[:, None]
+        total = new
+    return chances

@@ -1,0 +1,62 @@
+"""Integer propagation on neighbour sums of binary rows: bounds alone, entry by entry.
+
+An entry of zero says that no neighbour has the word; an entry equal to the sum of all open coefficients says that all have it;
+and a bit whose coefficient exceeds what is left of an entry is zero. Settled bits are subtracted and the bounds applied again
+until nothing changes. Works on plain counts as on weighted sums and is combined with the rows that linear algebra determines
+(:mod:`row_space`). Open bits are guessed by the linear estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.attacks.sums.binary_system import binary_system
+from fglaudit.attacks.sums.bit_decoding import settle_bits
+from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
+from fglaudit.attacks.sums.planting import plant_lone_neighbors
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import NeighborSums, Payload
+from fglaudit.view import View
+
+
+@dataclass(frozen=True)
+class IntegerPropagation(Attack):
+    """Bounds on who can have a word, applied until nothing changes."""
+
+    name: ClassVar[str] = "integer-propagation"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    metric: ClassVar[str] = "exact_rate"
+
+    def unsupported(self, view: View) -> str | None:
+        if view.public.features is not FeatureKind.BINARY:
+            return f"bounds on counts need binary features; these are {view.public.features}"
+        if view.public.noise.get(NeighborSums.__name__) is not None:
+            return "bounds hold for noise-free sums only; use maximum-a-posteriori on noisy ones"
+        return no_equations(view, need_degrees=True)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        equations = neighbor_equations(view).to(device)
+        prior = feature_prior(view, equations.nodes.cpu())
+        mean = prior.mean if prior.informed else torch.zeros_like(prior.mean)
+        solved = linear_posterior(equations, mean.to(device), prior.variance.to(device))
+        rows = solved.mean.round().clamp(0, 1)
+        determined = solved.determined & (solved.error < 0.25)
+        system = settle_bits(binary_system(equations), take_apart=False)
+        zero = torch.ones(rows.shape, dtype=torch.bool, device=device)
+        zero.view(-1)[system.variables] = False
+        bits = torch.where(zero, 0, -1).to(torch.int8)
+        bits.view(-1)[system.variables] = system.bits
+        rows = torch.where((bits >= 0) & ~determined[:, None], bits.to(rows), rows)
+        settled = (bits >= 0).double().mean(1)
+        proven = determined | (settled == 1)
+        confidence = torch.where(proven, 1.0, 0.0)
+        return Reconstruction(rows.float().cpu(), equations.nodes.cpu(), confidence.cpu(), proven.cpu())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_lone_neighbors(view, rng)

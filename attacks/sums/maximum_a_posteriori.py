@@ -1,0 +1,91 @@
+"""Maximum a posteriori attack on neighbour sums: all equations, the noise and the prior weighed together.
+
+Noise-free sums of binary rows are first taken apart as far as algebra goes (bounds, weights, exact enumeration of small groups); belief
+propagation then gives every open bit its posterior under the prior. Sums with noise (a differential privacy mechanism whose
+distribution and scale are public) enter belief propagation as Gaussian likelihoods; as the noise vanishes this becomes the exact
+decoder. Real-valued rows get the Gaussian posterior mean. From the posterior each discrete row takes the entries with the best
+expected F1, which for a settled row is the row itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.expected_f1 import best_f1_bits
+from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
+from fglaudit.attacks.sums.belief_propagation import bit_log_odds
+from fglaudit.attacks.sums.binary_system import binary_system
+from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
+from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
+from fglaudit.attacks.sums.planting import plant_lone_neighbors
+from fglaudit.attacks.sums.row_scales import RowScales, resolve_scales
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import NeighborSums, Payload
+from fglaudit.view import View
+
+_LIKELY = 4.0
+"""A bit is open unless it contradicts an entry by this many standard deviations of the noise."""
+
+
+@dataclass(frozen=True)
+class MaximumAPosteriori(Attack):
+    """Likeliest rows given all sums, the noise of the defense and what known rows look like.
+
+    Attributes:
+        rounds: rounds of belief propagation on noisy sums.
+    """
+
+    name: ClassVar[str] = "maximum-a-posteriori"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    metric: ClassVar[str] = "f1"
+    reads_noisy_rows: ClassVar[tuple[str, ...]] = ("gaussian", "laplace")
+
+    rounds: int = 8
+
+    def unsupported(self, view: View) -> str | None:
+        return no_equations(view, need_degrees=view.public.features is FeatureKind.REAL)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        equations = neighbor_equations(view)
+        prior = feature_prior(view, equations.nodes)
+        if view.public.features is FeatureKind.REAL:
+            solved = linear_posterior(equations.to(device), prior.mean.to(device), prior.variance.to(device))
+            exact = solved.determined & bool((equations.std == 0).all())
+            return Reconstruction(solved.mean.float().cpu(), equations.nodes, exact.float().cpu(), exact.cpu())
+        equations, scales = resolve_scales(view, equations, prior)
+        odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
+        equations = equations.to(device)
+        noisy = bool((equations.std > 0).any())
+        decoded = _decode_noisy(equations, odds, self.rounds) if noisy else decode_bits(equations, odds)
+        return decided(equations, decoded, scales, prior)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_lone_neighbors(view, rng)
+
+
+def _decode_noisy(equations: NeighborEquations, odds: Tensor, rounds: int) -> DecodedBits:
+    """Return the posterior of every bit from sums with noise."""
+    std = (equations.std[:, None] ** 2 + equations.tolerance**2).sqrt()
+    system = binary_system(dataclasses.replace(equations, tolerance=_LIKELY * std))
+    belief = bit_log_odds(system, odds.reshape(-1)[system.variables], std=system.tolerance / _LIKELY, rounds=rounds)
+    probability = torch.zeros(odds.shape, device=odds.device)
+    probability.view(-1)[system.variables] = torch.sigmoid(belief).float()
+    return DecodedBits(probability, (probability > 0.5).float(), torch.zeros_like(probability, dtype=torch.bool))
+
+
+def decided(equations: NeighborEquations, decoded: DecodedBits, scales: RowScales, prior: FeaturePrior) -> Reconstruction:
+    """Return for every row the entries with the best expected F1 under independent bits."""
+    chance = torch.where(decoded.proven, decoded.bits, decoded.probability)
+    bits = best_f1_bits(chance)
+    right = torch.where(bits > 0, chance, 1 - chance)
+    confidence = right.clamp(min=1e-12).log().sum(1).exp()
+    rows = scales.apply(bits.cpu(), prior)
+    proven = decoded.proven.all(1).cpu() & scales.certain
+    return Reconstruction(rows, equations.nodes.cpu(), confidence.cpu(), proven)

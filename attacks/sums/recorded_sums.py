@@ -1,0 +1,105 @@
+"""What an observer of ``NeighborSums`` holds before any algebra: the recorded sums, the degrees and the edges it knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
+from fglaudit.adversary.public_rules import fewest_neighbors
+from fglaudit.payloads import SERVER, NeighborSums
+from fglaudit.view import View
+
+
+@dataclass(frozen=True)
+class RecordedSums:
+    """Distinct sums in a view.
+
+    Attributes:
+        parties: the client that uploaded the partial sum, or ``SERVER`` for a total sum [n].
+        nodes: the node it is the sum of [n].
+        values: [n, F], float32 as sent.
+        deliveries: (receiver, node) of every total sum the observer saw delivered [2, d].
+    """
+
+    parties: Tensor
+    nodes: Tensor
+    values: Tensor
+    deliveries: Tensor
+
+
+def sees_parts(view: View) -> bool:
+    """Whether the observer reads what every client uploads."""
+    if not sees_deliveries(view) or NeighborSums.__name__ not in view.public.sealed:
+        return sees_deliveries(view)
+    senders = [batch.senders for batch in view.messages.of(NeighborSums)]
+    others = torch.tensor([SERVER, *view.observer.clients])
+    return any(bool((~torch.isin(s, others)).any()) for s in senders)
+
+
+def missing_sums(view: View) -> str | None:
+    """Return why there is nothing to attack in ``view``, or None."""
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
+    if any(bool((~torch.isin(b.senders, mine)).any()) for b in view.messages.of(NeighborSums)):
+        return None
+    return "the observer saw no NeighborSums of another party"
+
+
+def recorded_sums(view: View) -> RecordedSums:
+    """Collect the sums of all batches; a sum delivered to several receivers is kept once."""
+    batches = list(view.messages.of(NeighborSums))
+    message = [batch.entry_messages() for batch in batches]
+    payloads = [batch.payload for batch in batches if isinstance(batch.payload, NeighborSums)]
+    parties = torch.cat([batch.senders[m] for batch, m in zip(batches, message, strict=True)])
+    receivers = torch.cat([batch.receivers[m] for batch, m in zip(batches, message, strict=True)])
+    nodes = torch.cat([p.nodes for p in payloads])
+    values = torch.cat([p.sums for p in payloads])
+    total = parties == SERVER
+    unique, inverse = torch.unique((parties + 1) * view.public.num_nodes + nodes, return_inverse=True)
+    first = torch.full_like(unique, len(nodes)).scatter_reduce(0, inverse, torch.arange(len(nodes)), "amin")
+    return RecordedSums(parties[first], nodes[first], values[first], torch.stack([receivers[total], nodes[total]]))
+
+
+def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
+    """Return the client of every node [N] as :func:`possible_owners` says, -1 where there are several."""
+    candidates = possible_owners(view, sums, edges)
+    return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
+
+
+def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
+    """Return which clients may hold each node [N, K], as one who sees all messages to and from the server can tell.
+
+    With one hop a total sum goes to its owner alone. With more hops three rules narrow the candidates: the owner of j receives the
+    sums of j and of each neighbour of j; and, where uploads can be read, it uploads a part of each of them, and whoever uploads a part
+    of the sum of i holds one of i's closed neighbours.
+    """
+    n, k = view.public.num_nodes, view.public.num_clients
+    candidates = torch.zeros(n, k, dtype=torch.bool)
+    candidates[sums.deliveries[1], sums.deliveries[0]] = True
+    candidates[:, list(view.observer.clients)] = False
+    for client in view.own:
+        candidates[client.nodes] = torch.arange(k) == client.client
+    if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1:
+        row, column = edges
+        index = row[:, None].expand(-1, k)
+        got = torch.zeros(n, k, dtype=torch.int8)
+        got[sums.deliveries[1], sums.deliveries[0]] = 1
+        got[:, list(view.observer.clients)] = 1
+        candidates &= torch.ones_like(got).scatter_reduce(0, index, got[column], "amin").bool()
+        uploaded = sums.parties >= 0
+        sent = torch.zeros(n, k, dtype=torch.int8)
+        sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
+        if sees_parts(view):
+            candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
+        whole = own_nodes(view) | (view.topology is not None)  # nodes all of whose neighbours are known
+        while True:
+            holders = torch.zeros(n, k).index_add_(0, row, candidates[column].float())
+            only = (sent.bool() & (holders == 1) & whole[:, None])[row] & candidates[column]
+            forced = torch.zeros_like(sent).scatter_reduce(0, column[:, None].expand(-1, k), only.to(torch.int8), "amax").bool()
+            narrowed = torch.where(forced.any(1, keepdim=True), candidates & forced, candidates)
+            if bool((narrowed == candidates).all()):
+                break
+            candidates = narrowed
+    return candidates

@@ -1,0 +1,73 @@
+"""Which clients hold a neighbour of a node, from the rows that they send: encryption does not hide that a row is there.
+
+FedGCN's client m sends a row for node i if it holds i or a neighbour of i. Ciphertexts name the node as plain sums do, because the server
+must know what to add up. Whoever holds a client's key reads past padding: rows of zeros are no rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import sees_deliveries
+from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, NeighborSums, Payload
+from fglaudit.rng import split
+from fglaudit.view import View
+
+_PLANTED_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class RowPresence(Attack):
+    """Infer which clients hold a node's neighbours from the presence of rows, encrypted or not."""
+
+    name: ClassVar[str] = "row-presence"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (Ciphertexts,)
+    metric: ClassVar[str] = "auc"
+    quantity: ClassVar[str] = "neighboring-clients"
+    reads_ids: ClassVar[bool] = True
+    first_rounds: ClassVar[int | None] = 0
+
+    def unsupported(self, view: View) -> str | None:
+        if not sees_deliveries(view):
+            return "only the server and the wire see which rows the clients send"
+        return None if len(_sent(view)) else "no client's message names the nodes that its rows belong to"
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        pairs = _sent(view)
+        return Inference(self.quantity, pairs, torch.ones(len(pairs), dtype=torch.double))
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Every other client sends rows for nodes drawn at random; these are the true answer."""
+        others = torch.tensor([k for k in range(view.public.num_clients) if k not in view.observer.clients])
+        pairs = torch.cartesian_prod(others, torch.arange(view.public.num_nodes))
+        near = torch.rand(len(pairs), generator=split(rng, "plant")) < _PLANTED_SHARE
+        nodes, count = pairs[near, 1], near.view(len(others), -1).sum(1)
+        splits = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        payload = Ciphertexts(nodes, torch.ones(len(nodes)))
+        batch = MessageBatch(0, others, torch.full_like(others, SERVER), payload, splits)
+        planted = dataclasses.replace(view, messages=MemoryMessages((batch,)))
+        return Planted(planted, near.double(), pairs)
+
+
+def _sent(view: View) -> Tensor:
+    """Return the pairs (client, node) [S, 2] of all rows sent to the server; those that can be read, if any can."""
+    pairs = torch.empty(0, 2, dtype=torch.long)
+    for kind in (NeighborSums, Ciphertexts):
+        found = [pairs]
+        for batch in view.messages.of(kind):
+            assert isinstance(batch.payload, NeighborSums | Ciphertexts)
+            sender = batch.senders[batch.entry_messages()]
+            use = (sender != SERVER) & (batch.payload.nodes >= 0)
+            found.append(torch.stack([sender, batch.payload.nodes], 1)[use])
+        pairs = torch.unique(torch.cat(found), dim=0)
+        if len(pairs):
+            break
+    return pairs

@@ -1,0 +1,57 @@
+"""Row-space attack on neighbour sums: solve the linear equations that an observer's sums amount to.
+
+FedGCN section 4 argues that a sum over several neighbours protects each of them. It does not where sums overlap: the row of neighbour j is
+determined exactly if and only if the unit vector e_j lies in the row space of the observer's coefficient matrix, whatever the
+features are (binary or real, weighted or counts). Those rows are marked as proven; the others get the linear estimate that
+changes the prior mean least. Observers: a client, colluding clients, and, if they know the edges, the server and the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
+from fglaudit.attacks.sums.planting import plant_lone_neighbors
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import NeighborSums, Payload
+from fglaudit.view import View
+
+_EXACT = 5e-4
+"""Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
+
+
+@dataclass(frozen=True)
+class RowSpace(Attack):
+    """Solve the sums as linear equations; says which rows they determine. For any features."""
+
+    name: ClassVar[str] = "row-space"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    metric: ClassVar[str] = "exact_rate"
+
+    def unsupported(self, view: View) -> str | None:
+        return no_equations(view, need_degrees=True)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        equations = neighbor_equations(view).to(device)
+        prior = feature_prior(view, equations.nodes.cpu())
+        level = 1.0 if view.public.features is FeatureKind.REAL else prior.level
+        scale = level if prior.informed else 0.0
+        solved = linear_posterior(equations, (prior.mean * scale).to(device), (prior.variance * level**2).to(device))
+        rows = solved.mean
+        top = rows.abs().amax(1).clamp(min=1e-12)
+        proven = solved.determined & (solved.error <= _EXACT * top.clamp(min=level)) & bool((equations.std == 0).all())
+        if view.public.features is FeatureKind.BINARY:
+            rows = rows.round().clamp(0, 1)
+        elif view.public.features is FeatureKind.SCALED_BINARY:
+            rows = torch.where(rows > 0.5 * top[:, None], rows, 0.0)
+        confidence = torch.where(proven, 1.0, 0.0)
+        return Reconstruction(rows.float().cpu(), equations.nodes.cpu(), confidence.cpu(), proven.cpu())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_lone_neighbors(view, rng)

@@ -1,0 +1,155 @@
+"""Blind reading of neighbour sums: what the server and the wire learn without knowing a single edge or degree.
+
+FedGCN without encryption shows the server ``P[m, i]``, the part of node i's sum that lies at client m. Clients hold few neighbours
+of any one node, so a part has few terms, and the part at i's own client contains ``x_i / D_i``. Entries of such a part take few distinct
+values: one per term, and sums of two where two terms share a word. Values that are no such sums are the terms; the self term is
+the one whose inverse is an integer (``D_i``, or ``D_i`` times the number of entries if rows are normalised), while other terms
+are ``1 / sqrt(D_i D_j)``. Its entries are x_i, assigned to node i by the message itself. With noise, entries well above it are taken.
+
+Where the parts cannot be read and the totals can (secure aggregation), the totals are read in the same way: they have more terms.
+
+Not separable: terms of equal value, e.g. a neighbour at the same client with the same degree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_edges, own_nodes, sees_deliveries
+from fglaudit.adversary.public_rules import rounding_of_sums
+from fglaudit.attacks.sums.neighbor_equations import ROUNDING
+from fglaudit.attacks.sums.planting import plant_lone_neighbors
+from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, recorded_sums, sees_parts
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import SERVER, NeighborSums, Payload
+from fglaudit.view import View
+
+_SAME = 2e-6
+"""Relative difference below which two float32 entries are the same value."""
+_INTEGER = 1e-5
+_VALUES = 24
+"""Distinct values looked at per part, the most frequent first."""
+_ABOVE_NOISE = 3.5
+_ROWS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class ServerPartialSums(Attack):
+    """Rows read out of the sums that the server or the wire sees, without the topology."""
+
+    name: ClassVar[str] = "server-partial-sums"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    metric: ClassVar[str] = "exact_rate"
+
+    def unsupported(self, view: View) -> str | None:
+        if not sees_deliveries(view):
+            return "only the server and the wire see the sums of all nodes"
+        if view.public.features is FeatureKind.REAL:
+            return "terms are told apart by rows whose non-zero entries are equal; these are real-valued"
+        return missing_sums(view)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        sums = recorded_sums(view)
+        at, chosen, values = sums.parties, ~own_nodes(view)[sums.nodes], sums.values
+        if sees_parts(view):
+            owner = owners(view, sums, known_edges(view))[sums.nodes]
+            chosen &= (at >= 0) & torch.where(owner >= 0, owner == at, True)
+        else:
+            chosen &= at == SERVER
+            values = _less_own(view, sums)
+        picked = chosen.nonzero().squeeze(1)
+        noise = view.public.noise.get(NeighborSums.__name__)
+        parts = values[picked].double().to(device)
+        counts = view.public.hyperparameters["aggregate"] == "counts"
+        if noise is not None or (counts and view.public.features is FeatureKind.BINARY):
+            found = parts > (0.5 if noise is None else _ABOVE_NOISE * noise.std)
+            certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=device)
+        else:
+            error = rounding_of_sums(view, NeighborSums)
+            blocks = [_self_terms(block, error) for block in torch.split(parts, _ROWS_AT_ONCE)]
+            found = torch.cat([b[0] for b in blocks])
+            certainty = torch.cat([b[1] for b in blocks])
+        nodes, best = _best_part(sums.nodes[picked], certainty.cpu())
+        rows = found.cpu()[best].float()
+        if view.public.features is FeatureKind.SCALED_BINARY:
+            rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
+        return Reconstruction(rows, nodes, certainty.cpu()[best], torch.zeros(len(nodes), dtype=torch.bool))
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_lone_neighbors(view, rng, lone_nodes=True)
+
+
+def _less_own(view: View, sums: RecordedSums) -> Tensor:
+    """Return the sums [n, F] with the observer's own uploads taken off the totals; what is left of rounding is 0."""
+    total, own = (part.nonzero().squeeze(1) for part in (sums.parties == SERVER, sums.parties >= 0))
+    place = torch.full((view.public.num_nodes,), -1)
+    place[sums.nodes[total]] = total
+    where = place[sums.nodes[own]]
+    values = sums.values.double().index_add(0, where[where >= 0], -sums.values[own[where >= 0]].double())
+    tolerance = ROUNDING * sums.values.abs() + rounding_of_sums(view, NeighborSums)
+    return torch.where(values.abs() <= tolerance, 0.0, values)
+
+
+def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each node once, and which of its parts is the surest to hold a self term."""
+    order = certainty.argsort(stable=True)
+    order = order[nodes[order].argsort(stable=True)]
+    unique, count = torch.unique_consecutive(nodes[order], return_counts=True)
+    return unique, order[count.cumsum(0) - 1]
+
+
+def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
+    """Return the entries of the self term of each sum [B, F], whose entries are off by at most ``error``, and how sure it is one [B]."""
+    row, entry = (parts > error).nonzero(as_tuple=True)
+    value = parts[row, entry]
+    order = value.argsort(stable=True)
+    order = order[row[order].argsort(stable=True)]
+    row, entry, value = row[order], entry[order], value[order]
+    new = torch.ones_like(row, dtype=torch.bool)
+    new[1:] = (row[1:] != row[:-1]) | (value[1:] > value[:-1] * (1 + _SAME) + 2 * error)
+    cluster = new.cumsum(0) - 1
+    number = torch.bincount(cluster)
+    table, frequency, slot = _tabulate(row[new], value[new], number, len(parts))
+
+    # Which values are sums of two more frequent ones, and of which.
+    pair = table[:, :, None] + table[:, None, :]
+    below = torch.ones(_VALUES, _VALUES, dtype=torch.bool, device=parts.device).triu(1)
+    match = (pair[:, None] - table[:, :, None, None]).abs() <= 2 * _SAME * table[:, :, None, None] + 3 * error
+    common = torch.minimum(frequency[:, :, None], frequency[:, None, :])
+    match &= (
+        below & (common[:, None] >= frequency[:, :, None, None]) & (common[:, None] > 0) & (frequency > 0)[:, :, None, None]
+    )
+    composite = match.flatten(2).any(2)
+    inverse = 1 / table.clamp(min=1e-12)
+    integral = (inverse - inverse.round()).abs() <= _INTEGER * inverse + error * inverse.square()
+    candidate = (frequency > 0) & ~composite & integral
+    choice = torch.where(candidate, frequency, -1).argmax(1)
+    rows = torch.arange(len(parts), device=parts.device)
+    with_choice = match[rows, :, choice, :].any(2) | match[rows, :, :, choice].any(2)
+    taken = with_choice.scatter(1, choice[:, None], True) & candidate.any(1, keepdim=True)
+    inside = torch.zeros_like(parts, dtype=torch.bool)
+    seen = slot[cluster] < _VALUES
+    inside[row[seen], entry[seen]] = taken[row[seen], slot[cluster][seen]]
+    terms = ((frequency > 0) & ~composite).sum(1)
+    sure = torch.where(terms == 1, 1.0, 0.5) * candidate.any(1)
+    return inside, sure.double()
+
+
+def _tabulate(row: Tensor, value: Tensor, number: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Lay out distinct values by row, most frequent first: values and frequencies [rows, V], and each value's place [n]."""
+    order = number.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]
+    count = torch.bincount(row, minlength=rows)
+    slot = torch.empty_like(row)
+    slot[order] = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row[order]]
+    table = torch.zeros(rows, _VALUES, dtype=torch.double, device=row.device)
+    frequency = torch.zeros(rows, _VALUES, dtype=torch.long, device=row.device)
+    kept = slot < _VALUES
+    table[row[kept], slot[kept]] = value[kept]
+    frequency[row[kept], slot[kept]] = number[kept]
+    return table, frequency, slot

@@ -1,0 +1,115 @@
+"""Whether a known node can lie at a client: words that none of a client's nodes has stand out in its first model update.
+
+The rows of the input layer that belong to a word no node in reach has get no gradient from the loss, only weight decay's. Adam
+makes steps of equal length out of any constant gradient, so such a row moves by exactly minus the learning rate times the sign
+of its weights (without weight decay it does not move at all), while a row that occurs moves by signs of its own. The mean over
+the hidden units tells the two apart for every word, also through noise as strong as the steps. A node with a word that the
+client lacks is not the client's.
+
+The statistic's two levels are fitted as a mixture of two Gaussians. The score is the log likelihood ratio of "all the node's
+words occur at the client" against the words' frequencies over all clients.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.upload_planting import planted_updates
+from fglaudit.adversary.uploads import input_map, missing_uploads, model_rounds, noise_std, sending_clients
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.view import View
+
+_EM_STEPS = 50
+_MISSED = 0.01
+"""Share of a client's nodes, roughly, that no batch of the first round reaches."""
+_LEAST_SPREAD = 0.02
+
+
+@dataclass(frozen=True)
+class AbsentWords(Attack):
+    """Infer membership from the words that a client lacks."""
+
+    name: ClassVar[str] = "absent-words"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    metric: ClassVar[str] = "auc"
+    quantity: ClassVar[str] = "membership"
+    first_rounds: ClassVar[int | None] = 1
+
+    def unsupported(self, view: View) -> str | None:
+        known = ("input.weight" in view.public.layout, "learning_rate" in view.public.hyperparameters)
+        if not all(known):
+            return "updates are read as steps of Adam on a layer called input; this protocol's layout has none"
+        if bool((view.auxiliary.x != 0).all()):
+            return "every known node has all words"
+        return missing_uploads(view, ModelUpdate)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        clients = sending_clients(view, ModelUpdate)
+        present = 1 - _chance_absent(_statistic(view).to(device))
+        usual = (present.sum(0) + 0.5) / (len(present) + 1)
+        ratio = ((1 - _MISSED) * present / usual + _MISSED * (1 - present) / (1 - usual)).clamp(min=1e-12).log()
+        has = (view.auxiliary.x != 0).to(ratio)
+        pairs = torch.cartesian_prod(clients, view.auxiliary.nodes)
+        return Inference(type(self).quantity, pairs, (ratio @ has.T).flatten().cpu())
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant clients that hold one known node each, with the fewest words in common, and no other."""
+        clients = sending_clients(view, ModelUpdate)
+        nodes = torch.randperm(len(view.auxiliary.nodes), generator=rng)[: len(clients)]
+        has = (view.auxiliary.x != 0)[nodes]
+
+        def changes(models: Tensor) -> Tensor:
+            step = float(view.public.hyperparameters["learning_rate"])
+            weight, _ = input_map(view, models)
+            changed = torch.zeros_like(models)
+            moved, _ = input_map(view, changed)  # a view into ``changed``
+            lost = -step * weight.sign() if _decays(view) else torch.zeros_like(weight)
+            moves = step * torch.randn(weight.shape, generator=rng).sign()
+            moved.copy_(lost)
+            moved[: len(nodes)] = torch.where(has.unsqueeze(2), moves[: len(nodes)], lost[: len(nodes)])
+            return changed
+
+        planted = planted_updates(view, rng, changes)
+        truth = torch.zeros(len(clients), len(view.auxiliary.nodes), dtype=torch.double)
+        truth[torch.arange(len(nodes)), nodes] = 1
+        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, view.auxiliary.nodes))
+
+
+def _decays(view: View) -> bool:
+    return float(view.public.hyperparameters.get("weight_decay", 0.0)) > 0
+
+
+def _statistic(view: View) -> Tensor:
+    """Return per client and word how much like an absent word's its row of the first update is [K, F]: 1 per step if absent."""
+    step = float(view.public.hyperparameters["learning_rate"])
+    models = next(model_rounds(view, 1))
+    weight, _ = input_map(view, models.received)
+    change, _ = input_map(view, models.change)
+    if _decays(view):
+        return -(change * weight.sign()).mean(2) / step
+    return 1 - (change.square().mean(2) - noise_std(view, ModelUpdate) ** 2) / step**2
+
+
+def _chance_absent(statistic: Tensor) -> Tensor:
+    """Return the posterior probability that the entries of ``statistic`` [K, F] belong to the upper of two Gaussians."""
+    values = statistic.double()
+    mean = torch.stack([values.max(), values.min()])
+    spread = torch.full_like(mean, float(values.std().item()) / 2 + _LEAST_SPREAD)
+    weight = torch.full_like(mean, 0.5)
+    upper = torch.zeros_like(values)
+    for _ in range(_EM_STEPS):
+        score = -((values.unsqueeze(2) - mean) / spread).square() / 2 + (weight / spread).log() - math.log(2 * math.pi) / 2
+        upper = (score[..., 0] - score[..., 1]).sigmoid()
+        upper = torch.where(values > mean[0], torch.maximum(upper, 1 - upper), upper)  # beyond the upper mean nothing else lies
+        shares = torch.stack([upper, 1 - upper], 2)
+        total = shares.sum((0, 1)).clamp(min=1e-9)
+        mean = (shares * values.unsqueeze(2)).sum((0, 1)) / total
+        spread = ((shares * (values.unsqueeze(2) - mean).square()).sum((0, 1)) / total).sqrt().clamp(min=_LEAST_SPREAD)
+        weight = (total / values.numel()).clamp(1e-9, 1)
+    return upper

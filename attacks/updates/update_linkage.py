@@ -1,0 +1,17 @@
+"""Link model updates of one client from round to round, where a shuffler hides the senders (:mod:`fglaudit.adversary.linkage`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fglaudit.adversary.linkage import Linkage
+from fglaudit.payloads import ModelUpdate, Payload
+
+
+@dataclass(frozen=True)
+class UpdateLinkage(Linkage):
+    """Link model updates."""
+
+    name: ClassVar[str] = "update-linkage"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)

@@ -1,0 +1,90 @@
+"""What a guess knows: a prior over the features of unknown nodes from rows the observer already has, and no messages.
+
+A word's chance is its frequency among the known rows, shrunk towards the mean of the node's known neighbours (graphs in use are
+homophilous): ``(kappa frequency + sum of n known neighbour rows) / (kappa + n)``. ``kappa`` is the strength under which the
+observer's own rows, each predicted from its own neighbours, are likeliest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_edges
+from fglaudit.graph import FeatureKind
+from fglaudit.view import View
+
+_STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+
+@dataclass(frozen=True)
+class FeaturePrior:
+    """Prior of the rows of ``nodes`` [U].
+
+    Attributes:
+        mean: [U, F], float64. For binary (and scaled-binary) features the probability that an entry is non-zero.
+        variance: [U, F]; for real-valued features the spread around ``mean``.
+        level: value of a non-zero entry (1 for raw binary rows), the mean over known rows.
+        size: mean number of non-zero entries per row.
+        informed: whether any row was known.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    level: float
+    size: float
+    informed: bool
+
+
+def _neighbor_means(view: View, nodes: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of known neighbours' ``values`` for each of ``nodes`` [U, F], and how many there are [U]."""
+    row, column = known_edges(view)
+    position = torch.full((view.public.num_nodes,), -1)
+    position[nodes] = torch.arange(len(nodes))
+    source = torch.full((view.public.num_nodes,), -1)
+    source[known] = torch.arange(len(known))
+    use = (row != column) & (position[row] >= 0) & (source[column] >= 0)
+    total = torch.zeros(len(nodes), values.shape[1], dtype=values.dtype)
+    total.index_add_(0, position[row[use]], values[source[column[use]]])
+    return total, torch.bincount(position[row[use]], minlength=len(nodes))
+
+
+def feature_prior(view: View, nodes: Tensor) -> FeaturePrior:
+    """Return the prior of ``nodes`` [U], global ids; node -1 has no known neighbours."""
+    known = view.known_rows()
+    features = view.public.num_features
+    real = view.public.features is FeatureKind.REAL
+    if len(known.nodes) == 0:
+        blank = torch.zeros(len(nodes), features, dtype=torch.double)
+        return FeaturePrior(blank + (0.0 if real else 0.5), blank + 1.0, 1.0, features / 2, False)
+    x = known.x.double() if real else (known.x != 0).double()
+    overall = x.mean() if not real else x.mean(0)
+    frequency = (x.sum(0) + overall) / (len(x) + 1)
+    spread = x.var(0, correction=0) if real else frequency * (1 - frequency)
+    spread = (spread * len(x) + spread.mean() + 1e-12) / (len(x) + 1)
+    nonzero = known.x[known.x != 0]
+    level = float(nonzero.mean().item()) if len(nonzero) else 1.0
+    near, count = _neighbor_means(view, known.nodes, known.nodes, x)
+    strength = _fit_strength(x[count > 0], near[count > 0], count[count > 0], frequency, spread, real)
+
+    real_nodes = (nodes >= 0).nonzero().squeeze(1)
+    mean = frequency.expand(len(nodes), -1).clone()
+    near, count = _neighbor_means(view, nodes[real_nodes], known.nodes, x)
+    mean[real_nodes] = (strength * frequency + near) / (strength + count[:, None])
+    return FeaturePrior(mean, spread.expand(len(nodes), -1), level, float((x != 0).sum(1).double().mean().item()), True)
+
+
+def _fit_strength(x: Tensor, near: Tensor, count: Tensor, frequency: Tensor, spread: Tensor, real: bool) -> float:
+    """Return the shrinkage under which the rows ``x`` are likeliest given the sums ``near`` of their own neighbours."""
+    if len(x) == 0:
+        return _STRENGTHS[-1]
+    scores = []
+    for strength in _STRENGTHS:
+        mean = (strength * frequency + near) / (strength + count[:, None])
+        if real:
+            scores.append(-((x - mean) ** 2 / spread).sum())
+        else:
+            scores.append(torch.where(x > 0, mean.clamp(min=1e-9).log(), (-mean.clamp(max=1 - 1e-9)).log1p()).sum())
+    return _STRENGTHS[int(torch.stack(scores).argmax().item())]

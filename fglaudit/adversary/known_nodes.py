@@ -1,0 +1,38 @@
+"""Rows that the observer knows, seen by the clients' graph transformers without their graph: each attends to itself and the
+global nodes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.uploads import input_map
+from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Neighborhood
+from fglaudit.nn.weights import unflatten
+from fglaudit.view import View
+
+_FIELDS = ("layers", "hidden", "heads", "feed_forward")
+
+
+def unknown_architecture(view: View) -> str | None:
+    """Return why the clients' models cannot be evaluated, or None."""
+    if any(field not in view.public.hyperparameters for field in _FIELDS):
+        return "the clients' models are not graph transformers of a known shape"
+    return None
+
+
+def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dropout: Dropout) -> Tensor:
+    """Return log class probabilities [K, n, C] of nodes with input representations ``inputs`` [K, n, d] under ``models`` [K, D] with
+    ``global_nodes`` [K, g, d]."""
+    shape = GraphTransformer(*(int(view.public.hyperparameters[field]) for field in _FIELDS))
+    itself = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
+    where = Neighborhood(None, itself, None)
+    scores = shape.logits(unflatten(models, view.public.layout), inputs, [where] * shape.layers, global_nodes, dropout)
+    return scores.log_softmax(2)
+
+
+def log_probabilities(view: View, models: Tensor, global_nodes: Tensor, rows: Tensor, dropout: Dropout) -> Tensor:
+    """Return :func:`predict` of known feature ``rows`` [n, F]."""
+    weight, bias = input_map(view, models)
+    return predict(view, models, global_nodes, rows.to(weight) @ weight + bias, dropout)

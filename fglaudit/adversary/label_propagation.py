@@ -1,0 +1,34 @@
+"""What known labels alone say of the other nodes: label propagation over the edges that the observer knows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_edges
+from fglaudit.view import View
+
+_STEPS = 30
+_DAMPING = 0.9
+
+
+def propagate_labels(view: View, nodes: Tensor) -> Tensor:
+    """Return the chances of the classes [n, C] of ``nodes`` [n]; without edges those of the known labels for every node."""
+    known = view.known_rows()
+    nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
+    nodes, y = nodes[y >= 0], y[y >= 0]
+    classes = view.public.num_classes
+    prior = torch.bincount(y, minlength=classes).double() + 1
+    prior = prior / prior.sum()
+    seeds = torch.zeros(view.public.num_nodes, classes, dtype=torch.double)
+    seeds[nodes] = torch.nn.functional.one_hot(y, classes).double()
+    fixed = torch.zeros(view.public.num_nodes, dtype=torch.bool)
+    fixed[nodes] = True
+    row, column = known_edges(view)
+    row, column = row[row != column], column[row != column]
+    degree = torch.bincount(row, minlength=len(seeds)).clamp(min=1).double().unsqueeze(1)
+    spread = torch.where(fixed.unsqueeze(1), seeds, prior)
+    for _ in range(_STEPS):
+        mean = torch.zeros_like(spread).index_add_(0, row, spread[column]) / degree
+        spread = torch.where(fixed.unsqueeze(1), seeds, _DAMPING * mean + (1 - _DAMPING) * prior)
+    return spread[nodes]

@@ -1,0 +1,117 @@
+"""What an observer of FedGT's uploads holds, round by round: every client's global nodes and model, before and after it
+trained.
+
+In round t client k goes on from the global nodes and the model that the server returned in round t - 1, which an observer of
+the uploads has sent or seen itself, and uploads the global nodes and the model's change. The order of a client's global nodes
+stays: the server aligns the others' with it, and returns averages in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.nn.weights import unflatten
+from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
+from fglaudit.view import View
+
+
+@dataclass(frozen=True)
+class Codebooks:
+    """Global nodes of the K clients that do not belong to the observer, in T rounds.
+
+    Attributes:
+        clients: [K].
+        received: what the clients went on from [T, K, g, d].
+        uploaded: what they sent [T, K, g, d].
+    """
+
+    clients: Tensor
+    received: Tensor
+    uploaded: Tensor
+
+
+@dataclass(frozen=True)
+class ModelRound:
+    """One round of the same clients' models: what they received and by how much they changed it, [K, D] each."""
+
+    received: Tensor
+    change: Tensor
+
+
+def missing_uploads(view: View, *payloads: type[Payload]) -> str | None:
+    """Return which of ``payloads`` the observer did not see anybody else upload, or None."""
+    for payload in payloads:
+        if not any(len(_from_others(view, batch)) for batch in view.messages.of(payload)):
+            return f"the observer sees no {payload.__name__} that others upload, only the server's averages, if any"
+    return None
+
+
+def _from_others(view: View, batch: MessageBatch) -> Tensor:
+    """Return the indices of the messages that others than the observer upload."""
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
+    return ((batch.senders != SERVER) & ~torch.isin(batch.senders, mine)).nonzero().squeeze(1)
+
+
+def _values(batch: MessageBatch) -> Tensor:
+    return next(iter(batch.payload.tensors().values()))
+
+
+def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield clients [K], what they received and what they uploaded, [K, ...] each, of at most ``most`` rounds; models as changes."""
+    held: dict[int, Tensor] = {}
+    sums = payload.__name__ in view.public.sealed  # then the server returns changes as well, to be added to what clients have
+    whole = payload is ModelUpdate and view.public.whole_models
+    done = 0
+    for batch in view.messages.of(payload):
+        values = _values(batch)
+        uploads = _from_others(view, batch)
+        if len(uploads) and (most is None or done < most):
+            order = uploads[batch.senders[uploads].argsort()]
+            clients = batch.senders[order]
+            blank = torch.zeros_like(values[0])
+            received = torch.stack([held.get(k, blank) for k in clients.tolist()])
+            yield clients, received, values[order] - received if whole else values[order]
+            done += 1
+        for index in (batch.senders == SERVER).nonzero().squeeze(1).tolist():
+            client = int(batch.receivers[index].item())
+            held[client] = held[client] + values[index] if sums and client in held else values[index]
+
+
+def uploads(view: View, payload: type[Payload], most: int | None = None) -> Iterator[Tensor]:
+    """Yield what others upload [K, ...], in the order of the clients, of at most ``most`` rounds, from the first."""
+    for _, _, uploaded in _rounds(view, payload, most):
+        yield uploaded
+
+
+def sending_clients(view: View, payload: type[Payload]) -> Tensor:
+    """Return the clients, beside the observer's, that upload ``payload`` [K]."""
+    return next(_rounds(view, payload, 1))[0]
+
+
+def codebooks(view: View, most: int | None = None) -> Codebooks:
+    """Return the global nodes of at most ``most`` rounds, from the first."""
+    clients, received, uploaded = zip(*_rounds(view, GlobalNodes, most), strict=True)
+    return Codebooks(clients[0], torch.stack(received), torch.stack(uploaded))
+
+
+def model_rounds(view: View, most: int | None = None) -> Iterator[ModelRound]:
+    """Yield at most ``most`` rounds of models, from the first: one at a time, since models are large."""
+    for _, received, change in _rounds(view, ModelUpdate, most):
+        yield ModelRound(received, change)
+
+
+def noise_std(view: View, payload: type[Payload]) -> float:
+    """Return the standard deviation of the noise that the defense adds to ``payload``; 0 without any."""
+    noise = view.public.noise.get(payload.__name__)
+    return 0.0 if noise is None else noise.std
+
+
+def input_map(view: View, models: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the features' rows of the input layer [K, F, d] and its bias [K, 1, d] of ``models`` [K, D]; the positional encoding of
+    a node is unknown to the observer and left out."""
+    weights = unflatten(models, view.public.layout)
+    return weights["input.weight"][:, : view.public.num_features], weights["input.bias"].unsqueeze(1)
