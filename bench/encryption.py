@@ -24,18 +24,18 @@ from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
+from fglaudit.federated.neighbor_sums import sender_sums
+from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.federated.problem import gather_features
 from fglaudit.graph import FederatedGraph
 from fglaudit.he.bfv import Bfv
 from fglaudit.he.fixed_point import FixedPoint
 from fglaudit.he.layout import Layout
 from fglaudit.he.packed_rows import seal_rows
 from fglaudit.interfaces import Defense, DefenseSession
-from fglaudit.nn.neighborhood import KeptEdges
-from fglaudit.nn.problem import gather_features
-from fglaudit.nn.sums import sender_sums
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import NeighborSums
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 
 CLIENTS = 10

@@ -27,9 +27,9 @@ from fglaudit.he.row_sealer import Cost
 from fglaudit.interfaces import Defense, FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, payload_type
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
 
 KEY = ("protocol", "dataset", "nodes", "clients", "payload", "rounds")

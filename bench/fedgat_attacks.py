@@ -27,15 +27,15 @@ from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
+from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.nn.gat_plan import unit_ball
-from fglaudit.nn.masking import degree_batches, mask_nodes
-from fglaudit.nn.neighborhood import KeptEdges
+from fglaudit.nn.gat import unit_ball
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Payload
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
 from fglaudit.rng import derive
 from fglaudit.transcript import Transcript, deserialise, serialise
 from fglaudit.view import Auxiliary, Messages, Observer, PublicFacts, View

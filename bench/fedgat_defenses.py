@@ -31,7 +31,7 @@ from fglaudit.defenses.none import NoDefense
 from fglaudit.interfaces import Defense
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 
 KEY = ("dataset", "clients", "defense", "arguments", "seed")

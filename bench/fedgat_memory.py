@@ -21,7 +21,7 @@ from fglaudit.game import Game, score
 from fglaudit.interfaces import DefenseSession, Reconstruction
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.side_knowledge import draw_auxiliary, make_view
 from fglaudit.transcript import Transcript

@@ -27,10 +27,10 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.gat import GAT
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 
 PUBLISHED = {

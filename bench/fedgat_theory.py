@@ -37,6 +37,7 @@ from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
+from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import Graph, whole
 from fglaudit.nn.chebyshev import attention_function, attention_series
 from fglaudit.nn.gat import (
@@ -49,14 +50,14 @@ from fglaudit.nn.gat import (
     project,
     series_scores,
     softmax_scores,
+    unit_ball,
 )
-from fglaudit.nn.gat_field import Clients
-from fglaudit.nn.gat_plan import edge_layer, unit_ball
-from fglaudit.nn.gat_training import joined
-from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.nn.weights import unflatten
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.gat_field import Clients
+from fglaudit.protocols.fedgat.gat_plan import edge_layer
+from fglaudit.protocols.fedgat.gat_training import joined
 from fglaudit.rng import derive
 
 DEGREES = (4, 8, 16, 32, 64)

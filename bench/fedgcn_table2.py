@@ -23,9 +23,9 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import DefenseSession, Trained
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.gcn import GCN
-from fglaudit.protocols.local import LocalGCN
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.baselines.local_gcn import LocalGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 
 PUBLISHED = {

@@ -39,9 +39,9 @@ from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense
 from fglaudit.measure import measure
-from fglaudit.mechanism import clip_messages
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
-from fglaudit.protocols.fedgt import FedGT
+from fglaudit.privacy.mechanism import clip_messages
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.quantities import Facts
 from fglaudit.rng import derive
 from fglaudit.testing import Run

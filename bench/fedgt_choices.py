@@ -17,7 +17,7 @@ import torch
 from bench.fedgt_tables import BASELINES, Case, federated, noisy_channel
 from bench.table import Table
 from fglaudit.graph import FederatedGraph
-from fglaudit.protocols.fedgt import FedGT
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.rng import derive
 
 KEY = ("method", "settings", "noise", "seed")

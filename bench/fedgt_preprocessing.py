@@ -15,8 +15,8 @@ from bench.fedgt_tables import CLIENTS, DATASETS, FIRST_SEED, Case, federated
 from bench.table import Table
 from fglaudit.graph import FederatedGraph
 from fglaudit.nn.laplacian import laplacian_encoding
-from fglaudit.nn.neighbor_sampling import find_candidates
-from fglaudit.protocols.fedgt import FedGT
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
 from fglaudit.rng import derive
 
 PUBLISHED = {

@@ -28,11 +28,11 @@ from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
-from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.fedgt import FedGT
-from fglaudit.protocols.local_gt import LocalGT
+from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.local_gt import LocalGT
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.rng import derive
 
 SCHEMES = {

@@ -24,12 +24,12 @@ from fglaudit.datasets import CsbmTask, DatasetSpec
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.appnp import APPNP
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gat import GAT
-from fglaudit.protocols.gcn import GCN
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
-from fglaudit.protocols.graphsage import GraphSAGE
+from fglaudit.protocols.baselines.appnp import APPNP
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.baselines.graphsage import GraphSAGE
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
 
 PUBLISHED = {

@@ -30,8 +30,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 
 ROUNDS = 200

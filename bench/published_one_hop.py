@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import torch
 
+from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees
+from fglaudit.federated.problem import Problem
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
-from fglaudit.nn.neighborhood import HeldRows, KeptEdges, local_degrees
-from fglaudit.nn.problem import Problem
 from fglaudit.nn.weights import gcn_layout, glorot
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import split
 
 

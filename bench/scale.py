@@ -19,11 +19,11 @@ from torch import Tensor
 
 from bench.table import Table
 from fglaudit.channel import RecordingChannel
+from fglaudit.federated.neighborhood import HeldRows, KeptEdges
+from fglaudit.federated.problem import gather_features
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import DefenseSession
-from fglaudit.nn.neighborhood import HeldRows, KeptEdges
-from fglaudit.nn.problem import gather_features
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 
 KEY = ("nodes", "edges", "features", "clients", "threads")

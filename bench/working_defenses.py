@@ -42,12 +42,12 @@ from fglaudit.interfaces import Attack, Defense, DefenseSession, FederatedProtoc
 from fglaudit.measure import Measurement, measure
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.quantities import Facts
 from fglaudit.rng import derive
 from fglaudit.stats import advantage_interval

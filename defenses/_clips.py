@@ -7,8 +7,8 @@ from dataclasses import fields
 
 from fglaudit.context import Context, Release
 from fglaudit.errors import FglauditError
-from fglaudit.mechanism import check_clip
 from fglaudit.payloads import payload_type
+from fglaudit.privacy.mechanism import check_clip
 
 
 def check_clips(on: tuple[str, ...], clip: tuple[float, ...]) -> None:

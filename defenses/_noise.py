@@ -1,7 +1,7 @@
 """Noise on what is sent, shared by the defenses that add it: which messages get it, and what is published about it.
 
 What a message is before the noise - clipped, or made of clipped rows - is each defense's own affair; scales and epsilons are those of
-:mod:`fglaudit.mechanism`.
+:mod:`fglaudit.privacy.mechanism`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fglaudit.context import Context, Release
 from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.mechanism import Mechanism
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.privacy.mechanism import Mechanism
 from fglaudit.view import Noise
 
 

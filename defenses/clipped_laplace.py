@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 
 import torch
 
-from fglaudit.accounting import Relation, compose_all, epsilon_of
 from fglaudit.context import Context
 from fglaudit.defenses._clips import not_bounded_by_clips
 from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import ELEMENTWISE, Mechanism, check_norm
 from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.privacy.accounting import Relation, compose_all, epsilon_of
+from fglaudit.privacy.mechanism import ELEMENTWISE, Mechanism, check_norm
 
 
 class _Session(NoiseSession):

@@ -15,14 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.accounting import Relation, check_budget
 from fglaudit.context import Context
 from fglaudit.defenses._clips import not_bounded_by_clips
 from fglaudit.defenses._noise import NoiseSession, release_named
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import NORMS, calibrated, check_clip
 from fglaudit.payloads import payload_type
+from fglaudit.privacy.accounting import Relation, check_budget
+from fglaudit.privacy.mechanism import NORMS, calibrated, check_clip
 
 
 @dataclass(frozen=True)

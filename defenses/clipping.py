@@ -16,8 +16,8 @@ from fglaudit.context import Context
 from fglaudit.defenses._clips import check_clips, named_releases, not_clippable
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession
-from fglaudit.mechanism import clip_messages
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.privacy.mechanism import clip_messages
 
 
 class _Session(DefenseSession):

@@ -13,7 +13,7 @@ client holds. Who adds the noise, and against whom it therefore helps:
 
 **Adjacency.** One client's changes zeroed out, with the number of clients and their weights in the mean public; sensitivity
 ``clip`` times the largest weight. With ``trust: server`` and clients drawn without replacement: one client's changes replaced, twice
-that, because only for that form the accountant knows samples of fixed size (``fglaudit.subsampled_accounting``). A client knows
+that, because only for that form the accountant knows samples of fixed size (``fglaudit.privacy.subsampled_accounting``). A client knows
 whether it was drawn itself, so the others are counted as drawn from one client less, and the promise is against one client, not a
 coalition. With the other trusts senders are seen, so the draw hides nobody and every round counts.
 
@@ -31,13 +31,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation, check_budget
 from fglaudit.context import Context, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import Mechanism, calibrated, check_clip
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
-from fglaudit.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
+from fglaudit.privacy.accounting import Relation, check_budget
+from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip
+from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
 from fglaudit.view import Noise
 
 TRUSTS = ("server", "local", "distributed")

@@ -3,10 +3,10 @@
 In every local step the gradient of each training node's loss is clipped to L2 norm ``clip``, the clipped gradients are added up with
 Gaussian noise, and the client goes on with that sum: optimizer, averaging and everything that is sent of the models are computed from
 it. Every client adds its own noise, so the server need not be trusted. Opacus does the same for one torch module; here the per-example
-gradients of all clients are one tensor (``fglaudit.nn.example_gradients``), equal to Opacus's where both apply (a test).
+gradients of all clients are one tensor (``fglaudit.federated.example_gradients``), equal to Opacus's where both apply (a test).
 
 **Unit: a node.** In a GNN a node is in the losses of its neighbourhood, not in its own alone. Before training every client drops edges
-until no node has more than ``degree_bound`` neighbours; ``fglaudit.nn.degree_bound`` has the rule, and derives how many losses M one node
+until no node has more than ``degree_bound`` neighbours; ``fglaudit.privacy.degree_bound`` has the rule, and derives how many losses M one node
 can change, the rule's own change included. Each moves the sum by at most ``2 clip``: sensitivity ``2 clip M`` per pass over the
 training nodes, over all clients and batches together.
 
@@ -33,15 +33,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation, check_budget
 from fglaudit.context import Context, Examples
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import Mechanism, calibrated, check_clip
-from fglaudit.nn.degree_bound import bound_degrees, changed_losses
 from fglaudit.payloads import ModelUpdate
-from fglaudit.subsampled_accounting import poisson_losses_epsilon, smallest_multiplier
+from fglaudit.privacy.accounting import Relation, check_budget
+from fglaudit.privacy.degree_bound import bound_degrees, changed_losses
+from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip
+from fglaudit.privacy.subsampled_accounting import poisson_losses_epsilon, smallest_multiplier
 
 EDGES = ("private", "public")
 

@@ -19,14 +19,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation, check_budget
 from fglaudit.context import Context, Release
 from fglaudit.defenses._noise import NoiseSession, release_named
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import Mechanism, calibrated, check_clip, clip_rows
 from fglaudit.payloads import MessageBatch, payload_type
+from fglaudit.privacy.accounting import Relation, check_budget
+from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_rows
 
 
 class _Session(NoiseSession):

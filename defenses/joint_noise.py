@@ -22,14 +22,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation, check_budget, compose_all, epsilon_of
 from fglaudit.context import Context, Release
 from fglaudit.defenses._clips import check_clips, named_releases, not_bounded_by_clips
 from fglaudit.defenses._noise import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import Mechanism, calibrated
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.privacy.accounting import Relation, check_budget, compose_all, epsilon_of
+from fglaudit.privacy.mechanism import Mechanism, calibrated
 
 
 class _Session(NoiseSession):

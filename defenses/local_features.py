@@ -13,12 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation, check_budget
 from fglaudit.context import Context
 from fglaudit.defenses._local import LocalSession, nothing_sent
 from fglaudit.errors import unknown
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.mechanism import NORMS, Mechanism, calibrated, check_clip
+from fglaudit.privacy.accounting import Relation, check_budget
+from fglaudit.privacy.mechanism import NORMS, Mechanism, calibrated, check_clip
 
 
 class _Session(LocalSession):

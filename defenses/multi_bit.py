@@ -26,11 +26,11 @@ import dp_accounting
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation, check_budget, compose, epsilon_of
 from fglaudit.context import Context
 from fglaudit.defenses._local import LocalSession, nothing_sent
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
+from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of
 from fglaudit.view import Noise
 
 BEST_BUDGET = 2.18

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation
 from fglaudit.context import Aggregate, Context, Examples, Release, Uploads
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.privacy.accounting import Relation
 from fglaudit.view import Noise, Observer, View
 
 

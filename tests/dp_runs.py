@@ -15,13 +15,13 @@ from fglaudit.defenses.dp_fedavg import _Session as DpFedAvgSession
 from fglaudit.defenses.dp_sgd import _Session as DpSgdSession
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gat import GAT
-from fglaudit.protocols.gcn import GCN
-from fglaudit.protocols.local import LocalGCN
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.baselines.local_gcn import LocalGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 

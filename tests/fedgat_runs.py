@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
+from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession, Trained
-from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.gat import GAT
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.transcript import Transcript

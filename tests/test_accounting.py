@@ -10,7 +10,8 @@ import pytest
 from dp_accounting import DpEvent, pld
 from scipy.stats import norm
 
-from fglaudit.accounting import (
+from fglaudit.errors import FglauditError
+from fglaudit.privacy.accounting import (
     Relation,
     compose,
     compose_all,
@@ -20,7 +21,6 @@ from fglaudit.accounting import (
     noise_multiplier,
     poisson_sampled,
 )
-from fglaudit.errors import FglauditError
 
 ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE
 RESPONSE = dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.e), 2)  # flips a bit with probability 1 / (1 + e)

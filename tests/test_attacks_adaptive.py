@@ -24,9 +24,9 @@ from fglaudit.defenses.secure_aggregation import SecureAggregation
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.payloads import SERVER, Latents, ModelUpdate, NeighborSums
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer, View

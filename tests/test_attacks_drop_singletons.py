@@ -11,7 +11,7 @@ from fglaudit.defenses.drop_singletons import DropSingletons
 from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer

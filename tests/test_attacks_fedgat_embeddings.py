@@ -18,7 +18,7 @@ from fglaudit.game import Game, score
 from fglaudit.graph import canonical_edges
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import Embeddings, MessageBatch, Payload
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.selftest import NoiseMessages, self_test
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record

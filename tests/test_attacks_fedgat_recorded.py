@@ -14,7 +14,7 @@ from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.game import Game, score
 from fglaudit.interfaces import Attack, Defense, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, check_attack, record
 from fglaudit.view import Auxiliary, Observer

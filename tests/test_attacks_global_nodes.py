@@ -23,7 +23,7 @@ from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.payloads import SERVER, GlobalNodes
-from fglaudit.protocols.fedgt import FedGT
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.quantities import Facts, Question, quantity
 from fglaudit.rng import derive
 from fglaudit.selftest import NoiseMessages

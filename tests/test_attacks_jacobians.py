@@ -24,7 +24,7 @@ from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, Jacobians, MessageBatch
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
 from fglaudit.selftest import exact_share, self_test
 from fglaudit.testing import Run, check_attack, record

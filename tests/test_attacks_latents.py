@@ -20,8 +20,8 @@ from fglaudit.attacks.latents.weight_moments import legendre
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.quantities import Facts, Question, quantity
 from fglaudit.rng import derive
 from fglaudit.selftest import self_test

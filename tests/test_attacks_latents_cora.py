@@ -14,7 +14,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import record
 from fglaudit.view import Observer

@@ -21,8 +21,8 @@ from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.graph import FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.quantities import quantity
 from fglaudit.rng import derive
 from fglaudit.selftest import self_test

@@ -20,8 +20,8 @@ from fglaudit.defenses.quantisation import Quantisation
 from fglaudit.game import Game
 from fglaudit.graph import FeatureKind, FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
-from fglaudit.nn.node_clients import personalised_propagation
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.nn.propagation import personalised_propagation
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
 from fglaudit.selftest import exact_share, self_test
 from fglaudit.testing import Run, check_attack, record

@@ -18,7 +18,7 @@ from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.defenses.secure_aggregation import SecureAggregation
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, check_attack, record
 from fglaudit.view import Observer

@@ -27,8 +27,8 @@ from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, ModelUpdate, NeighborSums, Payload
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.gcn import GCN
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.side_knowledge import load_views
 from fglaudit.testing import CPU
 from fglaudit.view import View

@@ -11,8 +11,8 @@ from fglaudit.context import Context
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, example_graph, record
 

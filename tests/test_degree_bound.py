@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fglaudit.context import Examples
 from fglaudit.errors import FglauditError
+from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, whole
-from fglaudit.nn.degree_bound import bound_degrees, changed_losses, node_examples, pair_priorities
-from fglaudit.nn.neighborhood import KeptEdges
+from fglaudit.privacy.degree_bound import bound_degrees, changed_losses, node_examples, pair_priorities
 from fglaudit.testing import example_graph
 
 

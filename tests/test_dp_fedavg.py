@@ -10,26 +10,26 @@ import torch
 from dp_runs import GRAPH, SILENT, change_noise, per_node, train
 from torch import Tensor
 
-from fglaudit.accounting import Relation
 from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context, Uploads
 from fglaudit.defenses.dp_fedavg import DpFedAvg, _Session
 from fglaudit.empirical.gdp import epsilon_of_mu, gdp
 from fglaudit.errors import FglauditError
+from fglaudit.federated.fedavg import average, broadcast, largest_share, upload
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
-from fglaudit.nn.fedavg import average, broadcast, largest_share, upload
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gcn import GCN
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.rng import derive
-from fglaudit.subsampled_accounting import fixed_sample_epsilon
 from fglaudit.testing import check_defense, record
 from fglaudit.view import Observer
 

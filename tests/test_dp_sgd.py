@@ -21,18 +21,18 @@ from fglaudit.empirical.gdp import gdp
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee
-from fglaudit.protocols.appnp import APPNP
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gcn import GCN
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
-from fglaudit.protocols.graphsage import GraphSAGE
-from fglaudit.protocols.local import LocalGCN
-from fglaudit.protocols.local_gt import LocalGT
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.baselines.appnp import APPNP
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.baselines.graphsage import GraphSAGE
+from fglaudit.protocols.baselines.local_gcn import LocalGCN
+from fglaudit.protocols.baselines.local_gt import LocalGT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, check_defense, example_graph, record
 

@@ -14,7 +14,6 @@ import torch
 from report_runs import store, texts
 from user_graphs import GCN, user_graph
 
-from fglaudit.accounting import Relation
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
@@ -32,9 +31,10 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guar
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.privacy.accounting import Relation
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise

@@ -6,17 +6,17 @@ import sys
 
 import pytest
 import torch
+from opacus_reference import opacus_gradients
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
+from fglaudit.federated.example_gradients import example_gradients, private_mean
+from fglaudit.federated.node_clients import Rows
+from fglaudit.federated.perceptron_steps import LocalSteps
+from fglaudit.federated.problem import Problem, pooled
 from fglaudit.nn import gcn
-from fglaudit.nn.example_gradients import example_gradients, private_mean
 from fglaudit.nn.gcn import Field, logits, loss, losses
-from fglaudit.nn.local_steps import LocalSteps
-from fglaudit.nn.node_clients import Rows
-from fglaudit.nn.opacus_reference import opacus_gradients
-from fglaudit.nn.problem import Problem, pooled
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.testing import CPU, example_graph

@@ -13,14 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.graph import Graph, canonical_edges, federate
-from fglaudit.nn.gat import GatShape, initial_model, layer_weights, project
-from fglaudit.nn.gat_plan import unit_ball
-from fglaudit.nn.gat_training import run_layers
+from fglaudit.nn.gat import GatShape, initial_model, layer_weights, project, unit_ball
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.gat import GAT
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.gat_training import run_layers
 from fglaudit.rng import derive, split
 from fglaudit.testing import check_protocol
 from fglaudit.view import Observer

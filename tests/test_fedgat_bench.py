@@ -12,7 +12,7 @@ import torch
 
 from fglaudit.context import Context
 from fglaudit.nn.chebyshev import attention_function, attention_series
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.testing import example_graph
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,11 +17,11 @@ from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
-from fglaudit.nn.gat_plan import unit_ball
+from fglaudit.nn.gat import unit_ball
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, RawFeatures
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer

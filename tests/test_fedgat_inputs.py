@@ -15,9 +15,9 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges, federate
 from fglaudit.nn.gat import layer_weights
 from fglaudit.nn.weights import unflatten
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.gat import GAT
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.testing import record
 

@@ -10,10 +10,10 @@ from fedgat_runs import SMALL, VARIANTS, four_nodes, mixed_graph
 from torch import Tensor
 
 from fglaudit.nn.chebyshev import Series, attention_function, attention_series
-from fglaudit.nn.masked_layer import Batch, factored
-from fglaudit.nn.masking import careful_bytes, mask_nodes, node_bytes
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.masked_layer import Batch, factored
+from fglaudit.protocols.fedgat.masking import careful_bytes, mask_nodes, node_bytes
 from fglaudit.rng import derive
 from fglaudit.testing import record
 

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
 from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession
 from fglaudit.nn import masking
-from fglaudit.nn.masked_sensitivity import dependent_fields, joint_gain, squared_changes
-from fglaudit.nn.masking import Masked, masked_matrices, masked_vectors
-from fglaudit.nn.neighborhood import KeptEdges
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
-from fglaudit.protocols.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain, squared_changes
+from fglaudit.protocols.fedgat.masking import Masked, masked_matrices, masked_vectors
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, record
 from fglaudit.transcript import Transcript

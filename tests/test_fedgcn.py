@@ -15,9 +15,9 @@ from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate, who
 from fglaudit.nn.gcn import logits
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import SERVER, ModelUpdate
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.gcn import GCN
-from fglaudit.protocols.local import LocalGCN
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.baselines.local_gcn import LocalGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive, split
 from fglaudit.testing import check_protocol, example_graph
 

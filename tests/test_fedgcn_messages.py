@@ -14,7 +14,7 @@ from torch.nn import functional
 from fglaudit.graph import ClientGraph, FeatureKind, Graph, canonical_edges, federate
 from fglaudit.nn import sums as sums_module
 from fglaudit.payloads import SERVER, ModelUpdate
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer

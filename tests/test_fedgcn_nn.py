@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from fglaudit.nn.fedavg import average, sample_clients
+from fglaudit.federated.fedavg import average, sample_clients
+from fglaudit.federated.neighbor_sums import weighted_sums
+from fglaudit.federated.training import accuracies
 from fglaudit.nn.gcn import Field, Propagation, build_field, logits, needed_rows
 from fglaudit.nn.sparse import SparseMatrix
-from fglaudit.nn.sums import weighted_sums
-from fglaudit.nn.training import accuracies
 from fglaudit.nn.weights import flatten, gcn_layout, glorot, unflatten
 from fglaudit.rng import derive
 

@@ -15,15 +15,15 @@ from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.nn.graph_transformer import Dropout
-from fglaudit.nn.neighbor_sampling import Candidates
 from fglaudit.nn.online_clustering import update_centroids
-from fglaudit.nn.receptive_field import draw_field
-from fglaudit.nn.sampled_neighbors import SampledNeighbors
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, ModelUpdate, Payload
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.fedgt import SIMILARITIES, FedGT
-from fglaudit.protocols.local_gt import LocalGT
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.local_gt import LocalGT
+from fglaudit.protocols.fedgt.fedgt import SIMILARITIES, FedGT
+from fglaudit.protocols.fedgt.neighbor_sampling import Candidates
+from fglaudit.protocols.fedgt.receptive_field import draw_field
+from fglaudit.protocols.fedgt.sampled_neighbors import SampledNeighbors
 from fglaudit.rng import derive
 from fglaudit.testing import Run, check_protocol, example_graph, record
 

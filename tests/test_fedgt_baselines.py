@@ -13,22 +13,22 @@ from torch.nn import functional
 from fglaudit import registry
 from fglaudit.defenses.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
+from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.nn.consistency import disagreement
-from fglaudit.nn.ego_graphs import EgoGraphs
-from fglaudit.nn.gophormer import Gophormer, Sequences
-from fglaudit.nn.graph_gps import GraphGPS, WholeGraph
 from fglaudit.nn.graph_transformer import Dropout, initial_model
-from fglaudit.nn.neighbor_sampling import find_candidates
-from fglaudit.nn.performer import directions, linear_attention
-from fglaudit.nn.proximity import Proximity
-from fglaudit.nn.subgraph_protocol import SubgraphProtocol
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, ModelUpdate
-from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
-from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.local_gt import LocalGT
+from fglaudit.protocols.baselines.ego_graphs import EgoGraphs
+from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.gophormer import Gophormer, Sequences
+from fglaudit.protocols.baselines.graph_gps import GraphGPS, WholeGraph
+from fglaudit.protocols.baselines.local_gt import LocalGT
+from fglaudit.protocols.baselines.performer import directions, linear_attention
+from fglaudit.protocols.baselines.proximity import Proximity
+from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
 from fglaudit.rng import derive
 from fglaudit.testing import check_attack, check_defense, check_protocol, example_graph, record
 from fglaudit.view import Observer

@@ -12,16 +12,16 @@ from torch import Tensor
 from fglaudit.errors import FglauditError
 from fglaudit.graph import canonical_edges
 from fglaudit.nn import graph_transformer
-from fglaudit.nn.alignment import align, average_global_nodes, personal_weights
 from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Neighborhood, hybrid_layer, initial_model
 from fglaudit.nn.laplacian import laplacian_encoding
-from fglaudit.nn.neighbor_sampling import Candidates, find_candidates
 from fglaudit.nn.online_clustering import nearest, update_centroids
-from fglaudit.nn.ppr import exact_pagerank, largest_scores, pushed_pagerank
-from fglaudit.nn.receptive_field import draw_field, trim
-from fglaudit.nn.sage import Sage
 from fglaudit.nn.weights import unflatten
+from fglaudit.protocols.baselines.sage import Sage
+from fglaudit.protocols.fedgt.alignment import align, average_global_nodes, personal_weights
+from fglaudit.protocols.fedgt.neighbor_sampling import Candidates, find_candidates
+from fglaudit.protocols.fedgt.ppr import exact_pagerank, largest_scores, pushed_pagerank
+from fglaudit.protocols.fedgt.receptive_field import draw_field, trim
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 

@@ -10,10 +10,10 @@ import torch
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.errors import FglauditError
+from fglaudit.federated.node_clients import NodeClients
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Trained
-from fglaudit.nn.hidden_sharing import Sharing
-from fglaudit.nn.node_clients import NodeClients, personalised_propagation
+from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.nn.weights import gcn_layout, glorot
 from fglaudit.payloads import (
     SERVER,
@@ -24,10 +24,11 @@ from fglaudit.payloads import (
     PropagatedJacobians,
     PropagatedRepresentations,
 )
-from fglaudit.protocols.appnp import APPNP
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
-from fglaudit.protocols.graphsage import GraphSAGE
+from fglaudit.protocols.baselines.appnp import APPNP
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.baselines.graphsage import GraphSAGE
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.gfl_appnp.hidden_sharing import Sharing
 from fglaudit.rng import derive
 from fglaudit.testing import check_protocol, example_graph, record
 from fglaudit.transcript import Transcript

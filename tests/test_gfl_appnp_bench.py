@@ -11,7 +11,7 @@ import torch
 
 from fglaudit.datasets import CsbmTask, DatasetSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fglaudit.accounting import Relation, compose, epsilon_of, event_of
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.context import Context
@@ -21,7 +20,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Defense
 from fglaudit.payloads import SERVER, HiddenRepresentations, Jacobians, MessageBatch, ModelUpdate
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
 from fglaudit.testing import check_attack, check_defense, record
 from fglaudit.view import Observer

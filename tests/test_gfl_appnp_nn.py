@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fglaudit.errors import FglauditError
+from fglaudit.federated.node_clients import NodeClients, Rows
+from fglaudit.federated.perceptron_steps import LocalSteps
 from fglaudit.graph import Graph, canonical_edges, federate
-from fglaudit.nn.jacobians import FactorPropagation, FullJacobians, Hidden
-from fglaudit.nn.local_steps import LocalSteps
-from fglaudit.nn.node_clients import NodeClients, Rows, personalised_propagation
+from fglaudit.nn.propagation import personalised_propagation
+from fglaudit.protocols.gfl_appnp.jacobians import FactorPropagation, FullJacobians, Hidden
 from fglaudit.rng import derive
 
 N, S, F, H, C = 5, 3, 4, 6, 3

@@ -28,11 +28,11 @@ from fglaudit.he.weighted_rows import RowScheme, WeightedRows
 from fglaudit.interfaces import Attack, FederatedProtocol, Reconstruction
 from fglaudit.measure import measure
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, RawFeatures
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.quantities import Facts
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedTensor, sealed_tensor

@@ -19,8 +19,8 @@ from fglaudit.he.keys import ClientKeys, Parameters, PublicContext, _from_bytes,
 from fglaudit.he.layout import Layout
 from fglaudit.he.packed_rows import PackedRows, seal_rows
 from fglaudit.payloads import MessageBatch, NeighborSums, payload_type
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.sealing import sealed_tensor
 from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer

@@ -14,7 +14,6 @@ from torch import Tensor
 from user_graphs import GCN, user_graph
 
 from fglaudit import registry
-from fglaudit.accounting import Relation, noise_multiplier
 from fglaudit.attacks.neighborhoods.raw_features import PlainFeatures
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.subset_sum import SubsetSum
@@ -36,18 +35,19 @@ from fglaudit.graph import ClientGraph, FederatedGraph, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.appnp import APPNP
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
-from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.privacy.accounting import Relation, noise_multiplier
+from fglaudit.protocols.baselines.appnp import APPNP
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, check_defense, example_graph, record
 from fglaudit.transcript import Transcript

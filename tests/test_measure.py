@@ -19,7 +19,7 @@ from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
 from fglaudit.measure import measure
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import Facts
 from fglaudit.rng import derive
 from fglaudit.score_reconstructions import with_guesses

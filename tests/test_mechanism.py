@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from fglaudit.accounting import Relation
 from fglaudit.errors import FglauditError
-from fglaudit.mechanism import NORMS, Mechanism, calibrated, check_norm, clip_messages, clip_rows, draw
+from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.mechanism import NORMS, Mechanism, calibrated, check_norm, clip_messages, clip_rows, draw
 from fglaudit.rng import derive
 
 

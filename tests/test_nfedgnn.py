@@ -18,8 +18,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate, NeighborSums
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive, split
 from fglaudit.testing import Run, check_protocol, example_graph, record
 from fglaudit.transcript import Transcript, deserialise, serialise

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from user_graphs import GCN, user_graph
 
-from fglaudit.accounting import Relation, noise_multiplier
 from fglaudit.context import Context
 from fglaudit.defenses.clipped_noise import ClippedNoise
 from fglaudit.defenses.gaussian import Gaussian
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.privacy.accounting import Relation, noise_multiplier
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer

@@ -14,7 +14,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Inference
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import QUANTITIES, Facts, Question, quantity
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.rng import derive

@@ -15,7 +15,7 @@ from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Defense, Inference
 from fglaudit.measure import measure
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import Facts, quantity
 from fglaudit.selftest import NoiseMessages
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record

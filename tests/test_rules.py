@@ -21,9 +21,9 @@ from fglaudit.game import Game
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.gcn import GCN
-from fglaudit.protocols.local import LocalGCN
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.baselines.local_gcn import LocalGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.registry import build
 from fglaudit.rng import derive
 from fglaudit.side_knowledge import draw_auxiliary, save_views

@@ -14,7 +14,6 @@ from user_graphs import GCN, user_graph
 
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
-from fglaudit.nn.masking import node_bytes
 from fglaudit.payloads import (
     SERVER,
     Ciphertexts,
@@ -35,17 +34,18 @@ from fglaudit.payloads import (
     PropagatedRepresentations,
     RawFeatures,
 )
-from fglaudit.protocols.cnfgnn import CNFGNN
-from fglaudit.protocols.dist_gat import DistGAT
-from fglaudit.protocols.fedavg_gophormer import FedAvgGophormer
-from fglaudit.protocols.fedavg_graphgps import FedAvgGraphGPS
-from fglaudit.protocols.fedavg_sage import FedAvgSage
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
-from fglaudit.protocols.fedmlp import FedMLP
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.masking import node_bytes
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.sealing import SealedTensor
 from fglaudit.testing import Run, example_graph, record
 from fglaudit.view import Observer

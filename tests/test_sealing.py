@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, NeighborSums, Payload
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.testing import record
 from fglaudit.view import Observer

@@ -15,10 +15,10 @@ from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.defenses.secure_aggregation import SecureAggregation
 from fglaudit.errors import FglauditError
+from fglaudit.federated.fedavg import averaged_models
 from fglaudit.graph import FederatedGraph
-from fglaudit.nn.fedavg import averaged_models
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, NeighborSums, Payload
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedTensor
 from fglaudit.secagg.rows import MaskedRows

@@ -27,11 +27,11 @@ from fglaudit.defenses.joint_noise import JointNoise
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload
-from fglaudit.protocols.fedgat import FedGAT
-from fglaudit.protocols.fedgcn import FedGCN
-from fglaudit.protocols.fedgt import FedGT
-from fglaudit.protocols.gfl_appnp import GFLAPPNP
-from fglaudit.protocols.nfedgnn import NFedGNN
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise

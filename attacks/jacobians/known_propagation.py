@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import ClientGraph
-from fglaudit.nn.node_clients import personalised_propagation
+from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.view import View
 
 

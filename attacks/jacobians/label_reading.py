@@ -29,7 +29,7 @@ from fglaudit.attacks.jacobians.encoder import encoder_shape, foreign_batches, g
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
 from fglaudit.attacks.jacobians.planting import plant_labels
 from fglaudit.interfaces import Attack, Inference, Planted
-from fglaudit.nn.node_clients import personalised_propagation
+from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.payloads import SERVER, HiddenRepresentations, ModelUpdate, Payload, PropagatedRepresentations
 from fglaudit.view import View
 

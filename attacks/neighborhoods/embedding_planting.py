@@ -12,7 +12,7 @@ from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.interfaces import Planted
 from fglaudit.nn.chebyshev import attention_series
-from fglaudit.nn.gat_plan import unit_ball
+from fglaudit.nn.gat import unit_ball
 from fglaudit.payloads import SERVER, Embeddings, MaskedMatrices, MessageBatch, ModelUpdate
 from fglaudit.rng import split
 from fglaudit.view import View

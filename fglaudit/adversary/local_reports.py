@@ -18,7 +18,7 @@ from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.public_rules import norm_bound
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Reconstruction
-from fglaudit.mechanism import clip_rows
+from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.view import FEATURE_ROWS, Noise, View
 
 _AT_UNIT_NORM = 1e-3

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import ClientGraph
-from fglaudit.nn.degree_bound import bound_degrees
 from fglaudit.payloads import Payload
+from fglaudit.privacy.degree_bound import bound_degrees
 from fglaudit.view import View
 
 _ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggregation", "dp-sgd", "dp-fedavg")

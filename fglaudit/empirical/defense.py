@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.accounting import Relation
 from fglaudit.context import Release
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes, canary_rows
@@ -36,10 +35,11 @@ from fglaudit.empirical.capture import capture, entry_ids, select_entries
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
 from fglaudit.empirical.local_update import audit_updates
+from fglaudit.federated.neighborhood import with_neighbors
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee
-from fglaudit.nn.neighborhood import with_neighbors
 from fglaudit.payloads import MessageBatch
+from fglaudit.privacy.accounting import Relation
 from fglaudit.rng import derive
 from fglaudit.view import FEATURE_ROWS, Noise
 

@@ -20,9 +20,9 @@ from fglaudit.context import Examples
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
+from fglaudit.federated.problem import pooled
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.nn.problem import pooled
 from fglaudit.rng import derive
 
 RUNS = 4000

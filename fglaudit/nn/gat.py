@@ -207,3 +207,9 @@ class EdgeLayer:
         scores = edge_scores(self.transformed(layer), layer, self.edges)
         share: Tensor = (scores.abs() > domain * (1 + 1e-4)).float().mean()
         return share
+
+
+def unit_ball(x: Tensor) -> Tensor:
+    """Return rows [N, F] scaled to norm at most 1 (Assumption 3); zero rows stay zero."""
+    norm: Tensor = x.norm(dim=1, keepdim=True)
+    return x / norm.clamp(min=1)

@@ -175,7 +175,7 @@ def hybrid_layer(
 
 @dataclass(frozen=True)
 class GraphTransformer:
-    """The architecture; satisfies :class:`fglaudit.nn.subgraph_training.Network`. ``feed_forward`` is the width inside the FFN."""
+    """The architecture; satisfies :class:`fglaudit.federated.subgraph_training.Network`. ``feed_forward`` is the width inside the FFN."""
 
     layers: int
     hidden: int

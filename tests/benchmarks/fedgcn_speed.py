@@ -13,7 +13,7 @@ from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import DefenseSession
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 
 

@@ -1,0 +1,165 @@
+"""Federated averaging (McMahan et al. 2017) with clients as a tensor dimension."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.context import Aggregate, Uploads
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, hits
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.gcn import Field
+from fglaudit.nn.weights import Layout, unflatten
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.rng import split
+
+WEIGHTINGS = ("uniform", "train-nodes")
+ROUNDING = 1e-4
+"""Relative error of sums of float32 weights, generously."""
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Rounds of local training, averaging, and testing of the new global model.
+
+    Attributes:
+        rounds: averagings.
+        local_steps: full-batch gradient steps of every client in between.
+        participation: share of the clients, among those with training nodes, that is sampled each round.
+        weighting: "uniform", or "train-nodes" for weights proportional to training nodes.
+    """
+
+    rounds: int
+    local_steps: int
+    participation: float
+    weighting: str
+    settings: LocalSettings
+
+    def __post_init__(self) -> None:
+        for field in ("rounds", "local_steps"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
+        if self.weighting not in WEIGHTINGS:
+            raise unknown("weighting", self.weighting, WEIGHTINGS)
+        if not 0 < self.participation <= 1:
+            raise FglauditError(f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all")
+
+    def aggregates(self, graph: FederatedGraph, layout: Layout) -> dict[type[Payload], Aggregate]:
+        """Return what a defense must know of the models that are averaged."""
+        uploads = len(sample_clients(trainers(graph), self.participation, torch.Generator()))
+        return averaged_models(layout, graph.num_clients, uploads, self.rounds, weighted=self.weighting != "uniform")
+
+    def train(
+        self, train: Field, test: Field, initial: Tensor, layout: Layout, channel: Channel, rng: torch.Generator
+    ) -> Trained:
+        """Train from one ``initial`` model [D], itself sent to every client as round 0.
+
+        Sampled clients upload, all clients receive the new model and test it on their own test nodes.
+        """
+        dropout = torch.Generator(initial.device).manual_seed(split(rng, "dropout").initial_seed())
+        sampling = split(rng, "participation")
+        counts = train.counts.cpu()
+        eligible = counts.nonzero().squeeze(1)
+        weights = counts.float() if self.weighting == "train-nodes" else None
+        model, num_clients, correct = initial, len(counts), []
+        received = broadcast(channel, 0, model, num_clients)
+        models = LocalModels(received, layout, train, self.settings, dropout, channel.local_update())
+        for round in range(1, self.rounds + 1):
+            models.step(self.local_steps)
+            chosen = sample_clients(eligible, self.participation, sampling)
+            uploads = upload(channel, round, models.vectors(), chosen)
+            model = average(uploads, None if weights is None else weights[chosen].to(uploads.device))
+            received = broadcast(channel, round, model, num_clients)
+            models.load(received)
+            correct.append(hits(test, received, layout).sum(1))
+            channel.round_done(round, self.rounds)
+        accuracy, accuracy_global = accuracies(correct, test.counts)
+        # The model is what the server released: a defense may have made it noisy on its way out.
+        final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
+        return Trained(accuracy, accuracy_global, final, layout)
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        """Return who sends models, and how much one of them can weigh."""
+        return largest_share(graph, self.participation, self.weighting)
+
+    def passes(self) -> int:
+        """Gradient steps of one training run, each on all of a client's training nodes."""
+        return self.rounds * self.local_steps
+
+
+def largest_share(graph: FederatedGraph, participation: float, weighting: str) -> Uploads:
+    """Return who sends models where the clients with training nodes take turns, and how much one of them can weigh."""
+    counts = torch.tensor([int(train.sum().item()) for train in graph.train])
+    counts = counts[counts > 0].sort().values.double()
+    senders = sample_size(len(counts), participation)
+    if weighting == "uniform":
+        return Uploads(senders, len(counts), 1 / senders)
+    share = counts[-1] / (counts[-1] + counts[: senders - 1].sum())  # the largest client weighs most among the smallest
+    return Uploads(senders, len(counts), float(share.item()))
+
+
+def sample_size(count: int, fraction: float) -> int:
+    """Return how many of ``count`` clients take part in a round."""
+    return count if fraction >= 1 else max(1, round(fraction * count))
+
+
+def trainers(graph: FederatedGraph) -> Tensor:
+    """Return the clients with training nodes, ascending."""
+    return torch.tensor([bool(train.any()) for train in graph.train]).nonzero().squeeze(1)
+
+
+def averaged_models(
+    layout: Layout, num_clients: int, uploads: int, rounds: int, *, weighted: bool = False
+) -> dict[type[Payload], Aggregate]:
+    """Return what a defense must know of the models that ``uploads`` clients send in each of ``rounds``: all get one mean of them."""
+    everyone = torch.arange(num_clients)
+    width = sum(math.prod(shape) for shape in layout.values())
+    summands = torch.tensor([uploads])
+    zero = torch.zeros_like(everyone)
+    return {
+        ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1 + ROUNDING, releases=rounds)
+    }
+
+
+def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:
+    """Return ``max(1, round(fraction n))`` of the n ``eligible`` clients, ascending; at fraction 1 all, without a draw."""
+    if fraction >= 1:
+        return eligible
+    count = sample_size(len(eligible), fraction)
+    return eligible[torch.randperm(len(eligible), generator=rng)[:count]].sort().values
+
+
+def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that arrived alike."""
+    if weights is None:
+        weights = torch.ones(len(vectors), dtype=vectors.dtype, device=vectors.device)
+    return (weights / weights.sum()) @ vectors
+
+
+def upload(channel: Channel, round: int, models: Tensor, clients: Tensor) -> Tensor:
+    """Send the models [K, D] of some ``clients`` [P] to the server; return what it receives [P, D]."""
+    return upload_models(channel, round, clients, models[clients])
+
+
+def upload_models(channel: Channel, round: int, clients: Tensor, models: Tensor) -> Tensor:
+    """Send the models [P, D] of ``clients`` [P] to the server; return what it receives."""
+    senders = clients.cpu()
+    return _vectors(channel, MessageBatch(round, senders, torch.full_like(senders, SERVER), ModelUpdate(models)))
+
+
+def broadcast(channel: Channel, round: int, model: Tensor, num_clients: int) -> Tensor:
+    """Send one model [D] to every client; return what each receives [K, D]."""
+    clients = torch.arange(num_clients)
+    payload = ModelUpdate(model.expand(num_clients, -1))
+    return _vectors(channel, MessageBatch(round, torch.full_like(clients, SERVER), clients, payload))
+
+
+def _vectors(channel: Channel, batch: MessageBatch) -> Tensor:
+    arrived = channel.send(batch)
+    assert isinstance(arrived, ModelUpdate)
+    return arrived.vector

@@ -1,0 +1,122 @@
+"""What K disjoint clients train and test on: their rows, the edges they know, their targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.federated.neighbor_sums import local_sums
+from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees, symmetric_weights
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.nn.gcn import Field, Propagation, build_field, needed_rows
+
+
+def check_trainable(protocol: str, graph: FederatedGraph) -> None:
+    """Raise :class:`FglauditError` unless clients are disjoint, features are one row per node and somebody can train."""
+    if graph.x.dim() != 2:
+        raise FglauditError(
+            f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape {tuple(graph.x.shape)}; "
+            "use a data set with one sample per node"
+        )
+    graph.owner()
+    if not any(bool(train.any()) for train in graph.train):
+        raise FglauditError(f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed")
+
+
+def gather_features(clients: Sequence[ClientGraph], num_nodes: int) -> Tensor:
+    """Return the clients' own features as [N, F]; rows of nodes without a client are 0."""
+    x = torch.zeros(num_nodes, clients[0].x.shape[1], dtype=clients[0].x.dtype)
+    for client in clients:
+        x[client.nodes] = client.x
+    return x
+
+
+def pooled(graph: FederatedGraph) -> ClientGraph:
+    """Return all clients' nodes as the graph of one client; clients must be disjoint."""
+    nodes, order = torch.sort(torch.cat(graph.clients))
+    masks = [torch.cat(parts)[order] for parts in (graph.train, graph.val, graph.test)]
+    one = replace(graph, clients=(nodes,), train=(masks[0],), val=(masks[1],), test=(masks[2],))
+    return one.client(0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows of all clients with what is computed on them.
+
+    Attributes:
+        rows: for which nodes each client holds an input row.
+        propagation: the layers after the first.
+        labels: [M].
+        train, test: masks [M], own rows only.
+    """
+
+    rows: HeldRows
+    propagation: Propagation
+    labels: Tensor
+    train: Tensor
+    test: Tensor
+
+    @staticmethod
+    def of(clients: Sequence[ClientGraph], edges: KeptEdges, hops: int) -> Problem:
+        """Set up training with sums over ``hops`` hops.
+
+        With ``hops >= 1`` a client holds rows up to ``hops - 1`` hops away, knows the edges with an end at most ``hops - 2`` hops
+        away (of its own edges always those among its rows), and degrees in the whole graph. With 0 hops it uses its own
+        subgraph alone, degrees included.
+        """
+        rows = HeldRows.within(edges, len(clients), max(hops - 1, 0))
+        row, column = rows.known_edges(edges, max(hops - 2, 0))
+        degrees = edges.degrees[rows.node] if hops > 0 else local_degrees(row, column, len(rows.node))
+        return Problem.on(clients, len(edges.owner), rows, row, column, degrees)
+
+    @staticmethod
+    def on(
+        clients: Sequence[ClientGraph], num_nodes: int, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor
+    ) -> Problem:
+        """Set up training on given ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees`` [M]."""
+        device = rows.node.device
+        labels = torch.zeros(num_nodes, dtype=torch.long)
+        train, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(2))
+        for client in clients:
+            labels[client.nodes], train[client.nodes], test[client.nodes] = client.y, client.train, client.test
+        own, node = rows.distance == 0, rows.node
+        return Problem(
+            rows=rows,
+            propagation=Propagation(row, column, symmetric_weights(row, column, degrees), rows.client, len(clients)),
+            labels=labels.to(device)[node],
+            train=train.to(device)[node] & own,
+            test=test.to(device)[node] & own,
+        )
+
+    @staticmethod
+    def local(clients: Sequence[ClientGraph], degrees: Tensor, device: torch.device) -> Problem:
+        """Set up training on the clients' own subgraphs alone; ``degrees`` [N] are those of the whole graph."""
+        return Problem.of(clients, KeptEdges.of(clients, degrees).to(device), hops=0)
+
+    def own_sums(self, x: Tensor, layers: int) -> Tensor:
+        """Return the first-layer input [H, F] of the :meth:`needed` rows where no sums are exchanged; ``x`` [N, F]."""
+        edges = self.propagation
+        sums = local_sums(edges.row, edges.column, edges.weight.double(), x[self.rows.node])
+        return sums[self.needed(layers)]
+
+    def needed(self, layers: int) -> Tensor:
+        """Return the mask [M] of rows whose input training or testing uses."""
+        return needed_rows(self.propagation, self.train, layers)[0] | needed_rows(self.propagation, self.test, layers)[0]
+
+    def fields(self, inputs: Tensor, layers: int) -> tuple[Field, Field]:
+        """Return the receptive fields of the training and of the test nodes.
+
+        Args:
+            inputs: first-layer input [H, F] of the :meth:`needed` rows, in their order.
+        """
+        position = self.needed(layers).long().cumsum(0) - 1
+        train = needed_rows(self.propagation, self.train, layers)
+        test = needed_rows(self.propagation, self.test, layers)
+        return (
+            build_field(self.propagation, inputs, position, train, self.labels),
+            build_field(self.propagation, inputs, position, test, self.labels),
+        )

@@ -1,0 +1,164 @@
+"""What all protocols have in common whose clients train on padded subgraphs: how long and how, and what is there at the start."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from fglaudit.context import Aggregate, Examples, Release, Uploads
+from fglaudit.errors import FglauditError
+from fglaudit.federated.fedavg import average, averaged_models, broadcast, largest_share, trainers, upload_models
+from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
+from fglaudit.federated.subgraph_progress import Progress
+from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.graph_transformer import initial_model
+from fglaudit.nn.weights import Layout
+from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
+from fglaudit.rng import split
+from fglaudit.sealing import SealedTensor
+
+
+@dataclass(frozen=True)
+class SubgraphProtocol(FederatedProtocol):
+    """What they share; defaults are FedGT's settings for all methods on Cora, CiteSeer and PubMed.
+
+    Attributes:
+        layers, hidden: of the network.
+        rounds: of federated training.
+        local_epochs, batch_size, learning_rate, weight_decay, dropout: see
+            :class:`fglaudit.federated.subgraph_training.SubgraphSettings`.
+    """
+
+    layers: int = 2
+    hidden: int = 128
+    rounds: int = 100
+    local_epochs: int = 1
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 5e-4
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.require(rounds=1)
+        self.layout(1, 1)
+        self.settings()
+
+    def require(self, **least: int) -> None:
+        """Raise :class:`FglauditError` for a field below its least value."""
+        for field, bound in least.items():
+            if getattr(self, field) < bound:
+                raise FglauditError(f"{self.name} needs {field} >= {bound}; got {getattr(self, field)}; raise it")
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_subgraphs(self.name, graph)
+
+    def examples(self, graph: FederatedGraph) -> Examples | str:
+        return f"what a node of {self.name} attends to depends on far more of its client than some hops around it"
+
+    def uploads(self, graph: FederatedGraph) -> Uploads | str:
+        if ModelUpdate not in type(self).emits:
+            return super().uploads(graph)
+        # The server adds changes to a model of its own, which is not the one that it sends if a defense changes that.
+        return replace(largest_share(graph, 1.0, "train-nodes"), changes=True, mean=False)
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """Every upload of every round; none has a bound on what one node's features do to it."""
+        why = "no bound is known on what a node's features do to trained weights and centroids"
+        kinds = (kind for kind in (GlobalNodes, ModelUpdate) if kind in type(self).emits)
+        return tuple(
+            Release(kind, self.rounds, None, "client", covers_training=False, why=why, one_message=True) for kind in kinds
+        )
+
+    @property
+    def positions(self) -> int:
+        """Dimensions of the Laplacian positional encoding beside the features."""
+        return 0
+
+    @abstractmethod
+    def layout(self, num_inputs: int, num_classes: int) -> Layout:
+        """Return the shapes of the weights of one model; raise :class:`FglauditError` for an impossible network."""
+
+    @abstractmethod
+    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> Surroundings:
+        """Return what nodes see; ``rng`` chooses among nodes near them."""
+
+    def settings(self) -> SubgraphSettings:
+        """Return how a client trains between two messages."""
+        return SubgraphSettings(
+            epochs=self.local_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            dropout=self.dropout,
+        )
+
+    def clients(
+        self, graph: FederatedGraph, channel: Channel, near: torch.Generator, training: torch.Generator, device: torch.device
+    ) -> SubgraphModels:
+        """Return the clients before the first round, with models yet to be loaded.
+
+        Args:
+            near: chooses among nodes near others.
+            training: draws batches, neighbours and dropout.
+        """
+        self.check(graph)
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        inputs = SubgraphInputs.of(clients, self.positions, device)
+        layout = self.layout(graph.num_features + self.positions, graph.num_classes)
+        draws = torch.Generator(device).manual_seed(training.initial_seed())
+        near_nodes, update = self.surroundings(clients, inputs, near), channel.local_update()
+        return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update)
+
+
+def mean_model(protocol: SubgraphProtocol, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:
+    """Return what a defense must know of the models that :func:`train_average` averages."""
+    layout = protocol.layout(graph.num_features + protocol.positions, graph.num_classes)
+    return averaged_models(layout, graph.num_clients, len(trainers(graph)), protocol.rounds, weighted=True)
+
+
+def train_average(
+    protocol: SubgraphProtocol,
+    graph: FederatedGraph,
+    channel: Channel,
+    rng: torch.Generator,
+    device: torch.device,
+    *,
+    changes: bool,
+) -> Trained:
+    """Train by FedAvg: one model for all, the average weighted by training nodes, which every client tests on its own nodes.
+
+    Args:
+        changes: whether clients upload the change of their weights, or the new weights. Where changes travel sealed the server
+            returns their mean.
+    """
+    start, near, training = split(rng, "weights"), split(rng, "candidates"), split(rng, "training")
+    models = protocol.clients(graph, channel, near, training, device)
+    trained = models.inputs.train.sum(1)
+    senders = trained.cpu().nonzero().squeeze(1)
+    chosen = senders.to(device)
+    progress = Progress(models)
+    model = initial_model(models.layout, start).to(device)
+    models.load(broadcast(channel, 0, model, graph.num_clients))
+    for round in range(1, protocol.rounds + 1):
+        held = models.vectors.clone()
+        models.train_round()
+        after = models.vectors[chosen]
+        received = upload_models(channel, round, senders, after - held[chosen] if changes else after)
+        mean = average(received, trained[chosen].to(received))
+        if changes and isinstance(mean, SealedTensor):  # only the clients can add it to the model that all of them have
+            models.load(held + broadcast(channel, round, mean, graph.num_clients))
+        else:
+            model = model + mean if changes else mean
+            models.load(broadcast(channel, round, model, graph.num_clients))
+        progress.test()
+        channel.round_done(round, protocol.rounds)
+    return progress.finish()

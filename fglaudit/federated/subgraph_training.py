@@ -1,0 +1,188 @@
+"""Local training of K clients with subgraphs in step: mini-batches, online clustering of the global nodes, accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.errors import FglauditError
+from fglaudit.federated.example_gradients import private_mean
+from fglaudit.federated.subgraph_inputs import SubgraphInputs
+from fglaudit.interfaces import LocalUpdate
+from fglaudit.nn.batched_adam import BatchedAdam
+from fglaudit.nn.consistency import disagreement
+from fglaudit.nn.graph_transformer import Dropout, Weights
+from fglaudit.nn.online_clustering import nearest, update_centroids
+from fglaudit.nn.weights import Layout, unflatten
+
+
+class Batch(Protocol):
+    """Some nodes of every client and all that a network needs to classify them."""
+
+    @property
+    def reached(self) -> Tensor:
+        """The nodes and those that they directly attend to, a mask [K, n]: what FedGT's Algorithm 1 calls a node batch."""
+
+    def logits(self, weights: Weights, inputs: Tensor, global_nodes: Tensor, dropout: Dropout) -> Tensor:
+        """Return the class scores of the nodes [K, m, classes] from the projected ``inputs`` [K, n, d] of all nodes."""
+
+
+class Surroundings(Protocol):
+    """What the clients' networks see around a node."""
+
+    def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Iterable[Batch]:
+        """Draw what the nodes of every batch [K, m] see; entries where ``valid`` [K, m] is false do not count."""
+
+    def everyone(self, rng: torch.Generator) -> Batch:
+        """Return all nodes [K, n], as they are tested."""
+
+
+@dataclass(frozen=True)
+class SubgraphSettings:
+    """How a client trains between two messages.
+
+    Attributes:
+        epochs: local epochs per round, E.
+        batch_size: training nodes per step.
+        momentum: gamma of the online clustering; None: no global nodes.
+        keep_optimizer: whether Adam goes on with its memory in the next round or starts afresh.
+        samples: how often a training node's surroundings are drawn for one step.
+        consistency: weight of the samples' disagreement in the loss, see ``fglaudit.nn.consistency``.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    dropout: float
+    momentum: float | None = None
+    keep_optimizer: bool = True
+    samples: int = 1
+    consistency: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in ("epochs", "batch_size", "samples"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"local training needs {field} >= 1; got {getattr(self, field)}; raise it")
+        for field in ("learning_rate", "weight_decay", "consistency"):
+            if getattr(self, field) < 0:
+                raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
+        for field in ("dropout", "momentum"):
+            if getattr(self, field) is not None and not 0 <= getattr(self, field) < 1:
+                raise FglauditError(f"{field} is a share in [0, 1); got {getattr(self, field):g}; use for example 0.5")
+
+
+class SubgraphModels:
+    """K models with their global nodes; client k's depend on client k's subgraph only.
+
+    Args:
+        layout: of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client.
+        rng: draws batches, neighbours and dropout; on the device of ``inputs``.
+        update: what a defense makes of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
+
+    Attributes:
+        vectors: current models [K, D].
+        global_nodes: current codebooks [K, g, d].
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        settings: SubgraphSettings,
+        inputs: SubgraphInputs,
+        layout: Layout,
+        rng: torch.Generator,
+        update: LocalUpdate | None = None,
+    ) -> None:
+        self._update = update
+        self.surroundings, self.settings, self.inputs, self.layout, self._rng = surroundings, settings, inputs, layout, rng
+        device = inputs.labels.device
+        self.vectors = torch.zeros(len(inputs.labels), sum(math.prod(s) for s in layout.values()), device=device)
+        self.global_nodes = torch.zeros(len(inputs.labels), 0, 0, device=device)
+        self._weights = unflatten(self.vectors, layout)
+        self._optimizer = BatchedAdam(self._weights, settings.learning_rate, settings.weight_decay)
+        self._counts: Tensor | None = None
+        counts = inputs.train.sum(1)
+        self._fewest, self._most = int(counts.min().item()), int(counts.max().item())
+
+    def load(self, vectors: Tensor, global_nodes: Tensor | None = None) -> None:
+        """Go on from these models [K, D] and global nodes [K, g, d]; the counts of the clusters stay with the clients."""
+        self.vectors.copy_(vectors.detach())
+        if not self.settings.keep_optimizer:
+            self._optimizer.reset()
+        if global_nodes is not None:
+            self.global_nodes = global_nodes.detach().clone()
+            if self._counts is None:
+                self._counts = torch.ones(global_nodes.shape[:2], device=self.vectors.device)
+
+    def train_round(self) -> None:
+        """Train ``epochs`` epochs of mini-batches; a client whose batches are used up waits."""
+        settings, size = self.settings, self.settings.batch_size
+        for _ in range(settings.epochs):
+            order, real = self._shuffled()
+            batches, valid = (
+                [part.repeat(1, settings.samples) for part in torch.split(whole, size, 1)] for whole in (order, real)
+            )
+            drawn = self.surroundings.draw(batches, valid, self._rng)
+            for index, (nodes, mask, batch) in enumerate(zip(batches, valid, drawn, strict=True)):
+                self._step(nodes, mask, batch, all_active=index * size < self._fewest)
+
+    def _shuffled(self) -> tuple[Tensor, Tensor]:
+        """Return every client's training nodes in random order [K, t] and which entries are real."""
+        train = self.inputs.train
+        keys = torch.rand(train.shape, generator=self._rng, device=train.device) + 2 * ~train
+        order = keys.argsort(1)[:, : self._most]
+        return order, train.gather(1, order)
+
+    def _step(self, nodes: Tensor, valid: Tensor, batch: Batch, *, all_active: bool) -> None:
+        settings = self.settings
+        labels = self.inputs.labels.gather(1, nodes).clamp(min=0)  # padding may be a node without a label
+        dropout = Dropout(settings.dropout, self._rng)
+
+        def losses(vectors: Tensor, inputs: Tensor) -> Tensor:
+            outputs = batch.logits(unflatten(vectors, self.layout), inputs, self.global_nodes, dropout)
+            each = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
+            if settings.consistency > 0:
+                drawn = outputs.view(len(outputs), settings.samples, -1, outputs.shape[2])
+                each = each + settings.consistency * disagreement(drawn).repeat(1, settings.samples)
+            return each
+
+        count = valid.sum(1)
+        if self._update is None:
+            leaf = self.vectors.detach().requires_grad_()
+            inputs = self._project(leaf)
+            loss = (losses(leaf, inputs) * valid / count.clamp(min=1).unsqueeze(1)).sum()
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        else:
+            gradient = private_mean(lambda v: losses(v, self._project(v)), self.vectors, valid, self._update)
+            inputs = self._project(self.vectors)
+        self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
+        if self._counts is not None and settings.momentum is not None:
+            moved, counts = update_centroids(inputs.detach(), batch.reached, self.global_nodes, self._counts, settings.momentum)
+            active = (count > 0).unsqueeze(1)
+            self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
+            self._counts = torch.where(active, counts, self._counts)
+
+    def _project(self, vectors: Tensor) -> Tensor:
+        weights = unflatten(vectors, self.layout)
+        return self.inputs.project(weights["input.weight"], weights["input.bias"])
+
+    @torch.no_grad()
+    def correct(self) -> Tensor:
+        """Return which nodes are classified correctly [K, n]."""
+        inputs = self._project(self.vectors)
+        everyone = self.surroundings.everyone(self._rng)
+        outputs = everyone.logits(self._weights, inputs, self.global_nodes, Dropout(0, None))
+        return outputs.argmax(2) == self.inputs.labels
+
+    @torch.no_grad()
+    def clusters(self) -> Tensor:
+        """Return the nearest global node of every node [K, n]; -1 for padding."""
+        inputs = self._project(self.vectors)
+        return torch.where(self.inputs.present, nearest(inputs, self.global_nodes), -1)

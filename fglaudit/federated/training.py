@@ -1,0 +1,116 @@
+"""Local training of K models at once, and the accuracy of K models on their clients' test nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.example_gradients import private_mean
+from fglaudit.interfaces import LocalUpdate
+from fglaudit.nn.gcn import Field, logits, loss, losses
+from fglaudit.nn.weights import Layout, flatten, unflatten
+
+OPTIMIZERS = ("sgd", "adam")
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How a client trains between two messages.
+
+    Attributes:
+        optimizer: "sgd" or "adam".
+        weight_decay: L2 penalty ``weight_decay / 2 ||W||^2`` on every layer.
+        dropout: share of hidden units dropped between layers.
+    """
+
+    optimizer: str
+    learning_rate: float
+    weight_decay: float
+    dropout: float
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise unknown("optimizer", self.optimizer, OPTIMIZERS)
+        for field in ("learning_rate", "weight_decay"):
+            if getattr(self, field) < 0:
+                raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
+        if not 0 <= self.dropout < 1:
+            raise FglauditError(f"dropout is a share in [0, 1); got {self.dropout:g}; use for example 0.5")
+
+
+class LocalModels:
+    """K models in training, one per client; client k's weights depend on client k's rows only.
+
+    Args:
+        vectors: first models [K, D].
+        layout: shape of each weight.
+        field: receptive field of the training nodes.
+        rng: draws the dropout; on the device of ``vectors``.
+        update: what a defense makes of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
+    """
+
+    def __init__(
+        self,
+        vectors: Tensor,
+        layout: Layout,
+        field: Field,
+        settings: LocalSettings,
+        rng: torch.Generator,
+        update: LocalUpdate | None = None,
+    ) -> None:
+        self._layout, self._field, self._settings, self._rng, self._update = layout, field, settings, rng, update
+        self._weights = {name: w.clone().requires_grad_() for name, w in unflatten(vectors.detach(), layout).items()}
+        kind = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
+        self._optimizer = kind(self._weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+    @torch.no_grad()
+    def load(self, vectors: Tensor) -> None:
+        """Go on from these models [K, D]; the optimizer's memory starts afresh, as it does for a client that was not there."""
+        fresh = unflatten(vectors, {name: tuple(w.shape[1:]) for name, w in self._weights.items()})
+        for name, weight in self._weights.items():
+            weight.copy_(fresh[name])
+        self._optimizer.state.clear()
+
+    def step(self, steps: int) -> None:
+        """Take full-batch gradient steps."""
+        for _ in range(steps):
+            if self._update is None:
+                self._optimizer.zero_grad()
+                outputs = logits(self._field, self._weights, self._settings.dropout, self._rng)
+                loss(self._field, outputs).backward()  # type: ignore[no-untyped-call]
+            else:
+                gradient = private_mean(self._losses, self.vectors(), self._field.mask, self._update)
+                for name, part in unflatten(gradient, self._layout).items():
+                    self._weights[name].grad = part
+            self._optimizer.step()
+
+    def _losses(self, vectors: Tensor) -> Tensor:
+        outputs = logits(self._field, unflatten(vectors, self._layout), self._settings.dropout, self._rng)
+        return losses(self._field, outputs)
+
+    def vectors(self) -> Tensor:
+        """Return a copy of all models [K, D]."""
+        return flatten({name: weight.detach() for name, weight in self._weights.items()})
+
+
+@torch.no_grad()
+def hits(field: Field, vectors: Tensor, layout: Layout) -> Tensor:
+    """Return which targets the models [K, D] classify correctly, as a padded grid [K, R_L]."""
+    outputs = logits(field, unflatten(vectors, layout))
+    return (outputs.argmax(-1) == field.labels) & field.mask
+
+
+def accuracies(correct: Sequence[Tensor], counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return accuracy per round and client [rounds, K] (NaN without test nodes) and over all test nodes [rounds].
+
+    Args:
+        correct: correct answers per client [K], one entry per round.
+        counts: test nodes per client [K].
+    """
+    hit = torch.stack(list(correct)).cpu().double()
+    counts = counts.cpu().double()
+    return hit / counts, hit.sum(1) / counts.sum()

@@ -1,0 +1,91 @@
+"""FedAvg over Gophormer, a row of FedGT's Tables 1 and 2 (Zhang et al. 2023, sections 5.1 and D.2; Zhao et al. 2021, arXiv:2110.13094).
+
+Every client trains a transformer over ego-graphs of its own subgraph (``gophormer``); the server averages the models,
+weighted by training nodes, and every client tests the average on its own nodes.
+
+What is observed: the server sees the change of every client's model in every round, clients the averages. The learned global nodes
+are weights of the model like others; no client has its own.
+
+FedGT's authors give 2 layers and 4 heads and leave the rest to the original. Choices: two hops of 5 neighbours each (what they draw for
+GraphSAGE), one global node, proximity up to the square of the adjacency, width and optimiser as FedGT's, no positional encoding but
+the proximities. Adam keeps its memory; the round with the best validation accuracy counts. The original's several ego-graphs per node,
+with consistency regularisation in training and averaged predictions in tests, are there (``samples``, ``consistency``,
+``test_samples``); the default is one, for speed (``python -m bench fedgt-choices`` compares it with two).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from fglaudit.context import Aggregate
+from fglaudit.federated.subgraph_inputs import SubgraphInputs
+from fglaudit.federated.subgraph_protocol import SubgraphProtocol, mean_model, train_average
+from fglaudit.federated.subgraph_training import SubgraphSettings
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.weights import Layout
+from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.protocols.baselines.ego_graphs import EgoGraphs
+from fglaudit.protocols.baselines.gophormer import Gophormer
+from fglaudit.protocols.baselines.proximity import Proximity
+from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
+
+
+@dataclass(frozen=True)
+class FedAvgGophormer(SubgraphProtocol):
+    """FedAvg over Gophormer.
+
+    Attributes:
+        heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
+        hops, neighbors: of an ego-graph: of every node drawn in one hop, ``neighbors`` neighbours are drawn in the next.
+        candidates: neighbours per node that can be drawn.
+        global_nodes: learned nodes in every sequence.
+        powers: of the adjacency in the proximity encoding.
+        samples: ego-graphs per training node and step.
+        consistency: weight of their disagreement in the loss.
+        test_samples: ego-graphs per node in tests.
+    """
+
+    name: ClassVar[str] = "fedavg-gophormer"
+    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+
+    heads: int = 4
+    feed_forward: int = 256
+    hops: int = 2
+    neighbors: int = 5
+    candidates: int = 32
+    global_nodes: int = 1
+    powers: int = 2
+    samples: int = 1
+    consistency: float = 0.0
+    test_samples: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(hops=1, neighbors=1, candidates=self.neighbors, test_samples=1)
+
+    def network(self) -> Gophormer:
+        return Gophormer(self.layers, self.hidden, self.heads, self.feed_forward, self.global_nodes, self.powers)
+
+    def layout(self, num_inputs: int, num_classes: int) -> Layout:
+        return self.network().layout(num_inputs, num_classes)
+
+    def settings(self) -> SubgraphSettings:
+        return replace(super().settings(), samples=self.samples, consistency=self.consistency)
+
+    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> EgoGraphs:
+        device = inputs.labels.device
+        candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(device)
+        proximity = Proximity.of(clients, self.powers, device)
+        return EgoGraphs(self.network(), candidates, proximity, inputs.present, self.hops, self.neighbors, self.test_samples)
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes a weighted mean."""
+        return mean_model(self, graph)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        return train_average(self, graph, channel, rng, device, changes=True)

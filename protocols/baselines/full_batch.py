@@ -1,0 +1,66 @@
+"""Full-batch gradient descent of one model on a whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.errors import FglauditError
+from fglaudit.federated.node_clients import NodeClients
+from fglaudit.federated.node_progress import Record
+from fglaudit.federated.problem import pooled
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.weights import Layout, unflatten
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """``rounds`` evaluations with ``local_steps`` gradient steps on the mean cross-entropy of the training nodes before each.
+
+    Attributes:
+        choice: see :class:`fglaudit.federated.node_progress.Record`.
+    """
+
+    rounds: int
+    local_steps: int
+    learning_rate: float
+    choice: str
+
+    def __post_init__(self) -> None:
+        for field in ("rounds", "local_steps"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
+        if self.learning_rate < 0:
+            raise FglauditError(f"learning_rate must not be negative; got {self.learning_rate:g}; use 0 or more")
+
+    def train(
+        self,
+        graph: FederatedGraph,
+        initial: Tensor,
+        layout: Layout,
+        logits: Callable[[Mapping[str, Tensor]], Tensor],
+        channel: Channel,
+    ) -> Trained:
+        """Train from ``initial`` [D]; ``logits`` maps weights by name to the nodes' logits [N, C]."""
+        whole = pooled(graph)
+        data, nodes = NodeClients.of([whole], initial.device), whole.nodes.to(initial.device)
+        record = Record(data, layout, self.choice, graph.owner()[whole.nodes])
+        weights = {name: w.squeeze(0).clone().requires_grad_() for name, w in unflatten(initial.unsqueeze(0), layout).items()}
+        optimizer = torch.optim.SGD(weights.values(), lr=self.learning_rate)
+        train = data.train.squeeze(1)
+        target = data.y.squeeze(1)[train]
+        for round in range(1, self.rounds + 1):
+            for _ in range(self.local_steps):
+                optimizer.zero_grad()
+                functional.cross_entropy(logits(weights)[nodes[train]], target).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            with torch.no_grad():
+                model = torch.cat([weight.flatten() for weight in weights.values()]).unsqueeze(0)
+                record.add(logits(weights)[nodes].unsqueeze(1), model)
+            channel.round_done(round, self.rounds)
+        return record.trained()

@@ -1,0 +1,81 @@
+"""Centralized GCN (Kipf and Welling 2017): one model trained on the whole graph, the line to which FedGCN is compared.
+
+Nothing is sent: there is no wire in it, and no privacy either, since one party holds everything. ``rounds`` are evaluations,
+with ``local_steps`` gradient steps before each. Accuracy per client is the one model's accuracy on that client's test nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.context import Examples
+from fglaudit.errors import FglauditError
+from fglaudit.federated.problem import Problem, check_trainable, pooled
+from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, hits
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.weights import gcn_layout, glorot, unflatten
+from fglaudit.payloads import Payload
+from fglaudit.privacy.degree_bound import node_examples
+from fglaudit.rng import split
+
+
+@dataclass(frozen=True)
+class GCN(FederatedProtocol):
+    """Centralized GCN; fields as in :class:`fglaudit.protocols.fedgcn.FedGCN`."""
+
+    name: ClassVar[str] = "gcn"
+    emits: ClassVar[tuple[type[Payload], ...]] = ()
+
+    layers: int = 2
+    hidden: int = 16
+    rounds: int = 300
+    local_steps: int = 1
+    optimizer: str = "sgd"
+    learning_rate: float = 0.5
+    weight_decay: float = 5e-4
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "hidden", "rounds", "local_steps"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"gcn needs {field} >= 1; got {getattr(self, field)}; raise it")
+        self.settings()
+
+    def settings(self) -> LocalSettings:
+        return LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_trainable(self.name, graph)
+
+    def examples(self, graph: FederatedGraph) -> Examples:
+        passes = self.rounds * self.local_steps
+        return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, pooled=True)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.check(graph)
+        initial, dropout = split(rng, "weights"), split(rng, "dropout")
+        whole = channel.prepare(pooled(graph))
+        problem = Problem.local([whole], graph.degrees(), device)
+        train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
+        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        noise = torch.Generator(device).manual_seed(dropout.initial_seed())
+        start = glorot(layout, initial).to(device).unsqueeze(0)
+        models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())
+        owner = graph.owner()[whole.nodes[whole.test]].to(device)
+        correct = []
+        for round in range(1, self.rounds + 1):
+            models.step(self.local_steps)
+            hit = hits(test, models.vectors(), layout)[test.mask]
+            correct.append(torch.zeros(graph.num_clients, device=device).index_add_(0, owner, hit.float()))
+            channel.round_done(round, self.rounds)
+        accuracy, accuracy_global = accuracies(correct, torch.bincount(owner, minlength=graph.num_clients))
+        weights = {name: weight.squeeze(0).cpu() for name, weight in unflatten(models.vectors(), layout).items()}
+        return Trained(accuracy, accuracy_global, weights, layout)

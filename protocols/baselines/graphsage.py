@@ -1,0 +1,84 @@
+"""Centralized GraphSAGE (Hamilton, Ying and Leskovec, NeurIPS 2017), mean aggregator, full neighbourhoods, no bias.
+
+Layer: ``h_i <- relu(h_i W_self + mean_{j in N(i)} h_j W_neighbour)``, the last one without relu; the mean over no neighbours is 0.
+GFL-APPNP's paper, which compares itself with it, does not name the aggregator. Nothing is sent: one party holds everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.federated.problem import check_trainable
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.sparse import SparseMatrix
+from fglaudit.nn.weights import glorot
+from fglaudit.payloads import Payload
+from fglaudit.protocols.baselines.full_batch import GradientDescent
+from fglaudit.rng import split
+
+
+@dataclass(frozen=True)
+class GraphSAGE(FederatedProtocol):
+    """Centralized GraphSAGE; defaults are those of GFL-APPNP's paper for its synthetic graphs, ``rounds`` are evaluations."""
+
+    name: ClassVar[str] = "graphsage"
+    emits: ClassVar[tuple[type[Payload], ...]] = ()
+
+    layers: int = 2
+    hidden: int = 64
+    rounds: int = 500
+    local_steps: int = 10
+    learning_rate: float = 0.02
+    choice: str = "validation"
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "hidden"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"graphsage needs {field} >= 1; got {getattr(self, field)}; raise it")
+        self.descent()
+
+    def descent(self) -> GradientDescent:
+        return GradientDescent(self.rounds, self.local_steps, self.learning_rate, self.choice)
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_trainable(self.name, graph)
+
+    def layout(self, features: int, classes: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights, two per layer."""
+        widths = [features, *[self.hidden] * (self.layers - 1), classes]
+        return {
+            f"layers.{index}.{part}": shape for index, shape in enumerate(pairwise(widths)) for part in ("self", "neighbour")
+        }
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return "graphsage is trained by plain descent on one mean over all nodes, without gradients of single losses"
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.check(graph)
+        row, column = graph.edge_index.to(device)
+        share = 1 / torch.bincount(row, minlength=graph.num_nodes).clamp(min=1).float()
+        mean = SparseMatrix.from_entries(row, column, share[row], (graph.num_nodes, graph.num_nodes))
+        layout = self.layout(graph.num_features, graph.num_classes)
+        x = graph.x.to(device)
+        nearby = mean @ x
+
+        def logits(model: Mapping[str, Tensor]) -> Tensor:
+            values = x @ model["layers.0.self"] + nearby @ model["layers.0.neighbour"]
+            for layer in range(1, self.layers):
+                values = values.relu()
+                values = values @ model[f"layers.{layer}.self"] + mean @ (values @ model[f"layers.{layer}.neighbour"])
+            return values
+
+        return self.descent().train(graph, glorot(layout, split(rng, "weights")).to(device), layout, logits, channel)

@@ -1,0 +1,54 @@
+"""GraphSAGE with mean aggregator (Hamilton, Ying and Leskovec 2017), K clients at once, on sampled neighbours.
+
+``h_i' = relu(h_i W_own + mean_j h_j W_near + b)`` over the neighbours drawn for i, without relu in the last layer. A node without
+neighbours averages over itself. The first layer multiplies before it averages, so that the features are read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.errors import FglauditError
+from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights, linear, take
+
+
+@dataclass(frozen=True)
+class Sage:
+    """The architecture; satisfies :class:`fglaudit.federated.subgraph_training.Network`."""
+
+    layers: int
+    hidden: int
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "hidden"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"a GraphSAGE needs {field} >= 1; got {getattr(self, field)}; raise it")
+
+    def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights: per layer W_own and W_near side by side, each with a bias (b is their sum)."""
+        widths = [num_inputs, *[self.hidden] * (self.layers - 1), num_classes]
+        names = ["input", *(f"layers.{index}" for index in range(1, self.layers))]
+        layout: dict[str, tuple[int, ...]] = {}
+        for name, width, out in zip(names, widths[:-1], widths[1:], strict=True):
+            layout |= {f"{name}.weight": (width, 2 * out), f"{name}.bias": (2 * out,)}
+        return layout
+
+    def logits(
+        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
+    ) -> Tensor:
+        """Return the class scores [K, m, classes]; ``inputs`` are all rows times the first layer's weights [K, n, 2 d]."""
+        rows = inputs
+        for index, where in enumerate(neighborhoods):
+            if index:
+                rows = linear(weights, f"layers.{index}", dropout(functional.relu(rows)))
+            half = rows.shape[2] // 2
+            own = rows[:, :, :half] if where.targets is None else take(rows[:, :, :half], where.targets)
+            near = take(rows[:, :, half:], where.neighbors)
+            share = torch.zeros_like(near[..., 0]) if where.log_counts is None else where.log_counts
+            rows = own + (near * share.softmax(2).unsqueeze(3)).sum(2)
+        return rows

@@ -1,0 +1,322 @@
+"""FedGAT (Ambekar, Yao, Li and Joe-Wong 2024): a GAT whose first layer is a polynomial of masked neighbour features.
+
+Algorithms 1 and 2, equations (4)-(14), appendix F. Before training every client sends its feature rows to the server; for every node
+i the server sends the owner of i either ``(M1, M2, K1, K2)`` (matrix variant) or the vectors of appendix F. From them a client
+evaluates, for any current weights, the attention-weighted mean of the neighbours' features with ``exp(LeakyReLU(x))`` replaced by
+its Chebyshev series. Later layers are ordinary graph attention on hidden embeddings that clients send each other.
+
+What is observed: the server has every feature row in the clear and every model; client k has the masked neighbourhoods of its own
+nodes and either those of its neighbours or their hidden embeddings under every global model; and the global models.
+
+Two equal ways to compute the first layer: from the received matrices, or edge by edge with the same series on the features that the
+server received. The second is used only where nobody keeps or changes the masked messages (then they are announced by their
+sizes, so that their bytes are counted all the same). Noise on them is the server's: it holds the rows in the clear.
+
+Choices where the paper's text is silent:
+
+* The neighbourhood is closed (self-loops), as in the original GAT. The server learns the edges it needs by means not recorded here.
+* Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received. Where rows travel
+  sealed it cannot: then every client scales its own before it sends them.
+* Of Assumption 2 only what the series needs is kept (``bounds: scores``): after every step the attention vectors of the first
+  layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the assumption's bounds
+  instead, which costs accuracy; with ``none`` the share of scores that leave is watched in every round.
+* Plain gradient steps: Adam's (the paper's optimizer) overfit when averaged over clients with a dozen training nodes each.
+* ``remote: matrices``: a client also gets the masked messages of all nodes within L-1 hops of its own and computes their
+  hidden embeddings itself, which is what Theorem 1 counts (receivers times L-hop neighbourhoods). Without these gradients the
+  paper's accuracies are out of reach (``bench/fedgat_table1.py`` shows both).
+* ``remote: embeddings`` (default, as the paper's text has it): clients get the messages of their own nodes alone and send each
+  other hidden embeddings, once per round under the new global model ("nodes are permitted to view the embeddings"). Received
+  rows are constants of local training: gradients do not cross clients.
+* ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes; those of single neighbours, and attention,
+  are not at hand.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.context import Aggregate, Release, Uploads
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.fedavg import FedAvg
+from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
+from fglaudit.federated.training import LocalSettings
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.chebyshev import Series, attention_series
+from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores, unit_ball
+from fglaudit.payloads import (
+    SERVER,
+    Embeddings,
+    MaskedMatrices,
+    MaskedVectors,
+    MessageBatch,
+    ModelUpdate,
+    Payload,
+    RawFeatures,
+)
+from fglaudit.protocols.fedgat.gat_field import Clients, Field
+from fglaudit.protocols.fedgat.gat_plan import Plan, check_graph, edge_layer
+from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatSettings, GatTraining
+from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
+from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
+from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain
+from fglaudit.protocols.fedgat.masking import Masked, degree_batches
+from fglaudit.rng import split
+from fglaudit.sealing import SealedTensor
+from fglaudit.view import Observer
+
+VARIANTS: dict[str, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedVectors}
+PATHS = ("auto", "matrices", "moments")
+NEIGHBORHOODS = ("closed",)
+REMOTES = ("matrices", "embeddings")
+SEALABLE = "use variant: matrix"
+
+
+@dataclass(frozen=True)
+class FedGAT(FederatedProtocol):
+    """FedGAT; layers, heads, units and degree are the paper's for Cora, the rest was chosen there on validation nodes.
+
+    Attributes:
+        variant: "matrix" (section 4) or "vector" (appendix F).
+        layers, heads, hidden, output_heads: see :class:`fglaudit.nn.gat.GatShape`.
+        degree, domain: of the Chebyshev series, on [-domain, domain].
+        neighborhood: "closed": neighbours and the node itself.
+        remote: how a client gets its neighbours' hidden embeddings: "matrices" or "embeddings", see above.
+        rounds, local_steps, participation, weighting: see :class:`fglaudit.federated.fedavg.FedAvg`.
+        optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.federated.training.LocalSettings`.
+        proximal, keep_optimizer, bounds, feature_dropout, choice: see :class:`gat_training.GatSettings`.
+        path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
+    """
+
+    name: ClassVar[str] = "fedgat"
+    shown: ClassVar[tuple[str, ...]] = ("variant", "degree")
+    emits: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, MaskedMatrices, MaskedVectors, Embeddings, ModelUpdate)
+
+    variant: str = "matrix"
+    layers: int = 2
+    heads: int = 8
+    hidden: int = 8
+    output_heads: int = 1
+    degree: int = 16
+    domain: float = 2.0
+    neighborhood: str = "closed"
+    remote: str = "embeddings"
+    rounds: int = 150
+    local_steps: int = 1
+    participation: float = 1.0
+    weighting: str = "uniform"
+    optimizer: str = "sgd"
+    learning_rate: float = 2.0
+    weight_decay: float = 5e-3
+    dropout: float = 0.5
+    feature_dropout: float = 0.5
+    proximal: float = 0.0
+    keep_optimizer: bool = True
+    bounds: str = "scores"
+    choice: str = "last"
+    path: str = "auto"
+
+    def __post_init__(self) -> None:
+        for field, known in (("variant", VARIANTS), ("path", PATHS), ("neighborhood", NEIGHBORHOODS), ("remote", REMOTES)):
+            if getattr(self, field) not in known:
+                raise unknown(field, getattr(self, field), known)
+        self.shape()
+        self.series()
+        self.averaging()
+        self.settings()
+
+    def shape(self) -> GatShape:
+        return GatShape(self.layers, self.heads, self.hidden, self.output_heads)
+
+    def series(self) -> Series:
+        return attention_series(self.degree, self.domain)
+
+    def averaging(self) -> FedAvg:
+        local = LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
+        return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, local)
+
+    def settings(self) -> GatSettings:
+        return GatSettings(self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain)
+
+    @property
+    def masked(self) -> type[Masked]:
+        """The payload of the variant."""
+        return VARIANTS[self.variant]
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_graph(self.name, graph)
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is
+        computed from either. :mod:`masked_sensitivity` derives the gain of the second; topology counts as public.
+
+        Noise on the masked messages forces the matrix path, so that clients train on nothing else.
+        """
+        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        receivers = torch.bincount(self.messages(edges, graph.num_clients) % graph.num_nodes, minlength=graph.num_nodes)
+        gain, fields = joint_gain(edges, receivers, self.masked), dependent_fields(self.masked)
+        rows = "every row is sent once, as it is; clients train on what the server computes from it"
+        masks = "largest joint change over all rows, with public topology"
+        return (
+            Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=rows),
+            Release(self.masked, 1, gain, "node", covers_training=True, why=masks, by_server=True, fields=fields),
+        )
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            "fedgat's losses see neighbours through messages made of their features in the clear, which noise on gradients leaves as "
+            "they are"
+        )
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
+
+    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
+        """The models, of which the server takes the mean; matrix variant: the rows, combined with coefficients of the server's.
+
+        Entries of ``U_j`` are at most ``(r + 1/r) / 2 <= 5/4``, those of ``u1_j`` at most 1: with rows of norm at most 1 no number in a
+        message about b of them exceeds ``3/2 b``.
+        """
+        layout = self.shape().layout(graph.num_features, graph.num_classes)
+        found = self.averaging().aggregates(graph, layout)
+        if self.masked is MaskedMatrices:
+            edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+            codes = self.messages(edges, graph.num_clients)
+            nodes, sizes = codes % graph.num_nodes, edges.start.diff()
+            found[RawFeatures] = Aggregate(
+                rows=nodes,
+                receivers=codes // graph.num_nodes,
+                columns=graph.num_features,
+                largest=1.5 * sizes,
+                summands=sizes,
+                weighted=True,
+                weight=1.5 * float(sizes.max().item()),
+                uploads=graph.num_nodes,
+                parts=(8 * sizes**2 + 2 * sizes)[nodes],
+                returned=MaskedMatrices,
+            )
+        return found
+
+    def readers(self) -> Mapping[type[Payload], str]:
+        made = "the server makes them of rows that it reads"
+        vectors = f"the server adds masks of its own to vectors that it makes of them; {SEALABLE}"
+        return {
+            RawFeatures: vectors,
+            MaskedVectors: f"{made}; {SEALABLE}",
+            Embeddings: "clients send them to each other, and the receiver computes attention on them",
+        }
+
+    def messages(self, edges: KeptEdges, num_clients: int) -> Tensor:
+        """Return which client gets the masked message of which node, as codes ``client x N + node``."""
+        parties = Clients(edges, edges.owner, num_clients)
+        codes = parties.own(edges.owner >= 0)
+        return parties.needed(codes, self.layers, "compute")[0] if self.remote == "matrices" else codes
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Return ids of the nodes in the neighbourhoods that the observer is sent, ascending.
+
+        For the server and the wire these are everybody's nodes, for clients the nodes within L hops of their own (``remote:
+        matrices``) or their neighbours (``embeddings``, which themselves depend on nodes further away).
+        """
+        return foreign_nodes_within(graph, observer, self.layers if self.remote == "matrices" else 1)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        training, initial, rest = self.prepare(graph, channel, rng, device)
+        trained = training.run(initial, rest, federated=True)
+        if training.worst_outside == 0:
+            return trained
+        left = (
+            f"fedgat: {100 * training.worst_outside:.3g} % of the edge scores left the series' domain [-{self.domain:g}, "
+            f"{self.domain:g}] in the worst round"
+        )
+        if channel.noise(self.masked) is not None:
+            note = f"{left}, because of the noise on the messages; clients cut them off there"
+        else:
+            note = f"{left}; attention there is meaningless: raise domain or bound the weights"
+        warnings.warn(note, stacklevel=2)
+        return replace(trained, notes=(*trained.notes, note))
+
+    def prepare(
+        self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
+    ) -> tuple[GatTraining, Tensor, torch.Generator]:
+        """Do everything before the first round; return the training, the first model and the generator for the rounds."""
+        self.check(graph)
+        start, masks, rest = split(rng, "weights"), split(rng, "masks"), split(rng, "rounds")
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        edges = KeptEdges.of(clients, graph.degrees()).to(device)
+        x = self.collect(clients, graph, channel).to(device)
+        if not isinstance(x, SealedTensor):
+            x = unit_ball(x)
+        plan = Plan.of(clients, edges, self.layers, exchange=self.remote == "embeddings")
+        layout = self.shape().layout(graph.num_features, graph.num_classes)
+        initial = initial_model(layout, start).to(device, x.dtype)
+        series = self.series()
+        codes = self.messages(edges, graph.num_clients)
+        messages = degree_batches(edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked)
+        if self.from_messages(channel):
+            sources, rows = merge_rows(edges, x, channel)
+            if len(rows) > len(x) and self.remote == "matrices":
+                raise FglauditError(
+                    "neighbours can be merged only where a node's message goes to its owner; fedgat with remote 'matrices' sends it "
+                    "to others, whose own rows are in it; use remote: embeddings"
+                )
+            used = torch.cat([plan.train.outputs[0].codes, plan.test.outputs[0].codes])
+            received = deliver(messages, sources, rows, self.masked, used, channel, masks)
+
+            def first(field: Field) -> FirstLayer:
+                grid = field.outputs[0]
+                found = [(batch, grid.find(codes)) for codes, batch in received]
+                chosen = [batch.at(torch.where(at >= 0, grid.place[at], -1)) for batch, at in found]
+                return MaskedLayer([batch for batch in chosen if batch is not None], grid.size, series)
+
+        else:
+            announce(messages, x, self.masked, channel)
+
+            def first(field: Field) -> FirstLayer:
+                return edge_layer(field, x, series_scores(series), graph.num_clients)
+
+        problem = plan.problem(first, edges.owner.clamp(min=0), graph.num_clients)
+        training = GatTraining(problem, self.averaging(), self.settings(), layout, channel)
+        beyond = self.bounds == "none" or (self.bounds != "scores" and self.domain < 2)
+        if beyond or channel.noise(self.masked) is not None:
+            evaluated = problem.test.first
+            training.outside = _outside(evaluated, self.domain)
+        return training, initial, rest
+
+    def from_messages(self, channel: Channel) -> bool:
+        """Whether the first layer is evaluated from the received messages (rule 2)."""
+        wanted = channel.wants(self.masked) or channel.seals(RawFeatures)
+        if wanted and self.path == "moments":
+            raise FglauditError(
+                f"path 'moments' trains without {self.masked.__name__}, but a recorder or the defense needs them; use path 'auto'"
+            )
+        return wanted or self.path == "matrices"
+
+    def collect(self, clients: list[ClientGraph], graph: FederatedGraph, channel: Channel) -> Tensor:
+        """Have every client send its feature rows; return what the server received [N, F], 0 for nodes of no client."""
+        senders = torch.arange(len(clients))
+        lengths = torch.tensor([0, *(len(client.nodes) for client in clients)])
+        nodes = torch.cat([client.nodes for client in clients])
+        rows = torch.cat([client.x for client in clients])
+        payload = RawFeatures(nodes, unit_ball(rows) if channel.seals(RawFeatures) else rows)
+        arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, lengths.cumsum(0)))
+        assert isinstance(arrived, RawFeatures)
+        return torch.index_add(torch.zeros(graph.x.shape, dtype=arrived.x.dtype), 0, nodes, arrived.x.cpu())
+
+
+def _outside(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:
+    """Return how the share of edge scores outside the domain is found."""
+    if isinstance(first, EdgeLayer):
+        return lambda layer: first.outside(layer, domain)
+    assert isinstance(first, MaskedLayer)
+    return first.outside

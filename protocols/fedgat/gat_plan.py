@@ -1,0 +1,116 @@
+"""From clients to everything that a GAT's training needs: fields, exchanges, masks, and the first layer on features at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.federated.problem import check_trainable
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.nn.gat import EdgeLayer, Scores
+from fglaudit.nn.gcn import client_inputs
+from fglaudit.protocols.fedgat.gat_field import Clients, Exchange, Field
+from fglaudit.protocols.fedgat.gat_training import FirstLayer, Part, Problem
+
+
+def check_graph(protocol: str, graph: FederatedGraph) -> None:
+    """Raise :class:`FglauditError` unless a GAT can be trained on ``graph``: disjoint clients, training nodes, finite features, every
+    edge listed once in each direction and no self-loops (a GAT adds its own)."""
+    check_trainable(protocol, graph)
+    finite = torch.isfinite(graph.x).all(1)
+    if not bool(finite.all()):
+        node = int((~finite).nonzero()[0].item())
+        raise FglauditError(f"{protocol} needs finite features; row {node} of {graph.name!r} is not; clean the data")
+    row, column = graph.edge_index
+    codes, counts = torch.unique(row * graph.num_nodes + column, return_counts=True)
+    if bool((counts > 1).any()):
+        code = int(codes[counts > 1][0].item())
+        raise FglauditError(
+            f"{protocol} counts every neighbour once; {graph.name!r} lists the edge {code // graph.num_nodes} - "
+            f"{code % graph.num_nodes} more than once; build edge_index with fglaudit.graph.canonical_edges"
+        )
+    if bool((row == column).any()):
+        node = int(row[row == column][0].item())
+        raise FglauditError(
+            f"{protocol} adds self-loops itself; {graph.name!r} has one at node {node}; build edge_index with "
+            "fglaudit.graph.canonical_edges"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Fields of the training nodes and of all others that count, before anything is known about features.
+
+    Attributes:
+        train, test: fields; ``test`` holds test and validation nodes and computes all rows that are exchanged.
+        exchanges: after layers 1 ... L-1.
+        is_test, is_validation: node masks [N].
+    """
+
+    train: Field
+    test: Field
+    exchanges: tuple[Exchange, ...]
+    is_test: Tensor
+    is_validation: Tensor
+
+    @staticmethod
+    def of(clients: Sequence[ClientGraph], edges: KeptEdges, layers: int, *, exchange: bool) -> Plan:
+        """Lay out the training of disjoint ``clients`` on ``edges`` (with self-loops).
+
+        Args:
+            exchange: whether clients receive their neighbours' hidden embeddings instead of computing them.
+        """
+        device, num_nodes = edges.start.device, len(edges.owner)
+        labels = torch.zeros(num_nodes, dtype=torch.long)
+        train, val, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(3))
+        for client in clients:
+            labels[client.nodes] = client.y
+            train[client.nodes], val[client.nodes], test[client.nodes] = client.train, client.val, client.test
+        train, val, test = train.to(device), val.to(device), test.to(device)
+        parties = Clients(edges, labels.to(device), len(clients))
+        everyone = parties.needed(parties.own(train | val | test), layers, "owner")
+        exchanges = parties.exchanges(everyone) if exchange else ()
+        tested = parties.own(val | test)
+        tested_rows = [*everyone[:-1], tested] if exchange else parties.needed(tested, layers, "compute")
+        return Plan(
+            train=parties.field(parties.needed(parties.own(train), layers, "leave" if exchange else "compute"), exchanges),
+            test=parties.field(tested_rows, exchanges),
+            exchanges=exchanges,
+            is_test=test,
+            is_validation=val,
+        )
+
+    def problem(self, first: Callable[[Field], FirstLayer], groups: Tensor, num_groups: int) -> Problem:
+        """Return what is trained, given how to evaluate a field's first layer.
+
+        Args:
+            groups: for every node [N] the client whose accuracy it counts for.
+        """
+        targets = self.test.outputs[-1]
+        shape = self.test.mask.shape
+
+        def on_grid(values: Tensor) -> Tensor:
+            grid = values.new_zeros(shape.numel())
+            return grid.index_copy(0, targets.place, values[targets.node]).view(shape)
+
+        return Problem(
+            train=Part(self.train, first(self.train)),
+            test=Part(self.test, first(self.test)),
+            exchanges=self.exchanges,
+            is_test=on_grid(self.is_test),
+            is_validation=on_grid(self.is_validation),
+            groups=on_grid(groups.to(self.is_test.device)),
+            num_groups=num_groups,
+        )
+
+
+def edge_layer(field: Field, x: Tensor, scores: Scores, num_clients: int) -> EdgeLayer:
+    """Return the first layer evaluated edge by edge on ``x`` [N, F]."""
+    grid = field.inputs
+    inputs = client_inputs(x[grid.node], grid.place, grid.client, num_clients, grid.size)
+    return EdgeLayer(inputs, grid.size, field.first, scores)

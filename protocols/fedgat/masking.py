@@ -1,0 +1,213 @@
+"""What FedGAT's server makes of the raw features: masked matrices (equations 9, 11, 13) or vectors (appendix F) per node.
+
+The neighbourhood of a node is its kept neighbours and itself, as in the original GAT; b is its size. All nodes of a batch have
+the same b, and what is made at once stays under ``BATCH_BYTES`` unless one node alone exceeds it.
+
+Where the paper's text leaves something open or does not work as printed:
+
+* r is drawn per node, log-uniform in [1/2, 2]: the products' rounding error grows with r + 1/r.
+* Binary ``u_j`` of the vector variant have two ones each: 2b coordinates hold b disjoint pairs, all masks live within pairs. Supports
+  of different sizes would weight neighbours by their sizes.
+* ``mask4 = V U'`` with ``U'V = I`` is a random oblique projection onto the span of the ``u_j``; ``mask1 = A (I - V U')`` with normal A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.payloads import MaskedMatrices, MaskedVectors
+from fglaudit.sealing import SealedTensor
+
+BATCH_BYTES = 2**28
+"""Most bytes of masked messages in memory at once, copies for several receivers not counted."""
+JOIN_BYTES = 2**24
+"""Messages to several receivers travel in one batch while they stay below this."""
+LARGEST_R = 2.0
+
+Masked = MaskedMatrices | MaskedVectors
+
+
+def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4) -> int:
+    """Wire bytes of one node's message with neighbourhood size b = ``size``, as the paper counts them (both M1 and M2, all
+    features), plus 8 for the node's id."""
+    width = 2 * size
+    if variant is MaskedMatrices:
+        numbers = 2 * features * width**2 + width + width * features
+    else:
+        numbers = 3 * width * features + width**2 + width
+    return 8 + element * numbers
+
+
+def degree_batches(
+    edges: KeptEdges, receivers: Tensor, nodes: Tensor, features: int, variant: type[Masked]
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield (b, receivers [P], nodes [P]) so that the messages about distinct nodes fit ``BATCH_BYTES``; each holds all receivers
+    of its nodes and is ascending by node.
+
+    Args:
+        receivers, nodes: one entry per message, in any order.
+    """
+    order = torch.argsort(nodes, stable=True)
+    receivers, nodes = receivers[order], nodes[order]
+    sizes = edges.start[nodes + 1] - edges.start[nodes]
+    for size in torch.unique(sizes).tolist():
+        chosen = sizes == size
+        _, copies = torch.unique_consecutive(nodes[chosen], return_counts=True)
+        most = max(1, BATCH_BYTES // node_bytes(size, features, variant))
+        lengths = [int(part.sum().item()) for part in copies.split(most)]
+        for who, which in zip(torch.split(receivers[chosen], lengths), torch.split(nodes[chosen], lengths), strict=True):
+            yield size, who, which
+
+
+def receiver_parts(receivers: Tensor, message_bytes: int) -> Iterator[Tensor]:
+    """Yield the positions of the messages that travel in one batch: all to one ``receivers`` [P] value, ascending, several
+    of them together while they stay below ``JOIN_BYTES``."""
+    order = torch.argsort(receivers, stable=True)
+    _, counts = torch.unique_consecutive(receivers[order], return_counts=True)
+    lengths: list[int] = []
+    for count in counts.tolist():
+        if lengths and (lengths[-1] + count) * message_bytes <= JOIN_BYTES:
+            lengths[-1] += count
+        else:
+            lengths.append(count)
+    yield from torch.split(order, lengths)
+
+
+def mask_nodes(edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], rng: torch.Generator) -> Masked:
+    """Return the masked neighbourhoods of ``nodes`` [P], which all have ``size`` entries; a node named twice in a row gets the
+    same masks.
+
+    Args:
+        x: features of all nodes [N, F]; the result has their type.
+        rng: CPU generator of the masks.
+    """
+    distinct, inverse = torch.unique_consecutive(nodes, return_inverse=True)
+    _, source = edges.incoming(distinct)
+    if isinstance(x, SealedTensor):
+        payload: Masked = sealed_matrices(distinct, x, source.view(len(distinct), size), rng)
+    else:
+        build = masked_matrices if variant is MaskedMatrices else masked_vectors
+        payload = build(distinct, x[distinct], x[source.view(len(distinct), size)], rng)
+    return payload if len(distinct) == len(nodes) else payload.select(inverse)
+
+
+def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedMatrices:
+    """Return (M1, M2, K1, K2) of equations (11) and (13).
+
+    Args:
+        nodes: [P].
+        own: h_i [P, F].
+        neighbors: h_j [P, b, F].
+    """
+    count, size, features = neighbors.shape
+    width = 2 * size
+    first, units = draw_units(count, size, own, rng)
+    total = units.sum(1)
+    m1 = (own.unsqueeze(2) * total.unsqueeze(1)).view(count, features, width, width)
+    m2 = (neighbors.transpose(1, 2) @ units).view(count, features, width, width)
+    root = math.sqrt(2)
+    return MaskedMatrices(nodes, m1, m2, root * first.sum(2), root * first @ neighbors)
+
+
+def draw_units(count: int, size: int, like: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw the masks of ``count`` nodes with ``size`` neighbours: u1 [P, 2b, b], one per column, and U [P, b, 4 b^2]; of the type and
+    device of ``like``."""
+    width = 2 * size
+    gaussian = torch.randn(count, width, width, generator=rng, dtype=torch.float64)
+    basis = torch.linalg.qr(gaussian).Q.to(like)
+    first, second = basis[..., :size], basis[..., size:]
+    exponent = torch.rand(count, 1, 1, generator=rng, dtype=torch.float64) * 2 - 1
+    r = (exponent * math.log(LARGEST_R)).exp().to(like)
+    # U_j is of rank one: 1/2 (u1 + u2 / r)(u1 + r u2)'.
+    left, right = (first + second / r) / 2, first + r * second
+    return first, torch.einsum("pwj,pvj->pjwv", left, right).flatten(2)
+
+
+def sealed_matrices(nodes: Tensor, x: SealedTensor, source: Tensor, rng: torch.Generator) -> MaskedMatrices:
+    """Return :func:`masked_matrices` of sealed rows ``x`` [N, F]: every message is a public combination of them but K1, which does
+    not depend on them.
+
+    Args:
+        nodes: i [P].
+        source: j [P, b].
+    """
+    count, size = source.shape
+    width, features, root = 2 * size, x.shape[1], math.sqrt(2)
+    first, units = draw_units(count, size, torch.empty(0), rng)
+
+    def combined(coefficients: Tensor, rows: Tensor) -> Tensor:
+        """Return ``sum_j coefficients[p, j, r] x[rows[p, j]]`` as [P, r, F]."""
+        lines = coefficients.shape[2]
+        target = torch.arange(count * lines).view(count, 1, lines).expand_as(coefficients)
+        column = rows.cpu().unsqueeze(2).expand_as(coefficients)
+        index = torch.stack([target.flatten(), column.flatten()])
+        weights = torch.sparse_coo_tensor(index, coefficients.flatten(), (count * lines, len(x)), check_invariants=False)
+        mixed: Tensor = weights @ x
+        return mixed.view(count, lines, features)
+
+    m1 = combined(units.sum(1, keepdim=True), nodes.unsqueeze(1)).view(count, width, width, features).movedim(3, 1)
+    m2 = combined(units, source).view(count, width, width, features).movedim(3, 1)
+    k1 = (root * first.sum(2)).to(nodes.device, x.dtype)
+    return MaskedMatrices(nodes, m1, m2, k1, combined(root * first.transpose(1, 2), source))
+
+
+def masked_vectors(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedVectors:
+    """Return (M1, M2, K1, K2, K3) of appendix F; arguments as for :func:`masked_matrices`."""
+    count, size, features = neighbors.shape
+    width = 2 * size
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(count, *shape, generator=rng, dtype=torch.float64).to(own)
+
+    order = torch.rand(count, width, generator=rng).argsort(1).to(own.device)
+    pair, sign = order // 2, (order % 2 * 2 - 1).to(own)
+    u = torch.nn.functional.one_hot(pair, size).to(own)  # [P, 2b, b], columns u_j
+    signed = u * sign.unsqueeze(2)  # columns +1, -1 on the pairs: orthogonal to every u_j
+    v = u / 2 + signed @ normal(size, size)
+    projection = v @ u.transpose(1, 2)
+    leftover = torch.eye(width, dtype=own.dtype, device=own.device) - projection.transpose(1, 2)
+    m1 = leftover @ normal(width, features) + u.sum(2, keepdim=True) * own.unsqueeze(1)
+    m2 = leftover @ normal(width, features) + u @ neighbors
+    k1 = signed @ normal(size, features) + u @ neighbors
+    k3 = (signed @ normal(size, 1)).squeeze(2) + u.sum(2)
+    return MaskedVectors(nodes, m1, m2, k1, projection, k3)
+
+
+def announced(nodes: Tensor, size: int, features: int, variant: type[Masked], dtype: torch.dtype) -> Masked:
+    """Return messages of the right shapes without content (device "meta"): they are counted on the wire and cost nothing."""
+    count, width = len(nodes), 2 * size
+
+    def empty(*shape: int) -> Tensor:
+        return torch.empty(count, *shape, dtype=dtype, device="meta")
+
+    node = torch.empty(count, dtype=torch.long, device="meta")
+    if variant is MaskedMatrices:
+        square = (features, width, width)
+        return MaskedMatrices(node, empty(*square), empty(*square), empty(width), empty(width, features))
+    rows = (width, features)
+    return MaskedVectors(node, empty(*rows), empty(*rows), empty(*rows), empty(width, width), empty(width))
+
+
+def careful_bytes(edges: KeptEdges, x: Tensor, nodes: Tensor, variant: type[Masked], element: int = 4) -> int:
+    """Wire bytes of a sender that omits what the receiver can do without, for the same ``nodes`` [n].
+
+    Matrix variant: one ``sum_j U_j`` instead of M1 (the receiver has h_i), and M2(s) and columns of K2 only for the features s that
+    some node of the neighbourhood has, each with a 4-byte index. Vector variant: no M1 (likewise: ``K2`` and h_i give it), the other
+    columns masked all the same because masks fill them.
+    """
+    sizes = edges.start[nodes + 1] - edges.start[nodes]
+    width = 2 * sizes
+    if variant is MaskedVectors:
+        numbers = 2 * width * x.shape[1] + width**2 + width
+        return int((8 + element * numbers).sum().item())
+    position, source = edges.incoming(nodes)
+    row, feature = (x[source] != 0).nonzero(as_tuple=True)
+    present = torch.unique(position[row] * x.shape[1] + feature)
+    used = torch.bincount(torch.div(present, x.shape[1], rounding_mode="floor"), minlength=len(nodes))
+    numbers = (used + 1) * width**2 + width + used * width
+    return int((8 + 4 * used + element * numbers).sum().item())

@@ -1,0 +1,98 @@
+"""FedGT's clients as its federated and its local form train them: graph transformers with hybrid attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
+from fglaudit.federated.subgraph_protocol import SubgraphProtocol
+from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel
+from fglaudit.nn.graph_transformer import GraphTransformer, initial_model
+from fglaudit.nn.weights import Layout
+from fglaudit.protocols.fedgt.neighbor_sampling import STRATEGIES, find_candidates
+from fglaudit.protocols.fedgt.sampled_neighbors import SampledNeighbors
+from fglaudit.rng import split
+
+
+@dataclass(frozen=True)
+class HybridProtocol(SubgraphProtocol):
+    """FedGT's clients; defaults are the paper's as far as it states them.
+
+    Attributes:
+        heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
+        neighbors, global_nodes: n_s and n_g.
+        encoding: dimensions of the Laplacian positional encoding.
+        sampling: "ppr", "graphsage", "attribute" or "neighbors", see ``fglaudit.protocols.fedgt.neighbor_sampling``.
+        restart: nu of the personalised PageRank.
+        candidates: nodes per node among which neighbours are drawn.
+        momentum: gamma of the online clustering.
+        global_scale: standard deviation of the entries of the first global nodes, before any client trains. Nodes at 1 lie far outside
+            the clients' representations: without noise that clips them, one takes all nodes and the others never move. At 0.01 all
+            are used.
+    """
+
+    heads: int = 4
+    feed_forward: int = 256
+    neighbors: int = 16
+    global_nodes: int = 10
+    encoding: int = 8
+    sampling: str = "ppr"
+    restart: float = 0.15
+    candidates: int = 64
+    momentum: float = 0.9
+    global_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sampling not in STRATEGIES:
+            raise unknown("sampling", self.sampling, STRATEGIES)
+        self.require(neighbors=1, global_nodes=1, encoding=0, candidates=self.neighbors)
+        if not (self.global_scale > 0 and math.isfinite(self.global_scale)):
+            raise FglauditError(
+                f"global_scale must be positive and finite, equal global nodes stay equal; got {self.global_scale:g}; use 1 or 0.01"
+            )
+        if not 0 < self.restart <= 1:
+            raise FglauditError(f"the restart probability lies in (0, 1]; got {self.restart:g}; the paper uses 0.15")
+
+    @property
+    def positions(self) -> int:
+        return self.encoding
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            f"{self.name}'s losses all see the global nodes, which are made of every node's features, and PageRank scores and encodings, "
+            "which every edge moves: one node changes them all"
+        )
+
+    def network(self) -> GraphTransformer:
+        return GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
+
+    def layout(self, num_inputs: int, num_classes: int) -> Layout:
+        return self.network().layout(num_inputs, num_classes)
+
+    def settings(self) -> SubgraphSettings:
+        return replace(super().settings(), momentum=self.momentum)
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_subgraphs(self.name, graph, self.global_nodes)
+
+    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> SampledNeighbors:
+        candidates = find_candidates(clients, self.sampling, self.candidates, self.restart, rng).to(inputs.labels.device)
+        return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
+
+    def prepare(
+        self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
+    ) -> tuple[SubgraphModels, Tensor, Tensor]:
+        """Do everything before the first round; return the clients, the first model [D] and global nodes [n_g, d]."""
+        start, centers, near, training = (split(rng, purpose) for purpose in ("weights", "global", "candidates", "training"))
+        models = self.clients(graph, channel, near, training, device)
+        first = self.global_scale * torch.randn(self.global_nodes, self.hidden, generator=centers)
+        return models, initial_model(models.layout, start).to(device), first.to(device)

@@ -1,0 +1,129 @@
+"""Which nodes a node attends to: candidates per node, and random draws of n_s of them (FedGT, sections 4.1 and E.4).
+
+* ``ppr``: the candidates are the nodes with the largest personalised PageRank, drawn in proportion to it.
+* ``graphsage``: the nodes within two hops, all alike.
+* ``neighbors``: the neighbours, all alike (for GraphSAGE's own first and second layers).
+* ``attribute``: the nodes with the most similar features, drawn in proportion to the cosine.
+
+A node is a candidate of itself (``graphsage``: if it has a neighbour; ``neighbors``: if it has none). Draws are independent: a node
+may be drawn twice and then counts twice in the attention, so that on average a node's weight is in proportion to its score. Without
+a generator the n candidates with the largest scores are taken, each with ``log(n p)`` added to its attention score: what it counts
+on average among n draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.errors import unknown
+from fglaudit.graph import ClientGraph
+from fglaudit.protocols.fedgt.ppr import EXACT_UP_TO, largest_scores
+
+STRATEGIES = ("ppr", "graphsage", "attribute", "neighbors")
+ROWS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidates of every node of every client, by falling score.
+
+    Attributes:
+        nodes: local node indices [K, n, w].
+        scores: [K, n, w]; 0 where there is no candidate; every node has one.
+    """
+
+    nodes: Tensor
+    scores: Tensor
+
+    def draw(self, rows: Tensor, count: int, rng: torch.Generator) -> Tensor:
+        """Draw ``count`` candidates of the nodes ``rows`` [K, m], with replacement [K, m, count]; ``rng`` is on their device."""
+        nodes, scores = self._of(rows)
+        bounds = scores.cumsum(2)
+        points = torch.rand((*rows.shape, count), generator=rng, device=rows.device) * bounds[:, :, -1:]
+        # Rounding may put a point on the last bound, and so beyond the last candidate.
+        last = (scores > 0).sum(2, keepdim=True) - 1
+        return nodes.gather(2, torch.minimum(torch.searchsorted(bounds, points, right=True), last))
+
+    def largest(self, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return the ``count`` candidates with the largest scores of the nodes ``rows`` [K, m], and the logarithms of how often each is
+        drawn on average if only these can be [K, m, count]; -inf for padding."""
+        nodes, scores = (part[:, :, :count] for part in self._of(rows))
+        return nodes, (count * scores / scores.sum(2, keepdim=True)).log()
+
+    def _of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        client = torch.arange(len(rows), device=rows.device).unsqueeze(1)
+        return self.nodes[client, rows], self.scores[client, rows]
+
+    def to(self, device: torch.device) -> Candidates:
+        return Candidates(self.nodes.to(device), self.scores.to(device))
+
+
+def find_candidates(
+    clients: Sequence[ClientGraph],
+    strategy: str,
+    width: int,
+    restart: float,
+    rng: torch.Generator,
+    exact_up_to: int = EXACT_UP_TO,
+) -> Candidates:
+    """Return at most ``width`` candidates per node of every client, padded to the largest client.
+
+    Args:
+        restart: nu of the personalised PageRank.
+        rng: chooses among more than ``width`` near nodes.
+
+    Raises:
+        FglauditError: for an unknown strategy.
+    """
+    if strategy not in STRATEGIES:
+        raise unknown("sampling strategy", strategy, STRATEGIES)
+    largest = max(len(client.nodes) for client in clients)
+    nodes = torch.zeros(len(clients), largest, width, dtype=torch.long)
+    scores = torch.zeros(len(clients), largest, width)
+    for k, client in enumerate(clients):
+        count = len(client.nodes)
+        if strategy == "ppr":
+            found = largest_scores(client.edge_index, count, restart, width, exact_up_to=exact_up_to)
+        elif strategy in ("graphsage", "neighbors"):
+            found = _near(client.edge_index, count, width, rng, two_hops=strategy == "graphsage")
+        else:
+            found = _similar(client.x, width)
+        nodes[k, :count], scores[k, :count] = found
+    alone = scores[:, :, 0] <= 0
+    nodes[:, :, 0] = torch.where(alone, torch.arange(largest), nodes[:, :, 0])
+    scores[:, :, 0] = torch.where(alone, 1.0, scores[:, :, 0])
+    return Candidates(nodes, scores)
+
+
+def _near(edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator, *, two_hops: bool) -> tuple[Tensor, Tensor]:
+    row, column = edge_index.numpy()
+    adjacency = sp.csr_array((np.ones(len(row)), (row, column)), shape=(num_nodes, num_nodes))
+    pairs = sp.coo_array(adjacency + adjacency @ adjacency if two_hops else adjacency)
+    reached = torch.from_numpy(np.stack([pairs.row, pairs.col])).long()
+    reached = reached[:, torch.randperm(reached.shape[1], generator=rng)]
+    reached = reached[:, torch.argsort(reached[0], stable=True)]
+    start = torch.zeros(num_nodes + 1, dtype=torch.long)
+    torch.cumsum(torch.bincount(reached[0], minlength=num_nodes), 0, out=start[1:])
+    rank = torch.arange(reached.shape[1]) - start[reached[0]]
+    kept = rank < width
+    nodes, scores = torch.zeros(num_nodes, width, dtype=torch.long), torch.zeros(num_nodes, width)
+    nodes[reached[0, kept], rank[kept]] = reached[1, kept]
+    scores[reached[0, kept], rank[kept]] = 1.0
+    return nodes, scores
+
+
+def _similar(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    unit = functional.normalize(x, dim=1)
+    nodes, scores = torch.zeros(len(x), width, dtype=torch.long), torch.zeros(len(x), width)
+    for start in range(0, len(x), ROWS_AT_ONCE):  # blocks of rows: the whole matrix of cosines is quadratic
+        top = (unit[start : start + ROWS_AT_ONCE] @ unit.T).topk(min(width, len(x)), 1)
+        nodes[start : start + ROWS_AT_ONCE, : top.indices.shape[1]] = top.indices
+        scores[start : start + ROWS_AT_ONCE, : top.values.shape[1]] = top.values.clamp(min=0)
+    return nodes, scores

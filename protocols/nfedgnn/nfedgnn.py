@@ -1,0 +1,198 @@
+"""nFedGNN ("One Node Per User"): split learning with one node per user, smoothed by the graph's Laplacian.
+
+Algorithm 1, equations (2)-(7), appendix D. User i holds the feature row ``x_i`` of one node and its own first-layer weights ``W_i``.
+Every round the users upload their latents ``x_i W_i`` (GAT: one per head, one after the other); the server, which has the topology
+and the labels of the training nodes, runs the rest of the GNN, takes a gradient step, and returns to every user the gradient of
+the loss by its latent; the users step on ``W_i``. The loss is cross-entropy plus lambda (``smoothness``) times the mean squared
+distance between the latents of neighbours.
+
+What is observed: the server sees every latent of every round, and with broadcast initial weights it knows the matrix that the
+first latents were computed with; it also knows every gradient it sent. A user sees its own gradients, which with ``smoothness``
+hold differences to its neighbours' latents.
+
+Choices where the paper's text is silent:
+
+* Whether the first weights are common knowledge. ``initial_weights: broadcast``: the server draws them and sends them to every user
+  (``ModelUpdate`` of round 0); ``private``: every user draws its own. Both are Glorot's uniform distribution.
+* ``loss``: equation (3) is a sum over the labelled nodes, which weighs lambda by their number. The mean is the default, chosen on the
+  validation nodes of Cora and CiteSeer.
+* Dropout. The defaults are those of the GCN: between the layers, as in the GCN example of the library that the paper uses, and not on the
+  features. ``feature_dropout`` drops entries of x at the user, a fresh mask every round (the original GCN's and GAT's place).
+* Predictions come from the latents that were uploaded for training, so nothing else is sent and the bytes are those of Table 1. With
+  ``feature_dropout`` these lack the dropped features; ``evaluation: clean`` uploads latents without dropout as well, every round
+  after the update, at twice the bytes. They are messages like the others, and their noise and epsilon are counted.
+* The regulariser of equation (6) counts every node as its own neighbour, which adds nothing to the sum but to the divisor.
+* ``participation``: the sampled users upload, get their gradients and step; for the others the server takes the last latent it
+  has, 0 before the first. Adam's bias correction counts a user's own steps.
+* There are no biases, as in the equations (Table 1's bytes of CNFGNN count one for the GCN).
+* GAT: 8 heads with 16 units, feature dropout and dropout 0.6, learning rate 0.01: set them beside ``split: gat``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.context import Release
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.fedavg import sample_clients
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
+from fglaudit.protocols.nfedgnn.split_training import (
+    Server,
+    ServerSettings,
+    SplitModel,
+    check_share,
+    check_users,
+    empty_rows_note,
+    first_layer,
+    prepared_features,
+    send_gradients,
+    send_latents,
+    send_model,
+    server_labels,
+)
+from fglaudit.protocols.nfedgnn.user_weights import Entries, Stepping, UserWeights
+from fglaudit.rng import split
+from fglaudit.view import Observer
+
+INITIAL_WEIGHTS = ("broadcast", "private")
+EVALUATIONS = ("training", "clean")
+
+
+@dataclass(frozen=True)
+class NFedGNN(FederatedProtocol):
+    """nFedGNN; the defaults are the paper's settings of the split GCN.
+
+    Attributes:
+        split, hidden, heads: see :class:`split_training.SplitModel`.
+        smoothness: weight of the graph-Laplacian regulariser, the paper's lambda (searched in 0.1, 1, 10, 100, 300).
+        rounds: uploads of every user.
+        optimizer, learning_rate: of the users, see :class:`user_weights.Stepping`.
+        server_optimizer, server_learning_rate: of the server.
+        weight_decay: on both sides.
+        dropout, loss, choice: at the server, see :class:`split_training.ServerSettings`.
+        feature_dropout: share of its features that a user drops every round.
+        evaluation: "training" or "clean", see above.
+        participation: share of the users sampled each round.
+        initial_weights: "broadcast" or "private", see above.
+    """
+
+    name: ClassVar[str] = "nfedgnn"
+    shown: ClassVar[tuple[str, ...]] = ("split", "smoothness", "initial_weights")
+    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, Latents, LatentGradients)
+
+    split: str = "gcn"
+    smoothness: float = 100.0
+    hidden: int = 16
+    heads: int = 8
+    rounds: int = 200
+    optimizer: str = "adam"
+    learning_rate: float = 0.1
+    server_optimizer: str = "adam"
+    server_learning_rate: float = 0.1
+    weight_decay: float = 5e-4
+    dropout: float = 0.5
+    feature_dropout: float = 0.0
+    loss: str = "mean"
+    choice: str = "last"
+    evaluation: str = "training"
+    participation: float = 1.0
+    initial_weights: str = "broadcast"
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise FglauditError(f"nfedgnn needs rounds >= 1; got {self.rounds}; raise it")
+        for field, known in (("evaluation", EVALUATIONS), ("initial_weights", INITIAL_WEIGHTS)):
+            if getattr(self, field) not in known:
+                raise unknown(field, getattr(self, field), known)
+        if not 0 < self.participation <= 1:
+            raise FglauditError(f"participation is a share of the users in (0, 1]; got {self.participation:g}; use 1 for all")
+        check_share("feature_dropout", self.feature_dropout)
+        self.model()
+        self.stepping()
+        self.server_settings()
+
+    def model(self) -> SplitModel:
+        return SplitModel(self.split, self.hidden, self.heads)
+
+    def stepping(self) -> Stepping:
+        return Stepping(self.optimizer, self.learning_rate, self.weight_decay)
+
+    def server_settings(self) -> ServerSettings:
+        stepping = Stepping(self.server_optimizer, self.server_learning_rate, self.weight_decay)
+        return ServerSettings(stepping, self.dropout, self.smoothness, self.loss, self.choice)
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_users(self.name, graph, self.model().dimensions)
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        """The latents of one user, at most once a round (twice with ``evaluation: clean``)."""
+        times = self.rounds * (2 if self.evaluation == "clean" else 1)
+        why = "a latent moves with the features as far as the user's trained weights let it; clip the latents themselves"
+        return (Release(Latents, times, None, "node", covers_training=True, why=why, one_message=True),)
+
+    def readers(self) -> Mapping[type[Payload], str]:
+        return {
+            Latents: "the server trains its layers on them",
+            LatentGradients: "the server itself computes them",
+            ModelUpdate: "the server itself draws it, and nobody sends another",
+        }
+
+    def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """The training nodes, whose labels the server has."""
+        return server_labels(graph, observer)
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return "nfedgnn's users hold no losses: the server computes the one loss from latents that users send every round"
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.check(graph)
+        start, sampling = split(rng, "weights"), split(rng, "participation")
+        masks, server_masks = (
+            torch.Generator(device).manual_seed(split(rng, p).initial_seed()) for p in ("features", "server")
+        )
+        x = prepared_features(graph, channel).to(device)
+        entries = Entries.of(x)
+        model = self.model()
+        layout = model.layout(graph.num_features, graph.num_classes)
+        (_, first), *rest = ((name, weight.to(x)) for name, weight in model.initial(layout, start).items())
+        users = UserWeights(entries, self.first_rows(first, entries, channel, start), self.stepping())
+        network = model.network(graph.edge_index.to(device), graph.num_nodes, x.dtype)
+        server = Server(graph, network, dict(rest), self.server_settings(), server_masks)
+        everyone = torch.arange(graph.num_nodes)
+        held = x.new_zeros(graph.num_nodes, model.dimensions)
+        tested = held.clone()
+        for round in range(1, self.rounds + 1):
+            chosen = sample_clients(everyone, self.participation, sampling)
+            at = chosen.to(device)
+            values = entries.dropped(self.feature_dropout, masks)
+            held[at] = send_latents(channel, round, users.latents(values)[at], chosen)
+            gradients = torch.zeros_like(held)
+            gradients[at] = send_gradients(channel, round, server.learn(held)[at], chosen)
+            active = torch.zeros(len(held), dtype=torch.bool, device=device).index_fill(0, at, True)
+            users.step(values, gradients, None if len(chosen) == len(everyone) else active)
+            if self.evaluation == "clean":
+                tested[at] = send_latents(channel, round, users.latents(entries.value)[at], chosen)
+            server.test(tested if self.evaluation == "clean" else held)
+            channel.round_done(round, self.rounds)
+        return server.result(first_layer(layout), empty_rows_note(self.name, x))
+
+    def first_rows(self, first: Tensor, entries: Entries, channel: Channel, rng: torch.Generator) -> Tensor:
+        """Return the users' first weights at the entries [e, D]: those of ``first`` [F, D] as each received it, or its own."""
+        if self.initial_weights == "broadcast":
+            received = send_model(channel, 0, first, entries.num_users)
+            return received[entries.user, entries.column]
+        bound = math.sqrt(6 / (first.shape[0] + self.hidden))  # that of ``first``, drawn only where it matters
+        drawn = torch.rand(len(entries.value), first.shape[1], generator=rng, dtype=first.dtype)
+        return ((drawn * 2 - 1) * bound).to(first.device)

@@ -1,0 +1,239 @@
+"""What nFedGNN and CNFGNN share: the split model's settings, the server that learns from latents, and the messages with users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.fedavg import broadcast
+from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.training import accuracies
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.gat import GatShape, initial_model
+from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
+from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch
+from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, SplitGat, SplitGcn
+from fglaudit.protocols.nfedgnn.user_weights import Stepping
+from fglaudit.view import Observer
+
+SPLITS = ("gcn", "gat")
+LOSSES = ("mean", "sum")
+CHOICES = ("last", "validation")
+
+
+@dataclass(frozen=True)
+class SplitModel:
+    """A two-layer GNN whose first weights are at the users.
+
+    Attributes:
+        split: "gcn" or "gat".
+        hidden: units of the first layer, per head for "gat".
+        heads: of the first layer, for "gat" alone.
+    """
+
+    split: str
+    hidden: int
+    heads: int
+
+    def __post_init__(self) -> None:
+        if self.split not in SPLITS:
+            raise unknown("split", self.split, SPLITS)
+        for field in ("hidden", "heads"):
+            if getattr(self, field) < 1:
+                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in one latent, D."""
+        return self.hidden if self.split == "gcn" else self.heads * self.hidden
+
+    def network(self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Network:
+        """Return the server's layers on the edges [2, E]."""
+        if self.split == "gcn":
+            return SplitGcn.on(edge_index, num_nodes, dtype)
+        return SplitGat.on(edge_index, num_nodes)
+
+    def layout(self, num_features: int, num_classes: int) -> Layout:
+        """Shapes of all weights; the first, [F, D], is the users', the others are the server's."""
+        if self.split == "gcn":
+            return gcn_layout(num_features, self.hidden, num_classes, layers=2)
+        return GatShape(2, self.heads, self.hidden, 1).layout(num_features, num_classes)
+
+    def initial(self, layout: Layout, rng: torch.Generator) -> dict[str, Tensor]:
+        """Draw one whole model (Glorot and Bengio 2010, per head)."""
+        vector = glorot(layout, rng) if self.split == "gcn" else initial_model(layout, rng)
+        return {name: weight.squeeze(0) for name, weight in unflatten(vector.unsqueeze(0), layout).items()}
+
+
+def first_layer(layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Return the part of the layout that is at the users: what a ``ModelUpdate`` holds."""
+    name, shape = next(iter(layout.items()))
+    return {name: shape}
+
+
+def check_users(protocol: str, graph: FederatedGraph, dimensions: int) -> None:
+    """Raise :class:`FglauditError` unless every node is one user with features, and the server has labels to learn from."""
+    check_trainable(protocol, graph)
+    sizes = torch.tensor([len(nodes) for nodes in graph.clients])
+    if bool((sizes != 1).any()):
+        k = int((sizes != 1).nonzero()[0].item())
+        raise FglauditError(
+            f"{protocol} has one user per node; client {k} holds {int(sizes[k].item())} nodes; use scheme: per-node"
+        )
+    if not torch.equal(torch.cat(graph.clients), torch.arange(graph.num_nodes)):
+        raise FglauditError(
+            f"{protocol} numbers users as nodes, so client k must hold node k of all {graph.num_nodes}; this partition orders or "
+            "leaves out nodes; use scheme: per-node"
+        )
+    if graph.num_features == 0 or not bool(torch.isfinite(graph.x).all()):
+        raise FglauditError(
+            f"{protocol} needs users with finite features; {graph.name!r} has {graph.num_features} of them per user, some not "
+            "finite; clean the data"
+        )
+    if dimensions > graph.num_features:
+        raise FglauditError(
+            f"a latent is a summary: it needs at most as many numbers as there are features; got {dimensions} for "
+            f"{graph.num_features} features; lower hidden or heads"
+        )
+    unlabelled = torch.cat(graph.train) & (graph.y < 0)
+    if bool(unlabelled.any()):
+        node = int(unlabelled.nonzero()[0].item())
+        raise FglauditError(
+            f"{protocol}'s server needs the labels of its training nodes; node {node} has none; use another split"
+        )
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How the server learns.
+
+    Attributes:
+        stepping: its optimizer.
+        dropout: share dropped between layers and, for "gat", of the attention weights.
+        smoothness: weight of the graph-Laplacian regulariser, the paper's lambda.
+        loss: cross-entropy over the training nodes: their "sum" (equation 3) or "mean".
+        choice: the round that counts: "last", or "validation" for the one with the best validation accuracy.
+    """
+
+    stepping: Stepping
+    dropout: float
+    smoothness: float
+    loss: str
+    choice: str
+
+    def __post_init__(self) -> None:
+        if not self.smoothness >= 0:
+            raise FglauditError(f"smoothness (lambda) must not be negative; got {self.smoothness:g}; 0 is no regulariser")
+        check_share("dropout", self.dropout)
+        for field, known in (("loss", LOSSES), ("choice", CHOICES)):
+            if getattr(self, field) not in known:
+                raise unknown(field, getattr(self, field), known)
+
+
+def check_share(field: str, value: float) -> None:
+    """Raise unless ``value`` is a share that dropout can drop."""
+    if not 0 <= value < 1:
+        raise FglauditError(f"{field} is a share in [0, 1); got {value:g}; use for example 0.5")
+
+
+class Server:
+    """The server in training: topology, labels of the training nodes, its own layers.
+
+    Args:
+        weights: first weights of its layers, in the network's order.
+        rng: draws the dropout, on the device of the weights.
+    """
+
+    def __init__(
+        self,
+        graph: FederatedGraph,
+        network: Network,
+        weights: Mapping[str, Tensor],
+        settings: ServerSettings,
+        rng: torch.Generator,
+    ) -> None:
+        first = next(iter(weights.values()))
+        device, dtype = first.device, first.dtype
+        self._network, self._settings = network, settings
+        self._weights = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
+        self._optimizer = settings.stepping.torch_optimizer(list(self._weights.values()))
+        self._dropout = Dropout(settings.dropout, rng)
+        self._smooth = Laplacian(graph.edge_index.to(device), graph.num_nodes, dtype) if settings.smoothness > 0 else None
+        self._train, self._val, self._test = (torch.cat(masks).to(device) for masks in (graph.train, graph.val, graph.test))
+        self._labels = graph.y.to(device)
+        self._correct: list[Tensor] = []
+        self._validation: list[Tensor] = []
+
+    def learn(self, latents: Tensor) -> Tensor:
+        """Take one step on ``latents`` [N, D] as received; return the loss's gradient by each of them [N, D] (before the step)."""
+        received = latents.detach().requires_grad_()
+        outputs = self._network.logits(received, list(self._weights.values()), self._dropout)
+        loss = functional.cross_entropy(outputs[self._train], self._labels[self._train], reduction=self._settings.loss)
+        if self._smooth is not None:
+            loss = loss + self._settings.smoothness * self._smooth(received)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        assert received.grad is not None
+        return received.grad
+
+    @torch.no_grad()
+    def test(self, latents: Tensor) -> None:
+        """Note which nodes the current layers classify correctly from ``latents`` [N, D]."""
+        outputs = self._network.logits(latents, list(self._weights.values()))
+        right = outputs.argmax(1) == self._labels
+        self._correct.append(right & self._test)
+        self._validation.append((right & self._val).sum())
+
+    def result(self, layout: Layout, notes: tuple[str, ...] = ()) -> Trained:
+        """Return the outcome of the rounds tested so far; weights are those of the server alone."""
+        accuracy, accuracy_global = accuracies(self._correct, self._test.long())
+        counts = torch.stack(self._validation)
+        best = int(counts.argmax().item()) if self._settings.choice == "validation" and bool(self._val.any()) else -1
+        weights = {name: weight.detach().cpu() for name, weight in self._weights.items()}
+        return Trained(accuracy, accuracy_global, weights, layout, round=best, notes=notes)
+
+
+def send_latents(channel: Channel, round: int, latents: Tensor, users: Tensor) -> Tensor:
+    """Have ``users`` [P] upload ``latents`` [P, D]; return what the server receives."""
+    arrived = channel.send(MessageBatch(round, users, torch.full_like(users, SERVER), Latents(latents)))
+    assert isinstance(arrived, Latents)
+    return arrived.values
+
+
+def send_gradients(channel: Channel, round: int, gradients: Tensor, users: Tensor) -> Tensor:
+    """Have the server return ``gradients`` [P, D] to ``users`` [P]; return what they receive."""
+    arrived = channel.send(MessageBatch(round, torch.full_like(users, SERVER), users, LatentGradients(gradients)))
+    assert isinstance(arrived, LatentGradients)
+    return arrived.values
+
+
+def send_model(channel: Channel, round: int, weight: Tensor, num_users: int) -> Tensor:
+    """Have the server send ``weight`` [F, D] to everybody; return what each user receives [N, F, D]."""
+    return broadcast(channel, round, weight.flatten(), num_users).view(num_users, *weight.shape)
+
+
+def prepared_features(graph: FederatedGraph, channel: Channel) -> Tensor:
+    """Return the users' features [N, F] after the defense had its say about what each starts from."""
+    if not channel.prepares():
+        return graph.x
+    return torch.cat([channel.prepare(graph.client(k)).x for k in range(graph.num_clients)])
+
+
+def server_labels(graph: FederatedGraph, observer: Observer) -> Tensor:
+    """Return ids of the training nodes, whose labels the server has; none for an observer without the server."""
+    if SERVER not in observer.parties:
+        return torch.empty(0, dtype=torch.long)
+    return torch.cat(graph.train).nonzero().squeeze(1)
+
+
+def empty_rows_note(protocol: str, x: Tensor) -> tuple[str, ...]:
+    """Return a note about users whose features are all zero, if there are any."""
+    count = int((x == 0).all(1).sum().item())
+    return (f"{protocol}: {count} of {len(x)} users have no non-zero feature; their latents are always 0",) if count else ()
