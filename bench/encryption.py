@@ -22,7 +22,7 @@ import torch
 from bench.table import Table
 from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
 from fglaudit.federated.neighbor_sums import sender_sums
 from fglaudit.federated.neighborhood import KeptEdges

@@ -20,7 +20,7 @@ from fglaudit.channel import RecordingChannel
 from fglaudit.csbm import CsbmOptions
 from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
 from fglaudit.he.row_sealer import Cost

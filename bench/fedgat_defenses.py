@@ -22,11 +22,11 @@ from fglaudit.cell import Cell, arguments
 from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses.drop_singletons import DropSingletons
-from fglaudit.defenses.fewer_features import FewerFeatures
-from fglaudit.defenses.gaussian import Gaussian
-from fglaudit.defenses.merge_neighbors import MergeNeighbors
-from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
+from fglaudit.defenses.graph.drop_singletons import DropSingletons
+from fglaudit.defenses.graph.fewer_features import FewerFeatures
+from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.interfaces import Defense
 from fglaudit.observers import ObserverSpec

@@ -33,7 +33,7 @@ from fglaudit.attacks.updates.update_labels import UpdateLabels
 from fglaudit.attacks.updates.update_linkage import UpdateLinkage
 from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.context import Context
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph

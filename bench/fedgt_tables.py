@@ -24,7 +24,7 @@ from bench.table import Table
 from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec

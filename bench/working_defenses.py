@@ -26,16 +26,16 @@ from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.csbm import CsbmOptions
 from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses._noise import NoiseSession
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
-from fglaudit.defenses.clipped_noise import ClippedNoise
-from fglaudit.defenses.gaussian import Gaussian
-from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
-from fglaudit.defenses.joint_noise import JointNoise
-from fglaudit.defenses.merge_neighbors import MergeNeighbors
-from fglaudit.defenses.multi_bit import MultiBit
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_noise import ClippedNoise
+from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.defenses.noise.joint_noise import JointNoise
+from fglaudit.defenses.noise.multi_bit import MultiBit
+from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.defenses.none import NoDefense
-from fglaudit.defenses.secure_aggregation import SecureAggregation
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Defense, DefenseSession, FederatedProtocol

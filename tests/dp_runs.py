@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
-from fglaudit.defenses.dp_fedavg import _Session as DpFedAvgSession
-from fglaudit.defenses.dp_sgd import _Session as DpSgdSession
+from fglaudit.defenses.training.dp_fedavg import _Session as DpFedAvgSession
+from fglaudit.defenses.training.dp_sgd import _Session as DpSgdSession
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained
 from fglaudit.protocols.baselines.dist_gat import DistGAT

@@ -15,12 +15,12 @@ from fglaudit.attacks.latents.weight_difference import WeightDifference
 from fglaudit.attacks.neighborhoods.row_levels import to_levels
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.csbm_tasks import CsbmTask, draw_task
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
-from fglaudit.defenses.clipping import Clipping as ClippingDefense
-from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
-from fglaudit.defenses.joint_noise import JointNoise
-from fglaudit.defenses.quantisation import Quantisation
-from fglaudit.defenses.secure_aggregation import SecureAggregation
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipping import Clipping as ClippingDefense
+from fglaudit.defenses.noise.joint_noise import JointNoise
+from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.payloads import SERVER, Latents, ModelUpdate, NeighborSums

@@ -7,8 +7,8 @@ import torch
 
 from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
 from fglaudit.attacks.sums.row_space import RowSpace
-from fglaudit.defenses.drop_singletons import DropSingletons
-from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
+from fglaudit.defenses.graph.drop_singletons import DropSingletons
+from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fglaudit.attacks import ATTACKS
-from fglaudit.defenses.drop_singletons import DropSingletons
-from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.graph.drop_singletons import DropSingletons
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.game import Game, score
 from fglaudit.interfaces import Attack, Defense, Reconstruction
 from fglaudit.payloads import SERVER

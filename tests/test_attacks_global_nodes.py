@@ -19,7 +19,7 @@ from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters
 from fglaudit.attacks.updates.absent_words import AbsentWords
 from fglaudit.attacks.updates.update_labels import UpdateLabels
 from fglaudit.attacks.updates.update_linkage import UpdateLinkage
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.payloads import SERVER, GlobalNodes

@@ -19,7 +19,7 @@ from fglaudit.attacks.jacobians.representation_inversion import RepresentationIn
 from fglaudit.attacks.jacobians.switched_sums import Mixtures, box_least_squares, separate
 from fglaudit.claims import check_claims
 from fglaudit.csbm_tasks import CsbmTask, draw_task
-from fglaudit.defenses.clipping import Clipping
+from fglaudit.defenses.noise.clipping import Clipping
 from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction

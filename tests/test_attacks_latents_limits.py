@@ -17,7 +17,7 @@ from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.latents.latent_rounds import LatentRounds
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer
 from fglaudit.attacks.latents.weight_moments import weight_moments
-from fglaudit.defenses.clipped_noise import ClippedNoise
+from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.graph import FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER

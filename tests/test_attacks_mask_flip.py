@@ -16,7 +16,7 @@ from fglaudit.attacks.jacobians.mixture_rows import MixtureRows
 from fglaudit.attacks.jacobians.weighted_rows import name_rows
 from fglaudit.claims import Claims, check_claims
 from fglaudit.csbm_tasks import CsbmTask, draw_task
-from fglaudit.defenses.quantisation import Quantisation
+from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.game import Game
 from fglaudit.graph import FeatureKind, FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction

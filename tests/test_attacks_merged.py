@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, split_totals
-from fglaudit.defenses.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.game import Game, score
 from fglaudit.interfaces import Reconstruction
 from fglaudit.protocols.fedgat.fedgat import FedGAT

@@ -15,7 +15,7 @@ from fglaudit.attacks.sums.recorded_sums import sees_parts
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.sums.subset_sum import SubsetSum
-from fglaudit.defenses.secure_aggregation import SecureAggregation
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN

@@ -18,7 +18,7 @@ from fglaudit.audit import run_cell
 from fglaudit.cell import Cell
 from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fglaudit.context import Context
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN

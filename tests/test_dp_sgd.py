@@ -13,8 +13,8 @@ from dp_runs import BY_EXAMPLES, GRAPH, SILENT, Sums, change_noise, per_node, tr
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.defenses.dp_sgd import DpSgd, _Session
 from fglaudit.defenses.none import NoDefense
+from fglaudit.defenses.training.dp_sgd import DpSgd, _Session
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.empirical.gdp import gdp

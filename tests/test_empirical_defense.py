@@ -20,8 +20,8 @@ from fglaudit.cell import Cell
 from fglaudit.context import Context
 from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses.clipped_noise import ClippedNoise
-from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.noise.clipped_noise import ClippedNoise
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
 from fglaudit.empirical.defense import audit_defense

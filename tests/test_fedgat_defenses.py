@@ -10,10 +10,10 @@ from fedgat_runs import SMALL, mixed_graph
 from torch import Tensor
 
 from fglaudit.context import Context
-from fglaudit.defenses.drop_singletons import DropSingletons
-from fglaudit.defenses.fewer_features import FewerFeatures
-from fglaudit.defenses.merge_neighbors import MergeNeighbors
-from fglaudit.defenses.minimum_neighborhood import MinimumNeighborhood
+from fglaudit.defenses.graph.drop_singletons import DropSingletons
+from fglaudit.defenses.graph.fewer_features import FewerFeatures
+from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fedgat_runs import CPU, PROTOCOLS, SMALL, mixed_graph, quiet, recording, train
 
-from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges, federate
 from fglaudit.nn.gat import layer_weights

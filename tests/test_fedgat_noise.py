@@ -12,7 +12,7 @@ from fedgat_runs import CPU, SMALL, VARIANTS, mixed_graph, train
 from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
-from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession

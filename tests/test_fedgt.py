@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.nn.graph_transformer import Dropout

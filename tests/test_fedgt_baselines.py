@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit import registry
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate

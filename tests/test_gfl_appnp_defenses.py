@@ -11,11 +11,11 @@ from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.context import Context
 from fglaudit.csbm_tasks import CsbmTask, draw_task
-from fglaudit.defenses.clipping import Clipping
-from fglaudit.defenses.gaussian import Gaussian
-from fglaudit.defenses.joint_noise import JointNoise
-from fglaudit.defenses.local_features import LocalFeatures
-from fglaudit.defenses.quantisation import Quantisation
+from fglaudit.defenses.noise.clipping import Clipping
+from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.defenses.noise.joint_noise import JointNoise
+from fglaudit.defenses.noise.local_features import LocalFeatures
+from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Defense

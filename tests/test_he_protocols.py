@@ -17,7 +17,7 @@ from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.claims import check_claims
 from fglaudit.context import Aggregate
 from fglaudit.csbm_tasks import CsbmTask, draw_task
-from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Finding, Status
 from fglaudit.game import Game

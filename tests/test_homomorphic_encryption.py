@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.he.bfv import PARAMETERS, Bfv

@@ -24,8 +24,8 @@ from fglaudit.context import Context
 from fglaudit.csbm import CsbmOptions
 from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.datasets import DatasetSpec
-from fglaudit.defenses.local_features import LocalFeatures
-from fglaudit.defenses.multi_bit import MultiBit
+from fglaudit.defenses.noise.local_features import LocalFeatures
+from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.defenses.none import NoDefense
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense

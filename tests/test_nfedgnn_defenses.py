@@ -10,8 +10,8 @@ from torch import Tensor
 from user_graphs import GCN, user_graph
 
 from fglaudit.context import Context
-from fglaudit.defenses.clipped_noise import ClippedNoise
-from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.noise.clipped_noise import ClippedNoise
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate

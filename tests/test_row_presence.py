@@ -9,7 +9,7 @@ import torch
 
 from fglaudit.arena import Arena
 from fglaudit.attacks.sums.row_presence import RowPresence
-from fglaudit.defenses.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Defense, Inference

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fglaudit.attacks import ATTACKS
 from fglaudit.context import Context
-from fglaudit.defenses.drop_singletons import DropSingletons
-from fglaudit.defenses.gaussian import Gaussian
+from fglaudit.defenses.graph.drop_singletons import DropSingletons
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.game import Game
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
-from fglaudit.defenses.secure_aggregation import SecureAggregation
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import averaged_models
 from fglaudit.graph import FederatedGraph

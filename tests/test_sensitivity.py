@@ -19,11 +19,11 @@ from user_graphs import GAT, GCN, user_graph
 
 from fglaudit.channel import RecordingChannel
 from fglaudit.csbm_tasks import CsbmTask, draw_task
-from fglaudit.defenses._noise import NoiseSession
-from fglaudit.defenses.clipped_laplace import ClippedLaplace
-from fglaudit.defenses.clipped_noise import ClippedNoise
-from fglaudit.defenses.gaussian import Gaussian
-from fglaudit.defenses.joint_noise import JointNoise
+from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_noise import ClippedNoise
+from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.defenses.noise.joint_noise import JointNoise
+from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from fglaudit.context import Context
-from fglaudit.defenses._clips import check_clips, named_releases, not_clippable
+from fglaudit.defenses.noise.clips import check_clips, named_releases, not_clippable
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload

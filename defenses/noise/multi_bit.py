@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context
-from fglaudit.defenses._local import LocalSession, nothing_sent
+from fglaudit.defenses.noise.randomised_rows import LocalSession, nothing_sent
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fglaudit.context import Context
-from fglaudit.defenses.minimum_neighborhood import FewestSession, nothing_to_drop
+from fglaudit.defenses.graph.minimum_neighborhood import FewestSession, nothing_to_drop
 from fglaudit.interfaces import Defense, DefenseSession
 
 

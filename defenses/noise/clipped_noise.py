@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fglaudit.context import Context
-from fglaudit.defenses._clips import not_bounded_by_clips
-from fglaudit.defenses._noise import NoiseSession, release_named
+from fglaudit.defenses.noise.clips import not_bounded_by_clips
+from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import payload_type

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Release
-from fglaudit.defenses._noise import NoiseSession, release_named
+from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee

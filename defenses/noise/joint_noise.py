@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Release
-from fglaudit.defenses._clips import check_clips, named_releases, not_bounded_by_clips
-from fglaudit.defenses._noise import NoiseSession
+from fglaudit.defenses.noise.clips import check_clips, named_releases, not_bounded_by_clips
+from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload

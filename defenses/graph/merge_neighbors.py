@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context
-from fglaudit.defenses.minimum_neighborhood import FewestSession
+from fglaudit.defenses.graph.minimum_neighborhood import FewestSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload

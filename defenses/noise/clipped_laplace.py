@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 import torch
 
 from fglaudit.context import Context
-from fglaudit.defenses._clips import not_bounded_by_clips
-from fglaudit.defenses._noise import NoiseSession
+from fglaudit.defenses.noise.clips import not_bounded_by_clips
+from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
