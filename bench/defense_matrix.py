@@ -18,11 +18,11 @@ from bench.defense_settings import SETUPS, Setup, defenses
 from bench.table import Table
 from fglaudit import registry
 from fglaudit.audit import run_cell
-from fglaudit.cell import Cell, arguments
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Finding, Status
 from fglaudit.observers import ObserverSpec
-from fglaudit.suite import Suite
+from fglaudit.suite.cell import Cell, arguments
+from fglaudit.suite.suite import Suite
 
 OBSERVERS = (
     ObserverSpec(("server",), auxiliary=0.1),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fglaudit import registry
-from fglaudit.csbm import CsbmOptions
-from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_tasks import CsbmTask
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.partition import PartitionSpec
 

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 
 from bench.table import Table
-from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
@@ -37,6 +36,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import NeighborSums
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 CLIENTS = 10
 DEFENSES: dict[str, Defense] = {

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import torch
 
 from bench.table import Table
-from fglaudit.channel import RecordingChannel
-from fglaudit.csbm import CsbmOptions
-from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_tasks import CsbmTask
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
@@ -31,6 +30,7 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 KEY = ("protocol", "dataset", "nodes", "clients", "payload", "rounds")
 VALUES = (

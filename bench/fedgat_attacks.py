@@ -23,12 +23,10 @@ from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalis
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.attacks.neighborhoods.second_moments import SecondMoments
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
-from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.federated.neighborhood import KeptEdges
-from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.nn.gat import unit_ball
@@ -37,8 +35,10 @@ from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Pay
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
 from fglaudit.rng import derive
-from fglaudit.transcript import Transcript, deserialise, serialise
+from fglaudit.scoring.game import Game, score
 from fglaudit.view import Auxiliary, Messages, Observer, PublicFacts, View
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.transcript import Transcript, deserialise, serialise
 
 KEY = ("dataset", "attack", "variant", "embeddings", "clients", "threads")
 VALUES = (

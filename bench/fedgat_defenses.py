@@ -18,8 +18,6 @@ from bench.table import Table
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.audit import run_cell
-from fglaudit.cell import Cell, arguments
-from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.graph.drop_singletons import DropSingletons
@@ -33,6 +31,8 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
+from fglaudit.suite.cell import Cell, arguments
+from fglaudit.wire.channel import RecordingChannel
 
 KEY = ("dataset", "clients", "defense", "arguments", "seed")
 VALUES = (

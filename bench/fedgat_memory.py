@@ -15,17 +15,17 @@ import torch
 
 from bench.table import Table
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
-from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.datasets import DatasetSpec
-from fglaudit.game import Game, score
 from fglaudit.interfaces import DefenseSession, Reconstruction
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
-from fglaudit.side_knowledge import draw_auxiliary, make_view
-from fglaudit.transcript import Transcript
+from fglaudit.scoring.game import Game, score
 from fglaudit.view import Observer, PublicFacts
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.side_knowledge import draw_auxiliary, make_view
+from fglaudit.wire.transcript import Transcript
 
 KEY = ("dataset", "clients", "threads")
 VALUES = ("targets", "exact_matched", "sent_gb", "recorded_gb", "batches", "largest_batch_gb", "cpu_seconds", "peak_rss_gb")

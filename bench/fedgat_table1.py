@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import torch
 
 from bench.table import Table
-from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
@@ -32,6 +31,7 @@ from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 PUBLISHED = {
     ("cora", "1", "fedgat"): 80.0,

@@ -33,7 +33,6 @@ from torch import Tensor
 
 from bench.table import Table
 from bench.theory_figure import draw
-from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
@@ -59,6 +58,7 @@ from fglaudit.protocols.fedgat.gat_field import Clients
 from fglaudit.protocols.fedgat.gat_plan import edge_layer
 from fglaudit.protocols.fedgat.gat_training import joined
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 DEGREES = (4, 8, 16, 32, 64)
 MODELS = ("bounds", "initial", "trained-bounded", "trained")

@@ -18,7 +18,6 @@ import torch
 
 from bench import published_one_hop
 from bench.table import Table
-from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import DefenseSession, Trained
@@ -27,6 +26,7 @@ from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.baselines.local_gcn import LocalGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 PUBLISHED = {
     ("cora", "1", "fedgcn-0"): 65.02,

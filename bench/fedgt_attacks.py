@@ -21,7 +21,6 @@ from torch import Tensor
 from bench import fedgt_tables
 from bench.fedgt_tables import FIRST_SEED, federated
 from bench.table import Table
-from fglaudit.arena import Arena
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
 from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
@@ -31,22 +30,23 @@ from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters
 from fglaudit.attacks.updates.absent_words import AbsentWords
 from fglaudit.attacks.updates.update_labels import UpdateLabels
 from fglaudit.attacks.updates.update_linkage import UpdateLinkage
-from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.context import Context
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense
-from fglaudit.measure import measure
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
 from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.quantities import Facts
+from fglaudit.quantities import Truth
 from fglaudit.rng import derive
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.measure import measure
 from fglaudit.testing import Run
-from fglaudit.transcript import Transcript
 from fglaudit.view import Observer
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.transcript import Transcript
 
 KEY = ("dataset", "clients", "case", "attack", "seed")
 VALUES = (
@@ -155,7 +155,7 @@ def figures(recorded: Run, attack: Attack, seed: int) -> dict[str, str]:
     """Return the figures of one attack by the server."""
     observer = Observer(parties=(SERVER,), auxiliary=0.1)
     view = recorded.view(observer, seed=seed)
-    facts = Facts(recorded.graph, recorded.protocol, observer, view.auxiliary, recorded.trained.truth, False)
+    facts = Truth(recorded.graph, recorded.protocol, observer, view.auxiliary, recorded.trained.truth, False)
     fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
     blank = Finding(**{**fields, "attack": attack.name, "status": Status.OK, "clients": 10, "seed": seed})  # type: ignore[arg-type]
     found = measure(attack, blank, Arena((view,), (facts,), seed), torch.device("cpu")).finding

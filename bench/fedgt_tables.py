@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import torch
 
 from bench.table import Table
-from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
@@ -34,6 +33,7 @@ from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 SCHEMES = {
     "non-overlapping": "metis",

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import torch
 
 from bench.table import Table
-from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import CsbmTask, DatasetSpec
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
@@ -31,6 +30,7 @@ from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.baselines.graphsage import GraphSAGE
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 PUBLISHED = {
     ("csbm-dnc", "I=1"): (93.2, 0.92),

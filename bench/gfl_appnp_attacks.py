@@ -20,21 +20,21 @@ from torch.nn.functional import normalize
 from bench.gfl_appnp import SETTINGS
 from bench.table import Table
 from fglaudit import registry
-from fglaudit.channel import Keep, RecordingChannel
-from fglaudit.claims import SAME_DIRECTION, check_claims
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
-from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Inference, Reconstruction, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Jacobians
 from fglaudit.protocols import gfl_appnp
 from fglaudit.rng import derive
-from fglaudit.side_knowledge import make_view
-from fglaudit.transcript import Transcript
+from fglaudit.scoring.claims import SAME_DIRECTION, check_claims
+from fglaudit.scoring.game import Game, score
 from fglaudit.view import Auxiliary, Observer, PublicFacts, View
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.side_knowledge import make_view
+from fglaudit.wire.transcript import Transcript
 
 KEY = ("dataset", "variant", "learning_rate", "attack", "observer", "topology", "draw")
 VALUES = (

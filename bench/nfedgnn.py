@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from bench.table import Table
-from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
@@ -33,6 +32,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 ROUNDS = 200
 SMALL = (0.1, 1.0, 10.0, 100.0, 300.0)

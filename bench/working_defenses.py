@@ -20,12 +20,9 @@ import torch
 
 from bench.table import Table
 from fglaudit import registry
-from fglaudit.arena import Arena
-from fglaudit.cell import arguments
-from fglaudit.channel import Keep, RecordingChannel
-from fglaudit.csbm import CsbmOptions
-from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_tasks import CsbmTask
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
@@ -39,7 +36,6 @@ from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Defense, DefenseSession, FederatedProtocol
-from fglaudit.measure import Measurement, measure
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
@@ -48,11 +44,15 @@ from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
-from fglaudit.quantities import Facts
+from fglaudit.quantities import Truth
 from fglaudit.rng import derive
-from fglaudit.stats import advantage_interval
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.measure import Measurement, measure
+from fglaudit.scoring.stats import advantage_interval
+from fglaudit.suite.cell import arguments
 from fglaudit.testing import Run
-from fglaudit.transcript import Transcript
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.transcript import Transcript
 
 WORKS_UP_TO = 0.02
 NEAR_ZERO = 1e-6
@@ -345,7 +345,7 @@ def attacked(recorded: Run, spec: ObserverSpec, attacks: Sequence[Attack], seed:
     """Return what every attack of one observer comes to."""
     members, each = expand(spec, recorded.graph.num_clients)
     views = [recorded.view(observer, seed=seed) for observer in members]
-    facts = [Facts(recorded.graph, recorded.protocol, v.observer, v.auxiliary, recorded.trained.truth, each) for v in views]
+    facts = [Truth(recorded.graph, recorded.protocol, v.observer, v.auxiliary, recorded.trained.truth, each) for v in views]
     arena = Arena(tuple(views), tuple(facts), seed)
     fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
     blank = Finding(**{**fields, "status": Status.OK, "clients": recorded.graph.num_clients, "seed": seed})  # type: ignore[arg-type]

@@ -11,25 +11,25 @@ from typing import Any
 
 import torch
 
-from fglaudit.arena import Arena
-from fglaudit.cell import Cell, describe
-from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
+from fglaudit.execution.rows import blank_finding, blank_record
 from fglaudit.finding import CellRecord, Status
-from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import SERVER_TRUSTED, DefenseSession, FederatedProtocol, Guarantee, Trained
-from fglaudit.measure import Measurement, measure
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
 from fglaudit.payloads import SERVER
-from fglaudit.quantities import Facts
+from fglaudit.quantities import Truth
 from fglaudit.rng import derive
-from fglaudit.rows import blank_finding, blank_record
-from fglaudit.side_knowledge import draw_auxiliary, make_view, save_views
-from fglaudit.transcript import Transcript
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.game import Game
+from fglaudit.scoring.measure import Measurement, measure
+from fglaudit.suite.cell import Cell, describe
 from fglaudit.view import Observer, PublicFacts, View
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.side_knowledge import draw_auxiliary, make_view, save_views
+from fglaudit.wire.transcript import Transcript
 
 Progress = Callable[[int, int], None]
 
@@ -99,9 +99,9 @@ def _run_cell(
         views = [
             make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o), channel.inputs) for o in members
         ]
-        facts = [Facts(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
+        truths = [Truth(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
         saved_views += views
-        arena = Arena(tuple(views), tuple(facts), cell.seed)
+        arena = Arena(tuple(views), tuple(truths), cell.seed)
         promised = _guarantee_columns(promise, shown, members)
         for attack in cell.attacks:
             blank = replace(blank_finding(cell, suite, spec, type(attack).name, Status.OK, ""), **shared, **promised)

@@ -52,13 +52,13 @@ def _fields(cls: type[Any]) -> list[str]:
 
 
 def _suites() -> dict[str, str]:
-    from fglaudit.suite import embedded
+    from fglaudit.suite.suite import embedded
 
     return {name: text.partition("\n")[0].lstrip("# ") for name, text in sorted(embedded().items())}
 
 
 def _suite_text(name: str) -> str:
-    from fglaudit.suite import embedded
+    from fglaudit.suite.suite import embedded
 
     return embedded()[name].rstrip()
 

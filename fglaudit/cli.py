@@ -82,22 +82,22 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing.")] = False,
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
-    from fglaudit.overrides import load_suite, output_folder, pick_device
+    from fglaudit.suite.overrides import load_suite, output_folder, pick_device
 
     resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds)
     directory = out or output_folder(resolved, dataset or ())
     console = _console()
     chosen = pick_device(device)
     if dry_run:
-        from fglaudit.display import print_plan
+        from fglaudit.execution.display import print_plan
 
         print_plan(console, resolved, directory)
         return
 
-    from fglaudit.display import failures_table, findings_table
-    from fglaudit.engine import default_jobs, make_engine
+    from fglaudit.execution.display import failures_table, findings_table
+    from fglaudit.execution.engine import default_jobs, make_engine
+    from fglaudit.execution.store import failed_rows
     from fglaudit.run import run_suite
-    from fglaudit.store import failed_rows
 
     if jobs is None:
         jobs = default_jobs(len(resolved.cells()), chosen)
@@ -124,8 +124,8 @@ def run(
 @app.command()
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
     """Write findings.csv, summary.csv, report.html and report.md of a run again, finished or not."""
+    from fglaudit.execution.store import failed_rows, read_records
     from fglaudit.run import write_outputs
-    from fglaudit.store import failed_rows, read_records
 
     for path in write_outputs(directory):
         print(path)
@@ -221,8 +221,8 @@ def data_facts(
 ) -> None:
     """Print counts of a data set: nodes, edges, classes, homophily, kind of features, splits."""
     from fglaudit.datasets import dataset_facts
-    from fglaudit.overrides import dataset_entry
-    from fglaudit.suite import dataset_spec
+    from fglaudit.suite.overrides import dataset_entry
+    from fglaudit.suite.suite import dataset_spec
 
     graph, notes = dataset_spec({**dataset_entry(name), **({"root": str(root)} if root else {})}).load_with_notes()
     for key, value in dataset_facts(graph).items():

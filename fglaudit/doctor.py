@@ -64,7 +64,7 @@ def _devices() -> Iterator[Check]:
     except ImportError as error:
         yield Check("device", "broken", f"torch does not import: {error}", "reinstall torch")
         return
-    from fglaudit.engine import available_cores
+    from fglaudit.execution.engine import available_cores
 
     yield Check("device cpu", "ok", f"{available_cores()} cores, torch uses {torch.get_num_threads()} threads")
     if torch.cuda.is_available():

@@ -23,7 +23,7 @@ from fglaudit.view import Noise, Observer, View
 
 
 class Channel(Protocol):
-    """What a protocol sends through; ``fglaudit.channel.RecordingChannel`` is the real one."""
+    """What a protocol sends through; ``fglaudit.wire.channel.RecordingChannel`` is the real one."""
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph after the defense had its say (dropped edges, clipped or disturbed rows). Call once per client: what

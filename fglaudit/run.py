@@ -10,14 +10,14 @@ from typing import Any
 from rich.console import Console
 
 from fglaudit.audit import run_cell
-from fglaudit.display import LiveProgress, PlainProgress
-from fglaudit.engine import Engine, Listener
+from fglaudit.execution.display import LiveProgress, PlainProgress
+from fglaudit.execution.engine import Engine, Listener
+from fglaudit.execution.preflight import check_data
+from fglaudit.execution.store import RunStore, open_run, read_records, write_findings
+from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
-from fglaudit.preflight import check_data
 from fglaudit.reports import write_report
-from fglaudit.store import RunStore, open_run, read_records, write_findings
-from fglaudit.suite import Suite
-from fglaudit.worker import Progress, Runner, Task
+from fglaudit.suite.suite import Suite
 
 
 @dataclass

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.channel import RecordingChannel
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.interfaces import (
@@ -29,9 +28,10 @@ from fglaudit.interfaces import (
 )
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import derive
-from fglaudit.side_knowledge import draw_auxiliary, make_view
-from fglaudit.transcript import Transcript
 from fglaudit.view import Observer, PublicFacts, View
+from fglaudit.wire.channel import RecordingChannel
+from fglaudit.wire.side_knowledge import draw_auxiliary, make_view
+from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fglaudit.execution.store import write_atomic
 from fglaudit.reports.html import render_html
 from fglaudit.reports.markdown import render_markdown
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.tables import summary_csv
-from fglaudit.store import write_atomic
 
 __all__ = ["write_report"]
 

@@ -17,7 +17,7 @@ import torch
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.reports.records import Run
 from fglaudit.rng import derive
-from fglaudit.stats import UNINFORMATIVE, advantage_interval
+from fglaudit.scoring.stats import UNINFORMATIVE, advantage_interval
 
 FEATURES = "features"
 FALSE_ALARMS = 0.01

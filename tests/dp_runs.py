@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.defenses.training.dp_fedavg import _Session as DpFedAvgSession
 from fglaudit.defenses.training.dp_sgd import _Session as DpSgdSession
@@ -24,6 +23,7 @@ from fglaudit.protocols.baselines.local_gcn import LocalGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
+from fglaudit.wire.channel import RecordingChannel
 
 GRAPH = example_graph()
 

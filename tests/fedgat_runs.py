@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.channel import RecordingChannel
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession, Trained
@@ -18,7 +17,8 @@ from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
-from fglaudit.transcript import Transcript
+from fglaudit.wire.channel import RecordingChannel
+from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
 

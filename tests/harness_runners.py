@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from fglaudit.cell import Cell
 from fglaudit.errors import FglauditError
+from fglaudit.execution.rows import blank_record
 from fglaudit.finding import CellRecord, Status
-from fglaudit.rows import blank_record
+from fglaudit.suite.cell import Cell
 
 RAISES, OUT_OF_MEMORY, KILLED, USER_ERROR, SLOW = 1, 2, 3, 4, 5
 """Seeds at which :func:`misbehave` does what the name says."""

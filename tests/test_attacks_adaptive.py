@@ -14,7 +14,7 @@ from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.attacks.latents.weight_difference import WeightDifference
 from fglaudit.attacks.neighborhoods.row_levels import to_levels
 from fglaudit.attacks.sums.subset_sum import SubsetSum
-from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace

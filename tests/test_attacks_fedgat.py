@@ -25,10 +25,10 @@ from fglaudit.attacks.neighborhoods.row_matching import match_members
 from fglaudit.attacks.neighborhoods.row_types import close_rows
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.metrics import matched_exact
 from fglaudit.payloads import SERVER, MaskedMatrices
 from fglaudit.rng import derive
-from fglaudit.selftest import self_test
+from fglaudit.scoring.metrics import matched_exact
+from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import check_attack
 from fglaudit.view import Observer, View
 

@@ -14,13 +14,13 @@ from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equatio
 from fglaudit.attacks.neighborhoods.embedding_inversion import EmbeddingInversion
 from fglaudit.attacks.neighborhoods.embedding_neighbors import EmbeddingNeighbors
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
-from fglaudit.game import Game, score
 from fglaudit.graph import canonical_edges
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import Embeddings, MessageBatch, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
-from fglaudit.selftest import NoiseMessages, self_test
+from fglaudit.scoring.game import Game, score
+from fglaudit.scoring.selftest import NoiseMessages, self_test
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record
 from fglaudit.view import Auxiliary, Messages, Observer, View
 

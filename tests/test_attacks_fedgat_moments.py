@@ -18,10 +18,10 @@ from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.metrics import matched_exact
 from fglaudit.payloads import MaskedMatrices, MessageBatch
 from fglaudit.rng import derive
-from fglaudit.selftest import self_test
+from fglaudit.scoring.metrics import matched_exact
+from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import check_attack
 from fglaudit.view import Observer, View
 

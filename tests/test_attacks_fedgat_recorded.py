@@ -11,11 +11,11 @@ import torch
 from fglaudit.attacks import ATTACKS
 from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.noise.gaussian import Gaussian
-from fglaudit.game import Game, score
 from fglaudit.interfaces import Attack, Defense, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
+from fglaudit.scoring.game import Game, score
 from fglaudit.testing import CPU, Run, check_attack, record
 from fglaudit.view import Auxiliary, Observer
 

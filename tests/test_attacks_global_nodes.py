@@ -24,9 +24,9 @@ from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.payloads import SERVER, GlobalNodes
 from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.quantities import Facts, Question, quantity
+from fglaudit.quantities import Question, Truth, quantity
 from fglaudit.rng import derive
-from fglaudit.selftest import NoiseMessages
+from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.shuffling import shuffled
 from fglaudit.testing import Run, check_attack, example_graph, record
 from fglaudit.view import Noise, Observer, View
@@ -59,7 +59,7 @@ def runs() -> dict[str, Run]:
 
 def ask(run: Run, view: View, name: str) -> Question:
     """Return the question that the observer of ``view`` is asked."""
-    facts = Facts(run.graph, run.protocol, view.observer, view.auxiliary, run.trained.truth, False)
+    facts = Truth(run.graph, run.protocol, view.observer, view.auxiliary, run.trained.truth, False)
     asked = quantity(name).ask(facts)
     assert not isinstance(asked, str), asked
     return asked
@@ -200,7 +200,7 @@ def test_linkage_pairs_are_those_of_the_shuffled_messages(runs: dict[str, Run]) 
 def test_linkage_has_limits(runs: dict[str, Run]) -> None:
     graph, observer = runs["none"].graph, Observer(parties=(SERVER,))
     view = runs["none"].view(observer)
-    once = Facts(graph, FedGT(rounds=1), observer, view.auxiliary, {}, False)
+    once = Truth(graph, FedGT(rounds=1), observer, view.auxiliary, {}, False)
     assert "single round" in str(quantity("linkage").ask(once))
     assert "no global nodes" in str(quantity("global-nodes").ask(once))
 

@@ -17,19 +17,19 @@ from fglaudit.attacks.jacobians.label_reading import LabelReading
 from fglaudit.attacks.jacobians.mixture_rows import recover_rows
 from fglaudit.attacks.jacobians.representation_inversion import RepresentationInversion
 from fglaudit.attacks.jacobians.switched_sums import Mixtures, box_least_squares, separate
-from fglaudit.claims import check_claims
-from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.clipping import Clipping
-from fglaudit.game import Game, score
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, Jacobians, MessageBatch
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
-from fglaudit.selftest import exact_share, self_test
+from fglaudit.scoring.claims import check_claims
+from fglaudit.scoring.game import Game, score
+from fglaudit.scoring.selftest import exact_share, self_test
 from fglaudit.testing import Run, check_attack, record
-from fglaudit.transcript import Transcript
 from fglaudit.view import Auxiliary, Noise, Observer, View
+from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
 SERVER = Observer(parties=(-1,), topology=True)

@@ -22,9 +22,9 @@ from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
-from fglaudit.quantities import Facts, Question, quantity
+from fglaudit.quantities import Question, Truth, quantity
 from fglaudit.rng import derive
-from fglaudit.selftest import self_test
+from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import Run, check_attack, example_graph, record
 from fglaudit.view import Noise, Observer, View
 
@@ -195,7 +195,7 @@ def test_inferences_find_what_is_planted_and_beat_a_guess_without_topology(name:
     score = asked.score(question, found, asked.guess(planted.view, question.subjects))
     assert float(score.values.mean()) >= 0.95
     if not topology:
-        real = asked.ask(Facts(run.graph, run.protocol, view.observer, view.auxiliary, {}, False))
+        real = asked.ask(Truth(run.graph, run.protocol, view.observer, view.auxiliary, {}, False))
         assert isinstance(real, Question)
         result = plugin.run(view, rng=derive(0, "attack"), device=CPU)
         assert isinstance(result, Inference)

@@ -25,7 +25,7 @@ from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.quantities import quantity
 from fglaudit.rng import derive
-from fglaudit.selftest import self_test
+from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import Run, example_graph, record
 from fglaudit.view import Observer
 

@@ -14,19 +14,19 @@ from fglaudit.attacks.jacobians.known_propagation import known_propagation
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.attacks.jacobians.mixture_rows import MixtureRows
 from fglaudit.attacks.jacobians.weighted_rows import name_rows
-from fglaudit.claims import Claims, check_claims
-from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.quantisation import Quantisation
-from fglaudit.game import Game
 from fglaudit.graph import FeatureKind, FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
-from fglaudit.selftest import exact_share, self_test
+from fglaudit.scoring.claims import Claims, check_claims
+from fglaudit.scoring.game import Game
+from fglaudit.scoring.selftest import exact_share, self_test
 from fglaudit.testing import Run, check_attack, record
-from fglaudit.transcript import Transcript
 from fglaudit.view import Auxiliary, Noise, Observer, View
+from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
 ONE = Observer(parties=(3,), topology=True)

@@ -7,10 +7,10 @@ import torch
 
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, split_totals
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
-from fglaudit.game import Game, score
 from fglaudit.interfaces import Reconstruction
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
+from fglaudit.scoring.game import Game, score
 from fglaudit.testing import CPU, check_attack, example_graph, record
 from fglaudit.view import Auxiliary, Observer
 

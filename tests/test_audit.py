@@ -15,23 +15,23 @@ from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.audit import run_cell
-from fglaudit.cell import Cell
-from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
-from fglaudit.game import Game
 from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.side_knowledge import load_views
+from fglaudit.scoring.game import Game
+from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU
 from fglaudit.view import View
+from fglaudit.wire.side_knowledge import load_views
 
 OPTIONS = CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)
 CELL = Cell(

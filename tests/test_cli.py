@@ -11,7 +11,7 @@ import pytest
 
 from fglaudit import __version__, registry
 from fglaudit.cli import main
-from fglaudit.suite import embedded
+from fglaudit.suite.suite import embedded
 
 SUITE = """
 name: small

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fglaudit.csbm import CORA_LIKE, CsbmOptions, draw
+from fglaudit.datasets.csbm import CORA_LIKE, CsbmOptions, draw
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, Graph, canonical_edges
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import fglaudit.datasets.catalog as catalog
-from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec, check_root, dataset_facts, dataset_names, fetch, verify_checksums
+from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.datasets.root import CHECKSUMS
 from fglaudit.errors import FglauditError
 from fglaudit.graph import canonical_edges

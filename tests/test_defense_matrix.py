@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fglaudit import registry
-from fglaudit.csbm import CsbmOptions
-from fglaudit.csbm_tasks import CsbmTask
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_tasks import CsbmTask
 from fglaudit.finding import Status
 from fglaudit.partition import PartitionSpec
 from fglaudit.rng import derive
@@ -79,7 +79,7 @@ def test_every_entry_is_a_finding_or_a_reason(bench: ModuleType, protocol: str) 
 
 def test_a_failed_attack_is_no_reason(bench: ModuleType) -> None:
     cell = bench.cells(bench.Setup("fedgcn", *TINY["fedgcn"]))[0]
-    blank = importlib.import_module("fglaudit.rows").blank_record(cell, "test", Status.FAILED, "ValueError: no")
+    blank = importlib.import_module("fglaudit.execution.rows").blank_record(cell, "test", Status.FAILED, "ValueError: no")
     assert bench.strongest(blank.findings)["verdict"] == "broken"
 
 

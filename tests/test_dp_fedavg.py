@@ -10,7 +10,6 @@ import torch
 from dp_runs import GRAPH, SILENT, change_noise, per_node, train
 from torch import Tensor
 
-from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context, Uploads
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg, _Session
 from fglaudit.empirical.gdp import epsilon_of_mu, gdp
@@ -32,6 +31,7 @@ from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, record
 from fglaudit.view import Observer
+from fglaudit.wire.channel import RecordingChannel
 
 LOCAL = FedGCN(hops=0, rounds=3)
 NODES = per_node(GRAPH)

@@ -16,10 +16,9 @@ from user_graphs import GCN, user_graph
 
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.audit import run_cell
-from fglaudit.cell import Cell
 from fglaudit.context import Context
-from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.empirical.bound import Bound
@@ -36,6 +35,7 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
+from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise
 

@@ -11,20 +11,20 @@ import torch
 from fedgat_runs import CPU, SMALL, VARIANTS, mixed_graph, train
 from torch import Tensor
 
-from fglaudit.channel import RecordingChannel
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession
-from fglaudit.nn import masking
+from fglaudit.protocols.fedgat import masking
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain, squared_changes
 from fglaudit.protocols.fedgat.masking import Masked, masked_matrices, masked_vectors
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, record
-from fglaudit.transcript import Transcript
 from fglaudit.view import Noise, Observer
+from fglaudit.wire.channel import RecordingChannel
+from fglaudit.wire.transcript import Transcript
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*because of the noise on the messages:UserWarning")
 

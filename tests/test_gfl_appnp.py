@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fglaudit.channel import Keep, RecordingChannel
-from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.errors import FglauditError
 from fglaudit.federated.node_clients import NodeClients
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
@@ -31,8 +30,9 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.gfl_appnp.hidden_sharing import Sharing
 from fglaudit.rng import derive
 from fglaudit.testing import check_protocol, example_graph, record
-from fglaudit.transcript import Transcript
 from fglaudit.view import Observer
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"hidden": 8, "rounds": 3, "local_steps": 2}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fglaudit.csbm_tasks import CsbmTask, balanced_connected, components, draw_task
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm_tasks import CsbmTask, balanced_connected, components, draw_task
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.partition import PartitionSpec

@@ -10,7 +10,7 @@ import torch
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.context import Context
-from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.clipping import Clipping
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.noise.joint_noise import JointNoise

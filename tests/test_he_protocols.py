@@ -11,30 +11,30 @@ from test_gfl_appnp_defenses import graph as node_graph
 from test_sealed_protocols import MATRICES, TINY_GT
 from user_graphs import GCN, user_graph
 
-from fglaudit.arena import Arena
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
-from fglaudit.claims import check_claims
 from fglaudit.context import Aggregate
-from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Finding, Status
-from fglaudit.game import Game
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.he.ckks import PRODUCTS, SUMS
 from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.he.weighted_rows import RowScheme, WeightedRows
 from fglaudit.interfaces import Attack, FederatedProtocol, Reconstruction
-from fglaudit.measure import measure
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, RawFeatures
 from fglaudit.protocols.baselines.fedmlp import FedMLP
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
-from fglaudit.quantities import Facts
+from fglaudit.quantities import Truth
 from fglaudit.rng import derive
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.claims import check_claims
+from fglaudit.scoring.game import Game
+from fglaudit.scoring.measure import measure
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.testing import CPU, Run, check_defense, example_graph, record
 from fglaudit.view import Auxiliary, Observer
@@ -237,7 +237,7 @@ def test_who_holds_the_key_reads_features_all_the_same(encrypted: Run, attack: A
 
 def test_the_server_alone_has_ciphertexts(encrypted: Run) -> None:
     server = Observer(parties=(SERVER,))
-    facts = Facts(encrypted.graph, encrypted.protocol, server, Auxiliary.empty(20), {}, False)
+    facts = Truth(encrypted.graph, encrypted.protocol, server, Auxiliary.empty(20), {}, False)
     blank = Finding("s", "c", "d", "p", 20, "gfl-appnp", "", "honest", "he", "", 0, "server", "", "a", Status.OK)
     found = measure(JacobianReading(), blank, Arena((encrypted.view(server),), (facts,), 0), CPU).finding
     assert found.status is Status.NOT_APPLICABLE

@@ -18,12 +18,10 @@ from fglaudit.attacks.neighborhoods.raw_features import PlainFeatures
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.audit import run_cell
-from fglaudit.cell import Cell
-from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
-from fglaudit.csbm import CsbmOptions
-from fglaudit.csbm_tasks import CsbmTask, draw_task
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.local_features import LocalFeatures
 from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.defenses.none import NoDefense
@@ -49,9 +47,11 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
+from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU, check_defense, example_graph, record
-from fglaudit.transcript import Transcript
 from fglaudit.view import FEATURE_ROWS, Observer
+from fglaudit.wire.channel import RecordingChannel
+from fglaudit.wire.transcript import Transcript
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left the series' domain:UserWarning")
 TRANSFORMER: dict[str, Any] = {"hidden": 8, "heads": 2, "feed_forward": 8, "global_nodes": 3}

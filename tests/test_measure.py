@@ -10,22 +10,22 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fglaudit.arena import Arena
-from fglaudit.channel import Keep
-from fglaudit.claims import check_claims
 from fglaudit.finding import Finding, Status
-from fglaudit.game import Game, score
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
-from fglaudit.measure import measure
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.quantities import Facts
+from fglaudit.quantities import Truth
 from fglaudit.rng import derive
-from fglaudit.score_reconstructions import with_guesses
-from fglaudit.side_knowledge import draw_auxiliary
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.claims import check_claims
+from fglaudit.scoring.game import Game, score
+from fglaudit.scoring.measure import measure
+from fglaudit.scoring.score_reconstructions import with_guesses
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer, View
+from fglaudit.wire.channel import Keep
+from fglaudit.wire.side_knowledge import draw_auxiliary
 
 GRAPH = example_graph()
 OBSERVER = Observer(parties=(SERVER,), auxiliary=0.2)
@@ -34,7 +34,7 @@ BLANK = Finding("s", "c", "d", "p", 3, "fedgcn", "", "honest", "none", "", 0, "s
 
 def arena(observer: Observer = OBSERVER) -> Arena:
     run = record(FedGCN(hops=1, rounds=1))
-    facts = Facts(GRAPH, run.protocol, observer, draw_auxiliary(GRAPH, observer.auxiliary, 0), {}, False)
+    facts = Truth(GRAPH, run.protocol, observer, draw_auxiliary(GRAPH, observer.auxiliary, 0), {}, False)
     return Arena((run.view(observer),), (facts,), 0)
 
 
@@ -81,7 +81,7 @@ class _Planted:
 def test_an_inference_becomes_a_finding_with_its_control() -> None:
     finding = measure(LabelAttack(), BLANK, arena(), CPU).finding
     assert finding.status is Status.OK and finding.metric == "label_accuracy"
-    strangers = arena().facts[0].strangers()
+    strangers = arena().truths[0].strangers()
     assert finding.targets == len(strangers)
     assert finding.value == pytest.approx(float((GRAPH.y[strangers] == 0).double().mean()))
     assert finding.advantage == pytest.approx((finding.value - finding.control) / (1 - finding.control))  # type: ignore[operator]

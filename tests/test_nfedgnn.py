@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 from user_graphs import GAT, GCN, user_graph
 
-from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
@@ -22,8 +21,9 @@ from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive, split
 from fglaudit.testing import Run, check_protocol, example_graph, record
-from fglaudit.transcript import Transcript, deserialise, serialise
 from fglaudit.view import Observer
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.transcript import Transcript, deserialise, serialise
 
 
 def server_logits(latents: Tensor, weights: Mapping[str, Tensor], edges: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fglaudit.csbm import CsbmOptions
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges
 from fglaudit.partition import PartitionSpec, partition_facts, partition_schemes

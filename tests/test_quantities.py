@@ -15,20 +15,20 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Inference
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.quantities import QUANTITIES, Facts, Question, quantity
+from fglaudit.quantities import QUANTITIES, Question, Truth, quantity
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.rng import derive
-from fglaudit.side_knowledge import draw_auxiliary, load_views, save_views
 from fglaudit.testing import example_graph, record
 from fglaudit.view import Observer, View
+from fglaudit.wire.side_knowledge import draw_auxiliary, load_views, save_views
 
 GRAPH = example_graph()
 SERVER_ONLY = Observer(parties=(SERVER,))
 ASKED_EVERYWHERE = [name for name in QUANTITIES if name not in ("global-nodes", "centroids")]  # those are asked of FedGT alone
 
 
-def facts(observer: Observer = SERVER_ONLY, protocol: FederatedProtocol | None = None, graph: FederatedGraph = GRAPH) -> Facts:
-    return Facts(graph, protocol or FedGCN(hops=1), observer, draw_auxiliary(graph, observer.auxiliary, 0), {}, False)
+def facts(observer: Observer = SERVER_ONLY, protocol: FederatedProtocol | None = None, graph: FederatedGraph = GRAPH) -> Truth:
+    return Truth(graph, protocol or FedGCN(hops=1), observer, draw_auxiliary(graph, observer.auxiliary, 0), {}, False)
 
 
 def view(observer: Observer = SERVER_ONLY) -> View:

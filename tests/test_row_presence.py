@@ -7,17 +7,17 @@ import dataclasses
 import pytest
 import torch
 
-from fglaudit.arena import Arena
 from fglaudit.attacks.sums.row_presence import RowPresence
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Defense, Inference
-from fglaudit.measure import measure
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.quantities import Facts, quantity
-from fglaudit.selftest import NoiseMessages
+from fglaudit.quantities import Truth, quantity
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.measure import measure
+from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record
 from fglaudit.view import Auxiliary, Observer
 
@@ -36,8 +36,8 @@ def runs() -> dict[str, Run]:
     return {name: record(FedGCN(hops=1, rounds=1), GRAPH, defense) for name, defense in DEFENSES.items()}
 
 
-def facts(run: Run, observer: Observer) -> Facts:
-    return Facts(GRAPH, run.protocol, observer, Auxiliary.empty(GRAPH.num_features), {}, False)
+def facts(run: Run, observer: Observer) -> Truth:
+    return Truth(GRAPH, run.protocol, observer, Auxiliary.empty(GRAPH.num_features), {}, False)
 
 
 def test_the_question_lists_every_pair_that_is_not_known() -> None:

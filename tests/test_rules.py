@@ -17,7 +17,6 @@ from fglaudit.context import Context
 from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
-from fglaudit.game import Game
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol, Reconstruction
 from fglaudit.payloads import SERVER
@@ -26,9 +25,10 @@ from fglaudit.protocols.baselines.local_gcn import LocalGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.registry import build
 from fglaudit.rng import derive
-from fglaudit.side_knowledge import draw_auxiliary, save_views
+from fglaudit.scoring.game import Game
 from fglaudit.testing import CPU, check_attack, check_defense, check_protocol, example_graph, record
 from fglaudit.view import Observer, View
+from fglaudit.wire.side_knowledge import draw_auxiliary, save_views
 
 PROTOCOLS = [
     FedGCN(hops=0, rounds=3),
@@ -125,7 +125,7 @@ import sys, hashlib
 from pathlib import Path
 from fglaudit.registry import build
 from fglaudit.rng import derive
-from fglaudit.side_knowledge import load_views
+from fglaudit.wire.side_knowledge import load_views
 import torch
 view, = load_views(Path(sys.argv[1]))
 for name in sys.argv[2:]:

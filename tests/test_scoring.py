@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from fglaudit.game import Game, breakdown, cluster_sums, score
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.metrics import auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
-from fglaudit.score_reconstructions import with_guesses
-from fglaudit.stats import advantage, advantage_interval
+from fglaudit.scoring.game import Game, breakdown, cluster_sums, score
+from fglaudit.scoring.metrics import auc_of_entries, matched_exact, score_rows
+from fglaudit.scoring.score_reconstructions import with_guesses
+from fglaudit.scoring.stats import advantage, advantage_interval
 
 TRUTH = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0]])
 

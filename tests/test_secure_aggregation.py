@@ -11,7 +11,6 @@ import torch
 from fedgcn_runs import adjacency
 from torch import Tensor
 
-from fglaudit.channel import RecordingChannel
 from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.errors import FglauditError
@@ -24,6 +23,7 @@ from fglaudit.sealing import SealedTensor
 from fglaudit.secagg.rows import MaskedRows
 from fglaudit.testing import Run, check_defense, example_graph, record
 from fglaudit.view import Observer
+from fglaudit.wire.channel import RecordingChannel
 
 SERVER_ALONE = Observer(parties=(SERVER,))
 

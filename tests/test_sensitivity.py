@@ -17,8 +17,7 @@ from fedgat_runs import SMALL
 from torch import Tensor
 from user_graphs import GAT, GCN, user_graph
 
-from fglaudit.channel import RecordingChannel
-from fglaudit.csbm_tasks import CsbmTask, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.defenses.noise.gaussian import Gaussian
@@ -35,6 +34,7 @@ from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.view import Noise
+from fglaudit.wire.channel import RecordingChannel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left the series' domain:UserWarning")
 LONG = 1000.0

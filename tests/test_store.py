@@ -14,13 +14,13 @@ import pytest
 from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, measure, misbehave
 from rich.console import Console
 
-from fglaudit.engine import Engine, Listener, LocalEngine, failed, make_engine
 from fglaudit.errors import FglauditError
+from fglaudit.execution.engine import Engine, Listener, LocalEngine, failed, make_engine
+from fglaudit.execution.store import NOT_RUN, open_run, read_record, read_records, write_findings
+from fglaudit.execution.worker import Failure, Progress, Runner, Task, compute
 from fglaudit.finding import COLUMNS, CellRecord, Status
 from fglaudit.run import run_suite
-from fglaudit.store import NOT_RUN, open_run, read_record, read_records, write_findings
-from fglaudit.suite import Suite, resolve
-from fglaudit.worker import Failure, Progress, Runner, Task, compute
+from fglaudit.suite.suite import Suite, resolve
 
 
 def suite(**changes: Any) -> Suite:

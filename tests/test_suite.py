@@ -11,8 +11,8 @@ import yaml
 from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.observers import ObserverSpec
-from fglaudit.overrides import load_suite, parse_seeds
-from fglaudit.suite import Suite, embedded, parse, resolve
+from fglaudit.suite.overrides import load_suite, parse_seeds
+from fglaudit.suite.suite import Suite, embedded, parse, resolve
 
 BASE = """
 name: small

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from fglaudit.channel import Keep, RecordingChannel
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, payload_type
 from fglaudit.rng import derive
-from fglaudit.side_knowledge import draw_auxiliary, load_views, make_view, save_views
 from fglaudit.testing import example_graph
-from fglaudit.transcript import MOST_RANGES, Transcript, party_ranges
 from fglaudit.view import Observer, PublicFacts
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.side_knowledge import draw_auxiliary, load_views, make_view, save_views
+from fglaudit.wire.transcript import MOST_RANGES, Transcript, party_ranges
 
 
 def sums_up(features: int = 5) -> MessageBatch:
@@ -198,7 +198,7 @@ def test_saved_views_load_in_a_fresh_process(tmp_path: Path) -> None:
     assert loaded.observer == observer and loaded.public == view.public
     assert torch.equal(loaded.own[0].x, view.own[0].x)
     code = (
-        "import sys; from pathlib import Path; from fglaudit.side_knowledge import load_views;"
+        "import sys; from pathlib import Path; from fglaudit.wire.side_knowledge import load_views;"
         "from fglaudit.payloads import NeighborSums; v, = load_views(Path(sys.argv[1]));"
         "b, = v.messages.of(NeighborSums); print(b.payload.sums.sum().item(), len(v.auxiliary.nodes))"
     )

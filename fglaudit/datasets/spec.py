@@ -6,10 +6,10 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from fglaudit.csbm import CORA_LIKE, CsbmOptions, draw
-from fglaudit.csbm_tasks import PUBLISHED as TASK_SETS
-from fglaudit.csbm_tasks import CsbmTask, draw_task, resolve
 from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
+from fglaudit.datasets.csbm import CORA_LIKE, CsbmOptions, draw
+from fglaudit.datasets.csbm_tasks import PUBLISHED as TASK_SETS
+from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task, resolve
 from fglaudit.datasets.npz import load_npz
 from fglaudit.datasets.ogb import load_ogb
 from fglaudit.datasets.pyg import load_pyg
@@ -40,7 +40,7 @@ class DatasetSpec:
         split_index: which public split, where the set has several (Chameleon and Squirrel 10, WikiCS 20).
         component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of missing
             links are those of Cora's 2485 nodes in it.
-        csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.csbm.CsbmOptions`.
+        csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.datasets.csbm.CsbmOptions`.
         task: parameters for csbm-dnc, csbm-snc and csbm-sc; what is left out has the paper's value.
         draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora: its graph, samples and split.
     """

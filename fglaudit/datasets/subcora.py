@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.csbm_tasks import components
+from fglaudit.datasets.csbm_tasks import components
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.rng import derive

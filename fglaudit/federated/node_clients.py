@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.csbm_tasks import components
+from fglaudit.datasets.csbm_tasks import components
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fglaudit.errors import unknown
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
 from fglaudit.quantities.global_nodes import GlobalNodeValues
@@ -38,4 +38,4 @@ def quantity(name: str) -> Quantity:
     return QUANTITIES[name]
 
 
-__all__ = ["QUANTITIES", "Facts", "Quantity", "Question", "Scores", "quantity"]
+__all__ = ["QUANTITIES", "Quantity", "Question", "Scores", "Truth", "quantity"]

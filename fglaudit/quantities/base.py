@@ -16,11 +16,11 @@ from fglaudit.view import Auxiliary, Observer, View
 
 
 @dataclass(frozen=True)
-class Facts:
+class Truth:
     """What is true about a run, and about whom one observer is asked. For the scorer alone.
 
     Attributes:
-        truth: see ``fglaudit.interfaces.Trained.truth``.
+        trained: see ``fglaudit.interfaces.Trained.truth``.
         pooled: whether the observer is one client of "each client in turn".
     """
 
@@ -28,7 +28,7 @@ class Facts:
     protocol: FederatedProtocol
     observer: Observer
     auxiliary: Auxiliary
-    truth: Mapping[str, Tensor]
+    trained: Mapping[str, Tensor]
     pooled: bool
 
     def strangers(self) -> Tensor:
@@ -92,7 +92,7 @@ class Quantity(ABC):
     """Name of the primary metric; the larger the better, 1 is perfect."""
 
     @abstractmethod
-    def ask(self, facts: Facts) -> Question | str:
+    def ask(self, truth: Truth) -> Question | str:
         """Return whom the observer is asked about and what is true, or why there is nothing to ask."""
 
     @abstractmethod

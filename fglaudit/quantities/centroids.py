@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores, similarity_scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth, similarity_scores
 from fglaudit.view import View
 
 ROUND = 10
@@ -27,14 +27,14 @@ class Centroids(Quantity):
     name: ClassVar[str] = "centroids"
     metric: ClassVar[str] = "cosine"
 
-    def ask(self, facts: Facts) -> Question | str:
-        if "clusters" not in facts.truth:
+    def ask(self, truth: Truth) -> Question | str:
+        if "clusters" not in truth.trained:
             return "this protocol has no clusters"
-        graph, history = facts.graph, facts.truth["clusters"]
+        graph, history = truth.graph, truth.trained["clusters"]
         nearest = history[min(ROUND, len(history)) - 1].long()
         pairs, rows = [], []
         for k in range(graph.num_clients):
-            if k in facts.observer.clients:
+            if k in truth.observer.clients:
                 continue
             cluster = nearest[k][: len(graph.clients[k])]
             count = torch.bincount(cluster)
@@ -46,7 +46,7 @@ class Centroids(Quantity):
         if not pairs or not sum(len(p) for p in pairs):
             return "no other client has a cluster of two nodes or more with features"
         subjects = torch.cat(pairs)
-        clusters = torch.full((len(subjects),), facts.observer.clients[0]) if facts.pooled else subjects[:, 0]
+        clusters = torch.full((len(subjects),), truth.observer.clients[0]) if truth.pooled else subjects[:, 0]
         return Question(subjects, torch.cat(rows), clusters)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:

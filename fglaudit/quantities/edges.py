@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference, Planted
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.view import View
 
@@ -27,12 +27,12 @@ class Edges(Quantity):
     name: ClassVar[str] = "edges"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, facts: Facts) -> Question | str:
-        graph = facts.graph
-        if facts.observer.topology:
+    def ask(self, truth: Truth) -> Question | str:
+        graph = truth.graph
+        if truth.observer.topology:
             return "the observer knows the topology"
         foreign = torch.ones(graph.num_nodes, dtype=torch.bool)
-        for k in facts.observer.clients:
+        for k in truth.observer.clients:
             foreign[graph.clients[k]] = False
         row, column = graph.edge_index
         edges = graph.edge_index[:, (row < column) & foreign[row] & foreign[column]].T
@@ -40,7 +40,7 @@ class Edges(Quantity):
         rest = nodes * (nodes - 1) // 2 - len(edges)
         if len(edges) == 0 or rest == 0:
             return "no two nodes of others are neighbours, or all are"
-        return Question(edges, torch.ones(len(edges)), facts.clusters(edges[:, 0]), rest, foreign)
+        return Question(edges, torch.ones(len(edges)), truth.clusters(edges[:, 0]), rest, foreign)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:
         """Rank pairs of known rows by their cosine. ``subjects`` are the edges themselves and are not looked at."""

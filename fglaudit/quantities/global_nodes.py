@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores, similarity_scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth, similarity_scores
 from fglaudit.view import View
 
 
@@ -23,14 +23,14 @@ class GlobalNodeValues(Quantity):
     name: ClassVar[str] = "global-nodes"
     metric: ClassVar[str] = "cosine"
 
-    def ask(self, facts: Facts) -> Question | str:
-        if "global_nodes" not in facts.truth:
+    def ask(self, truth: Truth) -> Question | str:
+        if "global_nodes" not in truth.trained:
             return "this protocol has no global nodes"
-        values = facts.truth["global_nodes"].flatten(1)
-        others = torch.tensor([k for k in range(len(values)) if k not in facts.observer.clients])
+        values = truth.trained["global_nodes"].flatten(1)
+        others = torch.tensor([k for k in range(len(values)) if k not in truth.observer.clients])
         if len(others) == 0:
             return "there is no other client"
-        clusters = torch.full_like(others, facts.observer.clients[0]) if facts.pooled else others
+        clusters = torch.full_like(others, truth.observer.clients[0]) if truth.pooled else others
         return Question(others, values[others], clusters)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.view import View
 
 
@@ -22,15 +22,15 @@ class LabelDistributions(Quantity):
     name: ClassVar[str] = "label-distributions"
     metric: ClassVar[str] = "overlap"
 
-    def ask(self, facts: Facts) -> Question | str:
-        graph = facts.graph
+    def ask(self, truth: Truth) -> Question | str:
+        graph = truth.graph
         counts = torch.stack([_histogram(graph.y[ids], graph.num_classes) for ids in graph.clients])
-        others = torch.tensor([k for k in range(graph.num_clients) if k not in facts.observer.clients and counts[k].sum() > 0])
+        others = torch.tensor([k for k in range(graph.num_clients) if k not in truth.observer.clients and counts[k].sum() > 0])
         if len(others) == 0:
             return "there is no other client with labels"
-        truth = counts[others] / counts[others].sum(1, keepdim=True)
-        clusters = torch.full_like(others, facts.observer.clients[0]) if facts.pooled else others
-        return Question(others, truth, clusters)
+        shares = counts[others] / counts[others].sum(1, keepdim=True)
+        clusters = torch.full_like(others, truth.observer.clients[0]) if truth.pooled else others
+        return Question(others, shares, clusters)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:
         drawn = torch.cat([view.auxiliary.y.flatten(), view.labels.y])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.view import View
 
 
@@ -23,16 +23,16 @@ class Labels(Quantity):
     name: ClassVar[str] = "labels"
     metric: ClassVar[str] = "label_accuracy"
 
-    def ask(self, facts: Facts) -> Question | str:
-        graph = facts.graph
+    def ask(self, truth: Truth) -> Question | str:
+        graph = truth.graph
         if graph.y.dim() > 1:
             return "labels of single samples are not inferred: a node here has several"
-        subjects = facts.strangers()
-        given = facts.protocol.labelled(graph, facts.observer)
+        subjects = truth.strangers()
+        given = truth.protocol.labelled(graph, truth.observer)
         subjects = subjects[(graph.y[subjects] >= 0) & ~torch.isin(subjects, given)]
         if len(subjects) == 0:
             return "the observer holds every label already"
-        return Question(subjects, graph.y[subjects], facts.clusters(subjects))
+        return Question(subjects, graph.y[subjects], truth.clusters(subjects))
 
     def guess(self, view: View, subjects: Tensor) -> Inference:
         return Inference(self.name, subjects, propagate_labels(view, subjects))

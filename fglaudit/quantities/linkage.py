@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.shuffling import message_codes, shuffled
 from fglaudit.view import View
@@ -29,9 +29,9 @@ class Linkage(Quantity):
     name: ClassVar[str] = "linkage"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, facts: Facts) -> Question | str:
-        others = torch.tensor([k for k in range(facts.graph.num_clients) if k not in facts.observer.clients])
-        rounds = min(facts.protocol.num_rounds, ROUNDS)
+    def ask(self, truth: Truth) -> Question | str:
+        others = torch.tensor([k for k in range(truth.graph.num_clients) if k not in truth.observer.clients])
+        rounds = min(truth.protocol.num_rounds, ROUNDS)
         if len(others) < 2:
             return "with fewer than two other clients there is nothing to tell apart"
         if len(others) > MOST_CLIENTS:
@@ -45,10 +45,10 @@ class Linkage(Quantity):
             pairs.append(torch.cartesian_prod(message_codes(first, count), message_codes(second, count)))
             same.append((senders.unsqueeze(1) == later).flatten())
             owners.append(senders.repeat_interleave(count))
-        truth, clusters = torch.cat(same).double(), torch.cat(owners)
-        if facts.pooled:
-            clusters = torch.full_like(clusters, facts.observer.clients[0])
-        return Question(torch.cat(pairs), truth, clusters)
+        answer, clusters = torch.cat(same).double(), torch.cat(owners)
+        if truth.pooled:
+            clusters = torch.full_like(clusters, truth.observer.clients[0])
+        return Question(torch.cat(pairs), answer, clusters)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))

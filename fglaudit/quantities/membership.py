@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
@@ -23,9 +23,9 @@ class Membership(Quantity):
     name: ClassVar[str] = "membership"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, facts: Facts) -> Question | str:
-        graph, nodes = facts.graph, facts.auxiliary.nodes
-        others = [k for k in range(graph.num_clients) if k not in facts.observer.clients]
+    def ask(self, truth: Truth) -> Question | str:
+        graph, nodes = truth.graph, truth.auxiliary.nodes
+        others = [k for k in range(graph.num_clients) if k not in truth.observer.clients]
         if len(nodes) == 0:
             return "membership is asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
         if len(others) < 2:
@@ -35,7 +35,7 @@ class Membership(Quantity):
         held = torch.stack([torch.isin(nodes, graph.clients[k]) for k in others]).flatten()
         if not bool(held.any()) or bool(held.all()):
             return "every other client holds all of the auxiliary nodes, or none does"
-        clusters = torch.full((len(subjects),), facts.observer.clients[0]) if facts.pooled else subjects[:, 0]
+        clusters = torch.full((len(subjects),), truth.observer.clients[0]) if truth.pooled else subjects[:, 0]
         return Question(subjects, held.double(), clusters)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:

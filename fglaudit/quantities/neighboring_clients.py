@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
@@ -23,21 +23,21 @@ class NeighboringClients(Quantity):
     name: ClassVar[str] = "neighboring-clients"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, facts: Facts) -> Question | str:
-        graph = facts.graph
+    def ask(self, truth: Truth) -> Question | str:
+        graph = truth.graph
         row, column = graph.edge_index
         held, near = (torch.zeros(graph.num_clients, graph.num_nodes, dtype=torch.bool) for _ in range(2))
         for k, nodes in enumerate(graph.clients):
             held[k, nodes] = True
             near[k, row[held[k, column]]] = True
-        others = [k for k in range(graph.num_clients) if k not in facts.observer.clients]
-        foreign = held.any(0) & ~held[list(facts.observer.clients)].any(0)
+        others = [k for k in range(graph.num_clients) if k not in truth.observer.clients]
+        foreign = held.any(0) & ~held[list(truth.observer.clients)].any(0)
         asked = ~held & foreign
-        asked[list(facts.observer.clients)] = False
+        asked[list(truth.observer.clients)] = False
         if len(others) == 0 or not bool((near & asked).any()) or not bool((~near & asked).any()):
             return "every node of others has a neighbour at every other client, or none has"
         subjects = asked.nonzero()
-        clusters = torch.full((len(subjects),), facts.observer.clients[0]) if facts.pooled else subjects[:, 0]
+        clusters = torch.full((len(subjects),), truth.observer.clients[0]) if truth.pooled else subjects[:, 0]
         return Question(subjects, near[asked].double(), clusters)
 
     def guess(self, view: View, subjects: Tensor) -> Inference:

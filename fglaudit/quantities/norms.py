@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Facts, Quantity, Question, Scores
+from fglaudit.quantities.base import Quantity, Question, Scores, Truth
 from fglaudit.view import View
 
 _TOLERANCE = 0.01
@@ -26,15 +26,15 @@ class _Norms(Quantity):
         """Return the norm of every row of ``x`` [..., F]."""
         raise NotImplementedError
 
-    def ask(self, facts: Facts) -> Question | str:
-        graph = facts.graph
+    def ask(self, truth: Truth) -> Question | str:
+        graph = truth.graph
         if graph.x.dim() > 2:
             return "norms are asked of nodes with one sample each"
-        exposed = facts.protocol.exposed(graph, facts.observer)
-        subjects = exposed[torch.isin(exposed, facts.strangers())]
+        exposed = truth.protocol.exposed(graph, truth.observer)
+        subjects = exposed[torch.isin(exposed, truth.strangers())]
         if len(subjects) == 0:
             return "no node's features reach this observer: nothing that depends on them is sent"
-        return Question(subjects, self.of(graph.x[subjects].double()), facts.clusters(subjects))
+        return Question(subjects, self.of(graph.x[subjects].double()), truth.clusters(subjects))
 
     def guess(self, view: View, subjects: Tensor) -> Inference:
         known = self.of(view.known_rows().x.double())

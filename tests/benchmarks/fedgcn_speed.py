@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from fglaudit.channel import RecordingChannel
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import DefenseSession
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 
 def measure(dataset: str, root: str | None, hops: int, threads: int) -> tuple[float, float, float]:

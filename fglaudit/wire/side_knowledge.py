@@ -19,8 +19,8 @@ from torch import Tensor
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
 from fglaudit.rng import derive
-from fglaudit.transcript import Transcript
 from fglaudit.view import Auxiliary, KnownLabels, Noise, Observer, PublicFacts, View
+from fglaudit.wire.transcript import Transcript
 
 _CLIENT_TENSORS = tuple(f.name for f in dataclasses.fields(ClientGraph) if f.name != "client")
 
@@ -38,7 +38,7 @@ def make_view(
 
     Args:
         labelled: see ``fglaudit.interfaces.FederatedProtocol.labelled``.
-        inputs: see :attr:`fglaudit.channel.RecordingChannel.inputs`.
+        inputs: see :attr:`fglaudit.wire.channel.RecordingChannel.inputs`.
     """
     given = torch.empty(0, dtype=torch.long) if labelled is None else labelled
     own = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph
-from fglaudit.suite import Suite
+from fglaudit.suite.suite import Suite
 
 LARGE = ("ogbn-arxiv", "ogbn-products")
 """Not loaded here: that would cost minutes and gigabytes. Trouble with their files becomes failed rows of their cells."""

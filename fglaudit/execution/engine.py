@@ -15,9 +15,9 @@ from typing import Any
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.execution.rows import blank_record
+from fglaudit.execution.worker import Failure, Progress, Runner, Task, explain, serve
 from fglaudit.finding import CellRecord, Status
-from fglaudit.rows import blank_record
-from fglaudit.worker import Failure, Progress, Runner, Task, explain, serve
 
 
 class Listener:
@@ -209,7 +209,7 @@ class RayEngine(Engine):
 def _ray_compute(task: Task, runner: Runner, threads: int, plugin_files: dict[str, str]) -> CellRecord | Failure:
     import torch
 
-    from fglaudit.worker import compute
+    from fglaudit.execution.worker import compute
 
     torch.set_num_threads(threads)
     registry.load_files(plugin_files)

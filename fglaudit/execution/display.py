@@ -14,12 +14,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fglaudit.cell import Cell, arguments
-from fglaudit.engine import Listener
+from fglaudit.execution.engine import Listener
+from fglaudit.execution.worker import Progress as Rounds
+from fglaudit.execution.worker import Task
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.suite import Suite
-from fglaudit.worker import Progress as Rounds
-from fglaudit.worker import Task
+from fglaudit.suite.cell import Cell, arguments
+from fglaudit.suite.suite import Suite
 
 
 def cell_label(cell: Cell) -> str:

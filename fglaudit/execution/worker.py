@@ -1,4 +1,4 @@
-"""A worker process: computes one cell at a time and says how far it is. The parent side is in :mod:`fglaudit.engine`.
+"""A worker process: computes one cell at a time and says how far it is. The parent side is in :mod:`fglaudit.execution.engine`.
 
 Each worker has a pipe of its own, so that when one is killed it is known which cell it was computing; a shared pool would
 lose the cells of all its workers.
@@ -22,9 +22,9 @@ from typing import Protocol
 import torch
 
 from fglaudit import registry
-from fglaudit.cell import Cell
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord
+from fglaudit.suite.cell import Cell
 
 
 class Runner(Protocol):

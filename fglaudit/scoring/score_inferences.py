@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.local_reports import attack_reports
-from fglaudit.arena import Arena, Outcome
-from fglaudit.game import cluster_sums
 from fglaudit.interfaces import Attack, Inference
 from fglaudit.quantities import Question, Scores, quantity
 from fglaudit.rng import derive, split
-from fglaudit.selftest import NOISE_AT_MOST, PLAIN_LEAK_AT_LEAST, NoiseMessages
+from fglaudit.scoring.arena import Arena, Outcome
+from fglaudit.scoring.game import cluster_sums
+from fglaudit.scoring.selftest import NOISE_AT_MOST, PLAIN_LEAK_AT_LEAST, NoiseMessages
 from fglaudit.view import View
 
 NOISE_DRAWS = 5
@@ -23,7 +23,7 @@ NOISE_DRAWS = 5
 
 def questions(name: str, arena: Arena) -> list[Question] | str:
     """Return what every member of the observer is asked, or why there is nothing to ask."""
-    asked = [quantity(name).ask(facts) for facts in arena.facts]
+    asked = [quantity(name).ask(truth) for truth in arena.truths]
     refused = next((question for question in asked if isinstance(question, str)), None)
     return refused if refused is not None else [question for question in asked if isinstance(question, Question)]
 

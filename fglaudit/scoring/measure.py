@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fglaudit.adversary.local_reports import as_sent, attack_reports
-from fglaudit.arena import Arena, Outcome
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import Ciphertexts
 from fglaudit.rng import derive
-from fglaudit.score_inferences import inference_outcome, questions
-from fglaudit.score_reconstructions import reconstruction_outcome
-from fglaudit.stats import UNINFORMATIVE, advantage_interval
+from fglaudit.scoring.arena import Arena, Outcome
+from fglaudit.scoring.score_inferences import inference_outcome, questions
+from fglaudit.scoring.score_reconstructions import reconstruction_outcome
+from fglaudit.scoring.stats import UNINFORMATIVE, advantage_interval
 from fglaudit.view import FEATURE_ROWS, View
 
 

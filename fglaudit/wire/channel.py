@@ -11,8 +11,8 @@ from torch import Tensor
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload
-from fglaudit.transcript import Transcript
 from fglaudit.view import FEATURE_ROWS, Noise, Observer
+from fglaudit.wire.transcript import Transcript
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.game import Game
 from fglaudit.interfaces import Reconstruction
+from fglaudit.scoring.game import Game
 from fglaudit.view import View
 
 SAME_DIRECTION = 0.9999

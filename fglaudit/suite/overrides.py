@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.suite import Suite, read, resolve
+from fglaudit.suite.suite import Suite, read, resolve
 
 
 def load_suite(name: str, datasets: Sequence[str] = (), root: Path | None = None, seeds: str | None = None) -> Suite:

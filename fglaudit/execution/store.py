@@ -29,11 +29,11 @@ import yaml
 from filelock import FileLock, Timeout
 
 from fglaudit import __version__, registry
-from fglaudit.cell import Cell
 from fglaudit.errors import FglauditError
+from fglaudit.execution.rows import blank_record
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
-from fglaudit.rows import blank_record
-from fglaudit.suite import Suite
+from fglaudit.suite.cell import Cell
+from fglaudit.suite.suite import Suite
 
 NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
 _OURS = {"suite.yaml", "run.json", "cells", "transcripts", "findings.csv", "summary.csv", "report.html", "report.md"}

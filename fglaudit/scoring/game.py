@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Reconstruction
-from fglaudit.metrics import RowScores, auc_of_entries, matched_exact, score_rows
+from fglaudit.scoring.metrics import RowScores, auc_of_entries, matched_exact, score_rows
 from fglaudit.view import Auxiliary, Observer
 
 

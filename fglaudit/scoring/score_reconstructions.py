@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fglaudit.arena import Arena, Outcome
-from fglaudit.claims import Claims, check_claims
-from fglaudit.game import breakdown, cluster_sums, score
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.rng import derive
-from fglaudit.selftest import self_test
+from fglaudit.scoring.arena import Arena, Outcome
+from fglaudit.scoring.claims import Claims, check_claims
+from fglaudit.scoring.game import breakdown, cluster_sums, score
+from fglaudit.scoring.selftest import self_test
 from fglaudit.view import PublicFacts
 
 DIRECTION_RATE = "direction_rate"

@@ -22,13 +22,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fglaudit import registry
-from fglaudit.cell import Cell, describe
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.suite_checks import check_observers, check_partition_fits
+from fglaudit.suite.cell import Cell, describe
+from fglaudit.suite.checks import check_observers, check_partition_fits
 
 SERVERS = ("honest",)
 """Server behaviours that exist so far."""
@@ -142,7 +142,7 @@ def _plain(value: Any) -> Any:
 
 def embedded() -> dict[str, str]:
     """Return the texts of the suites that come with the package, by name."""
-    folder = files("fglaudit.suites")
+    folder = files("fglaudit.suite.embedded")
     return {p.name.removesuffix(".yaml"): p.read_text("utf-8") for p in folder.iterdir() if p.name.endswith(".yaml")}
 
 

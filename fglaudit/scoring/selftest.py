@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 
 from fglaudit.adversary.local_reports import attack_reports
-from fglaudit.game import Game
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.metrics import matched_exact, score_rows
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.rng import split
+from fglaudit.scoring.game import Game
+from fglaudit.scoring.metrics import matched_exact, score_rows
 from fglaudit.view import Messages, View
 
 PLAIN_LEAK_AT_LEAST = 0.95

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from fglaudit.cell import Cell, arguments
 from fglaudit.datasets import DatasetSpec
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
+from fglaudit.suite.cell import Cell, arguments
 from fglaudit.view import Observer
 
 

@@ -9,10 +9,10 @@ from functools import cached_property
 from torch import Tensor
 
 from fglaudit.adversary.prior_only import prior_only
-from fglaudit.game import Game, Score, score
 from fglaudit.interfaces import Reconstruction
-from fglaudit.quantities import Facts
+from fglaudit.quantities import Truth
 from fglaudit.rng import derive
+from fglaudit.scoring.game import Game, Score, score
 from fglaudit.view import View
 
 
@@ -22,18 +22,18 @@ class Arena:
 
     Attributes:
         views: what an attack gets.
-        facts: what is true; for the scorer alone.
+        truths: what is true; for the scorer alone.
         seed: of the cell.
     """
 
     views: tuple[View, ...]
-    facts: tuple[Facts, ...]
+    truths: tuple[Truth, ...]
     seed: int
 
     @cached_property
     def games(self) -> tuple[Game, ...]:
         """The reconstruction games, one per view."""
-        return tuple(Game.of(f.graph, f.protocol, f.observer, f.auxiliary, f.pooled) for f in self.facts)
+        return tuple(Game.of(f.graph, f.protocol, f.observer, f.auxiliary, f.pooled) for f in self.truths)
 
     @cached_property
     def controls(self) -> tuple[Reconstruction, ...]:
