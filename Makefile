@@ -15,6 +15,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it and start it again as you like
 	$(BIN)/python -m bench

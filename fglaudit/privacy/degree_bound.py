@@ -7,7 +7,7 @@ node keeps more than D neighbours: one with more than D has no cross-client edge
 
 **The rule is not a local act.** Take away one node v, and a node u that had v among its first D takes in the edge to its (D+1)-st
 neighbour w. With v therefore also the neighbours of w are affected, though w was never near v. A bound that forgets this is too small
-by half (``tests/test_degree_bound.py`` has a graph that breaks it). It also shows who can be promised anything: a node with n neighbours
+by half (``tests/privacy/test_degree_bound.py`` has a graph that breaks it). It also shows who can be promised anything: a node with n neighbours
 can be among the first D of all of them and change n neighbourhoods, wherever D is. No rule that looks at a fixed distance avoids that:
 each of the n nodes sees one neighbour less, whether that one kept its edge or not. So the promise about edges is for nodes with at most
 D edges.

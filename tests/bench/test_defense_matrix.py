@@ -18,7 +18,7 @@ from fglaudit.finding import Status
 from fglaudit.partition import PartitionSpec
 from fglaudit.rng import derive
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _OPTIONS = CsbmOptions(nodes=60, edges=120, classes=3, dimensions=60, ones_per_row=5, degree_exponent=0.3)
 CLIENTS = (DatasetSpec("csbm", csbm=_OPTIONS, split="random"), PartitionSpec("dirichlet", 3, 10000.0))
 USERS = (DatasetSpec("csbm", csbm=dataclasses.replace(_OPTIONS, nodes=20, edges=32), split="random"), PartitionSpec("per-node"))

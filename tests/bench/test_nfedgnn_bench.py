@@ -11,7 +11,7 @@ from user_graphs import user_graph
 
 from fglaudit.errors import FglauditError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SHAPES = {
     "cora": (2708, 1433),
     "citeseer": (3327, 3703),

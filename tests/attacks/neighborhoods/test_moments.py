@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 from masked_views import masked_view, unit_rows
 from neighbor_sum_views import federated, random_federated
 

@@ -15,8 +15,8 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession
-from fglaudit.protocols.fedgat import masking
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
+from fglaudit.protocols.fedgat import masking
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain, squared_changes
 from fglaudit.protocols.fedgat.masking import Masked, masked_matrices, masked_vectors

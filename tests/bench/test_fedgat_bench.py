@@ -15,7 +15,7 @@ from fglaudit.nn.chebyshev import attention_function, attention_series
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.testing import example_graph
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).parent))
 from masked_views import closed_neighbourhood, masked_batches, masked_view, unit_rows
 from neighbor_sum_views import federated, random_federated
+from torch import Tensor
 
 from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS

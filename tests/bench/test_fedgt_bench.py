@@ -10,7 +10,7 @@ import pytest
 
 from fglaudit.testing import example_graph
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from fedgcn_runs import CPU, PlainChannel, adjacency, path_graph
 from torch import Tensor
 from torch.nn import functional
 
+from fglaudit.federated import neighbor_sums as sums_module
 from fglaudit.graph import ClientGraph, FeatureKind, Graph, canonical_edges, federate
-from fglaudit.nn import sums as sums_module
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive

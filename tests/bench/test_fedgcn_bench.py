@@ -12,7 +12,7 @@ import torch
 
 from fglaudit.graph import canonical_edges
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

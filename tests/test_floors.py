@@ -1,0 +1,65 @@
+"""The map of the house holds: what `.importlinter` says is true of the code, and a file on the wrong floor is noticed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytest.importorskip("importlinter", reason="import-linter is not installed (pip install -e '.[dev]')")
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A copy of the package in which the links are folders."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.yaml", "templates")
+    shutil.copytree(ROOT / "fglaudit", tmp_path / "fglaudit", symlinks=False, ignore=ignored)
+    shutil.copy(ROOT / ".importlinter", tmp_path)
+    return tmp_path
+
+
+def test_the_contracts_hold(house: Path) -> None:
+    done = lint(house)
+    assert done.returncode == 0, done.stdout
+    assert "Contracts: 3 kept, 0 broken." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "broken"),
+    [
+        ("attacks/sums/planted.py", "from fglaudit.attacks.latents import planting", "attack families are independent"),
+        ("attacks/sums/planted.py", "from fglaudit.protocols.fedgcn import fedgcn", "floors"),
+        ("defenses/noise/planted.py", "from fglaudit.attacks.sums import subset_sum", "floors"),
+        ("nn/planted.py", "from fglaudit.federated import fedavg", "floors"),
+        ("scoring/planted.py", "from fglaudit.execution import store", "floors"),
+        ("wire/planted.py", "from fglaudit.scoring import game", "floors"),
+        ("new_room/__init__.py", "", "floors"),
+    ],
+)
+def test_a_planted_violation_is_noticed(house: Path, file: str, line: str, broken: str) -> None:
+    path = house / "fglaudit" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(line + "\n")
+    done = lint(house)
+    assert done.returncode != 0
+    assert any(text.startswith(broken) and text.endswith("BROKEN") for text in done.stdout.splitlines()) or (
+        "new_room" in done.stdout + done.stderr
+    ), done.stdout
+
+
+def test_a_circle_inside_a_floor_is_noticed(house: Path) -> None:
+    for one, other in (("first", "second"), ("second", "first")):
+        (house / "fglaudit" / "scoring" / f"planted_{one}.py").write_text(f"import fglaudit.scoring.planted_{other}\n")
+    done = lint(house)
+    assert done.returncode != 0
+    assert "no circles between modules of one folder BROKEN" in done.stdout
