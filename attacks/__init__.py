@@ -1,4 +1,5 @@
-"""Attacks, by message family, one per file. The table is the only list of built-in ones; other distributions register entry points."""
+"""Attacks, by message family, one per file. The table is the only list of built-in ones; other distributions register
+entry points."""
 
 ATTACKS: dict[str, str] = {
     "subset-sum": "fglaudit.attacks.sums.subset_sum:SubsetSum",

@@ -66,11 +66,15 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
     parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
-    parser.add_argument("--datasets", nargs="*", choices=tuple(nfedgnn.GRIDS), default=tuple(nfedgnn.GRIDS), help="of nfedgnn")
+    parser.add_argument(
+        "--datasets", nargs="*", choices=tuple(nfedgnn.GRIDS), default=tuple(nfedgnn.GRIDS), help="of nfedgnn"
+    )
     parser.add_argument(
         "--fedgt-datasets", nargs="+", choices=fedgt_tables.DATASETS, default=fedgt_tables.DATASETS, help="of fedgt"
     )
-    parser.add_argument("--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn")
+    parser.add_argument(
+        "--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn"
+    )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:

@@ -1,8 +1,8 @@
 """What every observer of every protocol gets under every defense: an attack's finding, or the reason why there is none.
 
-Small data sets (``bench.defense_settings``): the matrix shows what applies and what breaks through, not how well it does on real
-data. Every attack that reads what a protocol sends is run; the strongest one stands for the entry, one that links the uploads of one client
-only where there is no other. An attack succeeds where the
+Small data sets (``bench.defense_settings``): the matrix shows what applies and what breaks through, not how well it
+does on real data. Every attack that reads what a protocol sends is run; the strongest one stands for the entry, one
+that links the uploads of one client only where there is no other. An attack succeeds where the
 lower end of its interval is above 0.02; "no attack succeeded" is no proof of privacy.
 """
 
@@ -102,17 +102,24 @@ def measure(cell: Cell) -> Iterator[dict[str, str]]:
     seconds = f"{time.process_time() - start:.1f}"
     for observer in cell.observers:
         mine = [
-            f for f in findings if f.observer == observer.name and ("topology" in f.observer_knowledge) == observer.topology
+            f
+            for f in findings
+            if f.observer == observer.name and ("topology" in f.observer_knowledge) == observer.topology
         ]
         entry = strongest(mine) if mine else {"verdict": "reason", "reason": refused}
         yield {**dict.fromkeys(VALUES, ""), **key(cell, observer), **entry, "cpu_seconds": seconds}
 
 
 def strongest(findings: Sequence[Finding]) -> dict[str, str]:
-    """Return the entry that one observer's findings come to: the strongest attack, what failed, or why nothing applies."""
+    """Return the entry that one observer's findings come to: the strongest attack, what failed, or why nothing
+    applies."""
     wrong = [f for f in findings if f.status in (Status.FAILED, Status.BROKEN_ATTACK)]
     if wrong:
-        return {"verdict": "broken", "attack": wrong[0].attack, "reason": "; ".join(f"{f.attack}: {f.reason}" for f in wrong)}
+        return {
+            "verdict": "broken",
+            "attack": wrong[0].attack,
+            "reason": "; ".join(f"{f.attack}: {f.reason}" for f in wrong),
+        }
     measured = [f for f in findings if f.status is Status.OK and f.advantage is not None]
     if not measured:
         reasons = dict.fromkeys(f"{f.reason}" for f in findings)

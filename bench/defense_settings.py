@@ -1,7 +1,8 @@
 """Every protocol at a small size, and how every defense is set on it: the one place that says so.
 
-The data sets are as small as attacks work on. A defense that needs no setting is used with its defaults; one that does not apply
-says why itself. A setting that is listed for a protocol must apply to it, or name a reason that belongs into the matrix.
+The data sets are as small as attacks work on. A defense that needs no setting is used with its defaults; one that does
+not apply says why itself. A setting that is listed for a protocol must apply to it, or name a reason that belongs into
+the matrix.
 """
 
 from __future__ import annotations
@@ -39,7 +40,13 @@ class Setup:
 
 def _citations(nodes: int, dimensions: int, train: float = 0.2) -> DatasetSpec:
     options = CsbmOptions(
-        nodes=nodes, edges=2 * nodes, classes=4, dimensions=dimensions, ones_per_row=8, homophily=0.8, degree_exponent=0.4
+        nodes=nodes,
+        edges=2 * nodes,
+        classes=4,
+        dimensions=dimensions,
+        ones_per_row=8,
+        homophily=0.8,
+        degree_exponent=0.4,
     )
     return DatasetSpec("csbm", csbm=options, split="random", train=train, val=0.3, test=0.5)
 
@@ -59,7 +66,9 @@ SETUPS: tuple[Setup, ...] = (
     Setup("fedgat", {"variant": "vector", "rounds": 8, "heads": 2}, *CLIENTS),
     Setup("nfedgnn", {"rounds": 30, "smoothness": 10.0}, *USERS),
     Setup(
-        "nfedgnn", {"split": "gat", "heads": 4, "rounds": 20, "smoothness": 10.0, "feature_dropout": 0.5, **ATTENTION}, *USERS
+        "nfedgnn",
+        {"split": "gat", "heads": 4, "rounds": 20, "smoothness": 10.0, "feature_dropout": 0.5, **ATTENTION},
+        *USERS,
     ),
     Setup("nfedgnn", {"rounds": 20, "smoothness": 10.0, "optimizer": "sgd", "learning_rate": 3.0}, *USERS),
     Setup("nfedgnn", {"rounds": 20, "smoothness": 10.0, "initial_weights": "private"}, *USERS),
@@ -82,7 +91,10 @@ SETUPS: tuple[Setup, ...] = (
 )
 """Variants of a protocol that send different messages are setups of their own."""
 
-_LATENTS: list[dict[str, Any]] = [{"mechanism": "gaussian", "epsilon": 8.0}, {"mechanism": "laplace", "epsilon": 5000.0}]
+_LATENTS: list[dict[str, Any]] = [
+    {"mechanism": "gaussian", "epsilon": 8.0},
+    {"mechanism": "laplace", "epsilon": 5000.0},
+]
 _SHARED_MODELS = ["Latents", "ModelUpdate"]
 _TRANSFORMER = ["GlobalNodes", "ModelUpdate"]
 _APPNP = ["HiddenRepresentations", "Jacobians", "ModelUpdate"]
@@ -133,4 +145,6 @@ SETTINGS: dict[str, dict[str, list[dict[str, Any]]]] = {
 def defenses(protocol: str) -> list[Defense]:
     """Return every known defense with its settings for ``protocol``."""
     chosen = SETTINGS.get(protocol, {})
-    return [registry.build("defense", name, each) for name in registry.names("defense") for each in chosen.get(name, [{}])]
+    return [
+        registry.build("defense", name, each) for name in registry.names("defense") for each in chosen.get(name, [{}])
+    ]

@@ -1,10 +1,10 @@
 """Homomorphic encryption of FedGCN's sums: bytes, CPU time and memory, exactness, and a whole training on real Cora.
 
-``bytes``: one million boolean neighbour sums. ``sums``: everything before training on Cora with 10 clients (dirichlet, beta 10000): bytes
-up and down with and without encryption and padding, CPU seconds of all clients and the server together (one thread; making the
-sums, encrypting, adding, decrypting) and the peak memory of a process that does nothing else. ``different`` counts the delivered
-numbers that differ from the sum of what the clients rounded. ``training``: accuracy after the paper's 300 rounds, the same seed with and
-without encryption.
+``bytes``: one million boolean neighbour sums. ``sums``: everything before training on Cora with 10 clients (dirichlet,
+beta 10000): bytes up and down with and without encryption and padding, CPU seconds of all clients and the server
+together (one thread; making the sums, encrypting, adding, decrypting) and the peak memory of a process that does
+nothing else. ``different`` counts the delivered numbers that differ from the sum of what the clients rounded.
+``training``: accuracy after the paper's 300 rounds, the same seed with and without encryption.
 """
 
 from __future__ import annotations
@@ -175,13 +175,14 @@ def show(table: Table) -> None:
     """Print all measurements, and the difference that encryption makes to the accuracy of a seed."""
     rows = table.rows()
     print(
-        f"\n{'what':9} {'hops':>4} {'sums':16} {'defense':10} {'MB up':>8} {'MB down':>8} {'CPU s':>6} {'GB':>5} {'different':>9}"
+        f"\n{'what':9} {'hops':>4} {'sums':16} {'defense':10} {'MB up':>8} {'MB down':>8} {'CPU s':>6} {'GB':>5}"
+        f" {'different':>9}"
     )
     for row in rows:
         if row["what"] != "training":
             print(
-                f"{row['what']:9} {row['hops']:>4} {row['aggregate']:16} {row['defense']:10} {row['mb_up']:>8} {row['mb_down']:>8} "
-                f"{row['cpu_seconds']:>6} {row['peak_rss_gb']:>5} {row['different']:>9}"
+                f"{row['what']:9} {row['hops']:>4} {row['aggregate']:16} {row['defense']:10} {row['mb_up']:>8}"
+                f" {row['mb_down']:>8} {row['cpu_seconds']:>6} {row['peak_rss_gb']:>5} {row['different']:>9}"
             )
     for hops in ("1", "2"):
         found = {
@@ -197,6 +198,6 @@ def show(table: Table) -> None:
             gaps = [found["encrypted"][seed] - found["none"][seed] for seed in paired]
             means = [statistics.fmean(found[name][seed] for seed in paired) for name in found]
             print(
-                f"accuracy, {hops} hop(s), {len(paired)} seeds: {means[0]:.2f} without, {means[1]:.2f} with encryption; "
-                f"differences {', '.join(f'{gap:+.2f}' for gap in gaps)}"
+                f"accuracy, {hops} hop(s), {len(paired)} seeds: {means[0]:.2f} without, {means[1]:.2f} with encryption;"
+                f" differences {', '.join(f'{gap:+.2f}' for gap in gaps)}"
             )

@@ -1,8 +1,9 @@
 """What ckks costs where the server multiplies by public numbers or averages models: GFL-APPNP, FedGAT, FedGCN's models.
 
-Every case trains for ``rounds`` with and without encryption of one payload and states figures per release of it: ciphertexts, bytes,
-process time, and how far the final weights are from those trained in the clear. The columns ``training_*`` are what the protocol's own
-number of rounds comes to: told before any run, and where the case is measured by its seconds. With 0 rounds a case is told and not run.
+Every case trains for ``rounds`` with and without encryption of one payload and states figures per release of it:
+ciphertexts, bytes, process time, and how far the final weights are from those trained in the clear. The columns
+``training_*`` are what the protocol's own number of rounds comes to: told before any run, and where the case is
+measured by its seconds. With 0 rounds a case is told and not run.
 """
 
 from __future__ import annotations
@@ -148,7 +149,9 @@ class _Channel(RecordingChannel):
         self.sealed[int((batch.receivers >= 0).all())] += float(batch.sealed_bytes().sum().item()) / 1e6
 
 
-def train(protocol: FederatedProtocol, graph: FederatedGraph, defense: Defense) -> tuple[Trained, dict[str, float], _Channel]:
+def train(
+    protocol: FederatedProtocol, graph: FederatedGraph, defense: Defense
+) -> tuple[Trained, dict[str, float], _Channel]:
     """Return the outcome, process time by kind of work on ciphertexts, and the channel."""
     session = defense.bind(protocol.context(graph))
     seconds = {"encrypt": 0.0, "server": 0.0, "decrypt": 0.0}

@@ -1,7 +1,9 @@
-"""Attacks on FedGAT's masked messages of all nodes of a data set: every client in turn, targets are the neighbours at other clients.
+"""Attacks on FedGAT's masked messages of all nodes of a data set: every client in turn, targets are the neighbours at
+other clients.
 
-Messages are made by the protocol's own code and pass through their wire bytes, one batch at a time, so that memory stays bounded;
-embeddings come from a training on the fast path. Counted are rows rebuilt exactly, under the best assignment and at the right node.
+Messages are made by the protocol's own code and pass through their wire bytes, one batch at a time, so that memory
+stays bounded; embeddings come from a training on the fast path. Counted are rows rebuilt exactly, under the best
+assignment and at the right node.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ RUNS: tuple[tuple[Attack, str, bool], ...] = (
 
 @dataclass
 class Stream:
-    """The messages of one client's own nodes, made when read, and what was recorded of training; ``sent`` counts their bytes."""
+    """The messages of one client's own nodes, made when read, and what was recorded of training; ``sent`` counts their
+    bytes."""
 
     protocol: FedGAT
     edges: KeptEdges
@@ -100,7 +103,12 @@ def run(results: Path, root: str | None, dataset: str = "cora", clients: int = 1
     spec = DatasetSpec(dataset, root=root)
     graph = PartitionSpec("dirichlet", clients, 10000.0).apply(spec.load(), spec, derive(0, "partition"))
     for attack, variant, embeddings in RUNS:
-        key: dict[str, object] = {"dataset": dataset, "attack": attack.name, "variant": variant, "embeddings": embeddings}
+        key: dict[str, object] = {
+            "dataset": dataset,
+            "attack": attack.name,
+            "variant": variant,
+            "embeddings": embeddings,
+        }
         key |= {"clients": clients, "threads": torch.get_num_threads()}
         if not table.has(key):
             table.add({**key, **measure(graph, attack, variant, embeddings)})

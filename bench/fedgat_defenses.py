@@ -1,9 +1,10 @@
-"""What FedGAT's defenses leave of the attack by a client, and what they cost in accuracy: Cora, 10 clients, vector variant.
+"""What FedGAT's defenses leave of the attack by a client, and what they cost in accuracy: Cora, 10 clients, vector
+variant.
 
-The rows behind the messages are those of the matrix variant, whose messages are ten times as large. Accuracy is that of a whole
-training with the default settings (by moments where the defense leaves the messages as they are); the attack, its control and its
-self-test are those of an audit cell that pre-trains with the same seed. Of several attacks the one that rebuilds most rows counts.
-Targets are the neighbours at other clients, every client in turn.
+The rows behind the messages are those of the matrix variant, whose messages are ten times as large. Accuracy is that of
+a whole training with the default settings (by moments where the defense leaves the messages as they are); the attack,
+its control and its self-test are those of an audit cell that pre-trains with the same seed. Of several attacks the one
+that rebuilds most rows counts. Targets are the neighbours at other clients, every client in turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Peak memory of FedGAT's matrix path as an audit runs it: pre-training by all clients, messages to one client recorded, then attacked.
+"""Peak memory of FedGAT's matrix path as an audit runs it: pre-training by all clients, messages to one client
+recorded, then attacked.
 
-Unlike ``fedgat-attacks``, which makes messages as the attack reads them, this goes through the protocol, the channel and a
-transcript on disk, and keeps what clients need to train from the matrices. Nothing is trained.
+Unlike ``fedgat-attacks``, which makes messages as the attack reads them, this goes through the protocol, the channel
+and a transcript on disk, and keeps what clients need to train from the matrices. Nothing is trained.
 """
 
 from __future__ import annotations
@@ -28,7 +29,16 @@ from fglaudit.wire.side_knowledge import draw_auxiliary, make_view
 from fglaudit.wire.transcript import Transcript
 
 KEY = ("dataset", "clients", "threads")
-VALUES = ("targets", "exact_matched", "sent_gb", "recorded_gb", "batches", "largest_batch_gb", "cpu_seconds", "peak_rss_gb")
+VALUES = (
+    "targets",
+    "exact_matched",
+    "sent_gb",
+    "recorded_gb",
+    "batches",
+    "largest_batch_gb",
+    "cpu_seconds",
+    "peak_rss_gb",
+)
 
 
 def run(results: Path, root: str | None, dataset: str = "pubmed", clients: int = 3) -> None:

@@ -1,13 +1,14 @@
 """FedGAT's Table 1: Cora, CiteSeer and PubMed, 10 clients, Dirichlet beta 1 (non-iid) and 10000 (iid).
 
-From the paper: 2 layers, 8 heads with 8 units (PubMed also 8 output heads), degree 16, the Planetoid splits. Its rounds, local steps,
-dropout and domain are not stated; Adam with learning rate 0.1 and regularisation 0.001 is, for Cora. Averaging Adam's steps of
-clients with 14 training nodes each overfits at once, so ``SETTINGS`` uses plain gradient steps; it was chosen on validation accuracy
-of seed 0 and holds for FedGAT, GAT and DistGAT alike. ``fedgat-embeddings`` is FedGAT whose clients receive their neighbours'
-embeddings instead of matrices, so that gradients do not cross clients.
+From the paper: 2 layers, 8 heads with 8 units (PubMed also 8 output heads), degree 16, the Planetoid splits. Its
+rounds, local steps, dropout and domain are not stated; Adam with learning rate 0.1 and regularisation 0.001 is, for
+Cora. Averaging Adam's steps of clients with 14 training nodes each overfits at once, so ``SETTINGS`` uses plain
+gradient steps; it was chosen on validation accuracy of seed 0 and holds for FedGAT, GAT and DistGAT alike.
+``fedgat-embeddings`` is FedGAT whose clients receive their neighbours' embeddings instead of matrices, so that
+gradients do not cross clients.
 
-FedGAT trains by moments here: nothing is recorded. ``accuracy`` is the mean over clients, ``accuracy_global`` over the whole test
-set; the paper does not say which it prints.
+FedGAT trains by moments here: nothing is recorded. ``accuracy`` is the mean over clients, ``accuracy_global`` over the
+whole test set; the paper does not say which it prints.
 """
 
 from __future__ import annotations
@@ -62,8 +63,16 @@ GRADIENT_STEPS = {"rounds": 150, "local_steps": 1, "optimizer": "sgd", "learning
 SETTINGS: dict[str, dict[str, Any]] = {
     "cora": GRADIENT_STEPS | {"weight_decay": 5e-3, "dropout": 0.5, "feature_dropout": 0.5},
     "citeseer": GRADIENT_STEPS | {"weight_decay": 1e-2, "dropout": 0.0, "feature_dropout": 0.0},
-    "pubmed": GRADIENT_STEPS
-    | {"weight_decay": 1e-3, "learning_rate": 10.0, "dropout": 0.0, "feature_dropout": 0.0, "weighting": "train-nodes"},
+    "pubmed": (
+        GRADIENT_STEPS
+        | {
+            "weight_decay": 1e-3,
+            "learning_rate": 10.0,
+            "dropout": 0.0,
+            "feature_dropout": 0.0,
+            "weighting": "train-nodes",
+        }
+    ),
 }
 """By data set, what the paper leaves open or what does not train as printed; the same for FedGAT, GAT and DistGAT."""
 
@@ -84,7 +93,8 @@ class Case(NamedTuple):
 
 
 def cases(seeds: int, datasets: Sequence[str]) -> Iterator[Case]:
-    """Yield all measurements, seed by seed, so that a stopped table is a fair one with fewer seeds; then Figure 5's degrees."""
+    """Yield all measurements, seed by seed, so that a stopped table is a fair one with fewer seeds; then Figure 5's
+    degrees."""
     for seed in range(seeds):
         for dataset in datasets:
             for beta in (1.0, 10000.0):
@@ -105,7 +115,9 @@ def protocol(case: Case) -> FederatedProtocol:
         return GAT(**{name: value for name, value in shared.items() if name != "weighting"})
     if case.method == "dist-gat":
         return DistGAT(**shared)
-    return FedGAT(degree=case.degree, remote="embeddings" if case.method == "fedgat-embeddings" else "matrices", **shared)
+    return FedGAT(
+        degree=case.degree, remote="embeddings" if case.method == "fedgat-embeddings" else "matrices", **shared
+    )
 
 
 def run(results: Path, root: str | None, seeds: int, datasets: Sequence[str] = DATASETS) -> None:
@@ -119,7 +131,9 @@ def run(results: Path, root: str | None, seeds: int, datasets: Sequence[str] = D
             spec = DatasetSpec(case.dataset, root=root, features="raw")
             graphs[case.dataset] = (spec, spec.load())
         spec, graph = graphs[case.dataset]
-        federated = PartitionSpec("dirichlet", clients=10, beta=case.beta).apply(graph, spec, derive(case.seed, "partition"))
+        federated = PartitionSpec("dirichlet", clients=10, beta=case.beta).apply(
+            graph, spec, derive(case.seed, "partition")
+        )
         table.add({**case.key(), **measure(case, federated)})
         print(*table.rows()[-1].values(), flush=True)
     show(table)
@@ -147,7 +161,8 @@ def show(table: Table) -> None:
     for row in table.rows():
         groups.setdefault((row["dataset"], row["beta"], row["method"], row["degree"]), []).append(row)
     print(
-        f"\n{'data':9} {'beta':>6} {'method':18} {'p':>3} {'runs':>4} {'client mean':>15} {'whole test set':>15} {'paper':>6} {'gap':>6}"
+        f"\n{'data':9} {'beta':>6} {'method':18} {'p':>3} {'runs':>4} {'client mean':>15} {'whole test set':>15}"
+        f" {'paper':>6} {'gap':>6}"
     )
     for key, rows in sorted(groups.items()):
         columns, means = [], []
@@ -158,4 +173,6 @@ def show(table: Table) -> None:
             columns.append(f"{means[-1]:6.2f} +- {spread:4.2f}")
         paper = PUBLISHED.get(key[:3]) if key[3] == "16" else None
         compared = f"{paper:6.2f} {means[1] - paper:+6.2f}" if paper is not None else ""
-        print(f"{key[0]:9} {key[1]:>6} {key[2]:18} {key[3]:>3} {len(rows):4} {columns[0]:>15} {columns[1]:>15} {compared}")
+        print(
+            f"{key[0]:9} {key[1]:>6} {key[2]:18} {key[3]:>3} {len(rows):4} {columns[0]:>15} {columns[1]:>15} {compared}"
+        )

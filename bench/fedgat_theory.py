@@ -1,8 +1,11 @@
-"""FedGAT's Theorems 2-5 against measurement: errors of the series, the attention coefficients, and the embeddings of both layers.
+"""FedGAT's Theorems 2-5 against measurement: errors of the series, the attention coefficients, and the embeddings of
+both layers.
 
-Every model is evaluated with exact attention and with the series on [-2, 2], on Cora with feature rows of norm at most 1:
+Every model is evaluated with exact attention and with the series on [-2, 2], on Cora with feature rows of norm at most
+1:
 
-* ``bounds``: random weights at the bounds of Assumption 2 (every singular value of W is 1, and the norm of a_1 and a_2);
+* ``bounds``: random weights at the bounds of Assumption 2 (every singular value of W is 1, and the norm of a_1 and
+  a_2);
 * ``initial``: as training starts;
 * ``trained-bounded``: FedGAT trained over 10 clients within Assumption 2 (``bounds: all``);
 * ``trained``: FedGAT trained with its defaults, which keep scores in the domain but not the norms of Assumption 2
@@ -10,16 +13,19 @@ Every model is evaluated with exact attention and with the series on [-2, 2], on
 
 For every degree p the table gives
 
-* Theorem 2 with k = 1 (LeakyReLU's derivative jumps, so no larger k applies): largest error of the series and ``2 V / (pi (p - 1))``,
-  with V the variation of the derivative, both on [-2, 2];
+* Theorem 2 with k = 1 (LeakyReLU's derivative jumps, so no larger k applies): largest error of the series and
+  ``2 V / (pi (p - 1))``, with V the variation of the derivative, both on [-2, 2];
 * epsilon: largest ``|ehat_ij - e_ij|`` over edges and heads;
-* Theorem 3: largest ``|alphahat - alpha| / alpha`` and its ratio to ``2 eps / (1 - eps)``. The proof divides by ``e_ij >= 1``, which
-  negative arguments break (``share_below_one``); a ratio above 1 is a violation. ``repaired`` is the ratio with ``eps / min e_ij``
-  for eps, ``worst`` the ratio that any neighbourhood with scores in [-2, 2] could reach;
+* Theorem 3: largest ``|alphahat - alpha| / alpha`` and its ratio to ``2 eps / (1 - eps)``. The proof divides by
+  ``e_ij >= 1``, which negative arguments break (``share_below_one``); a ratio above 1 is a violation. ``repaired`` is
+  the ratio with ``eps / min e_ij`` for eps, ``worst`` the ratio that any neighbourhood with scores in [-2, 2] could
+  reach;
 * Theorem 4: largest ``||hhat_i - h_i||`` per head over ``2 eps / (1 - eps)``;
-* Theorem 5: largest error of the second layer over ``eps' + delta`` of (15)-(17), c = e, delta being the largest first-layer error.
+* Theorem 5: largest error of the second layer over ``eps' + delta`` of (15)-(17), c = e, delta being the largest
+  first-layer error.
 
-``python -m bench theory`` also draws the figure of docs/fedgat-theory.svg (:mod:`bench.theory_figure`) beside the table.
+``python -m bench theory`` also draws the figure of docs/fedgat-theory.svg (:mod:`bench.theory_figure`) beside the
+table.
 """
 
 from __future__ import annotations
@@ -83,14 +89,16 @@ VALUES = (
 
 
 def theorem_2(degree: int) -> float:
-    """The bound ``2 V / (pi k (p - k)^k)`` for k = 1 on [-R, R], with V the variation of the derivative of ``f(R t)`` on [-1, 1]."""
+    """The bound ``2 V / (pi k (p - k)^k)`` for k = 1 on [-R, R], with V the variation of the derivative of ``f(R t)``
+    on [-1, 1]."""
     left = 0.2 * (1 - math.exp(-0.2 * DOMAIN))
     variation = DOMAIN * (left + 0.8 + math.exp(DOMAIN) - 1)
     return 2 * variation / (math.pi * (degree - 1))
 
 
 def run(results: Path, root: str | None) -> None:
-    """Measure every model and degree once, print the table and draw it; they go to ``results/fedgat_theory.{csv,svg}``."""
+    """Measure every model and degree once, print the table and draw it; they go to
+    ``results/fedgat_theory.{csv,svg}``."""
     table = Table(results / "fedgat_theory.csv", KEY, VALUES)
     for model in MODELS:
         missing = [p for p in DEGREES if not table.has({"dataset": "cora", "model": model, "degree": p})]

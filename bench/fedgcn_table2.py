@@ -1,9 +1,9 @@
 """FedGCN's Table 2 on Cora and CiteSeer: 10 clients, 300 rounds of 3 local steps, accuracy at the last round.
 
-Settings of the paper's appendix E.2; what it does not say was chosen once for all rows: raw features (row-normalised ones do not
-train with SGD at learning rate 0.5: ``--features row-normalised`` shows it), weight decay 5e-4 on every layer, equal weights
-in the average. ``accuracy`` is the paper's: the global model tested by every client on its own test nodes, mean over clients;
-``accuracy_global`` is over the whole test set.
+Settings of the paper's appendix E.2; what it does not say was chosen once for all rows: raw features (row-normalised
+ones do not train with SGD at learning rate 0.5: ``--features row-normalised`` shows it), weight decay 5e-4 on every
+layer, equal weights in the average. ``accuracy`` is the paper's: the global model tested by every client on its own
+test nodes, mean over clients; ``accuracy_global`` is over the whole test set.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def show(table: Table, features: str) -> None:
         if row["features"] == features:
             groups.setdefault((row["dataset"], row["beta"], row["method"]), []).append(row)
     print(
-        f"\n{'data':9} {'beta':>6} {'method':16} {'seeds':>5} {'client mean':>14} {'whole test set':>14} {'paper':>6} {'gap':>6}"
+        f"\n{'data':9} {'beta':>6} {'method':16} {'seeds':>5} {'client mean':>14} {'whole test set':>14} {'paper':>6}"
+        f" {'gap':>6}"
     )
     for key, rows in sorted(groups.items()):
         columns = []

@@ -1,9 +1,9 @@
-"""What FedGT's uploads tell the server: every attack on Cora, 10 non-overlapping clients, with and without noise, and how fast
-noise averages out.
+"""What FedGT's uploads tell the server: every attack on Cora, 10 non-overlapping clients, with and without noise, and
+how fast noise averages out.
 
-Partitions and seeds as in ``bench.fedgt_tables``; the server knows one row in ten. The attacks were made on Cora with seed 0 and on
-CiteSeer; no figure of the seeds measured here was seen before. Training runs as many rounds as the attacks read, but 100 for
-the averaging of noise.
+Partitions and seeds as in ``bench.fedgt_tables``; the server knows one row in ten. The attacks were made on Cora with
+seed 0 and on CiteSeer; no figure of the seeds measured here was seen before. Training runs as many rounds as the
+attacks read, but 100 for the averaging of noise.
 """
 
 from __future__ import annotations
@@ -82,11 +82,14 @@ CASES = {
     "paper, L1": Case(ClippedLaplace(clip=0.002, scale=0.001, norm="l1", on=("GlobalNodes",))),
     "on both": Case(ClippedLaplace(clip=0.002, scale=0.001, on=BOTH)),
     "on both, L1": Case(ClippedLaplace(clip=0.002, scale=0.001, norm="l1", on=BOTH)),
-    "none, near start, 60 global nodes": Case(NoDefense(), {"global_scale": 0.01, "global_nodes": 60}, (OneNodeClusters(),)),
+    "none, near start, 60 global nodes": Case(
+        NoDefense(), {"global_scale": 0.01, "global_nodes": 60}, (OneNodeClusters(),)
+    ),
 }
 AVERAGED = ("paper", "paper, L1")
-"""``near start``: a codebook that starts near the origin, so that all of it is used without noise; ``paper``: the paper's noise on
-the global nodes (delta 0.002, lambda 0.001), ``on both``: on updates too; ``L1``: clipped by the L1 norm."""
+"""``near start``: a codebook that starts near the origin, so that all of it is used without noise; ``paper``: the
+paper's noise on the global nodes (delta 0.002, lambda 0.001), ``on both``: on updates too; ``L1``: clipped by the L1
+norm."""
 ATTACKS: tuple[Attack, ...] = (
     GlobalNodeLabels(),
     UpdateLabels(),
@@ -125,7 +128,8 @@ def train(graph: FederatedGraph, case: Case, seed: int, rounds: int, keep: Keep)
 
 
 def run(results: Path, root: str | None, seeds: int) -> None:
-    """Measure what is missing in ``results/fedgt_attacks.csv`` and ``results/fedgt_noise.csv``, then print both tables."""
+    """Measure what is missing in ``results/fedgt_attacks.csv`` and ``results/fedgt_noise.csv``, then print both
+    tables."""
     table = Table(results / "fedgt_attacks.csv", KEY, VALUES)
     noise = Table(results / "fedgt_noise.csv", NOISE_KEY, NOISE_VALUES)
     graphs = {
@@ -165,7 +169,8 @@ def figures(recorded: Run, attack: Attack, seed: int) -> dict[str, str]:
     named |= {"epsilon_claimed": promise.epsilon_claimed, "epsilon_accounted": promise.epsilon_accounted}
     numbers = {name: getattr(found, name) for name in VALUES if name not in named}
     return {
-        name: "" if v is None else f"{v:.5g}" if isinstance(v, float) else str(v) for name, v in {**named, **numbers}.items()
+        name: "" if v is None else f"{v:.5g}" if isinstance(v, float) else str(v)
+        for name, v in {**named, **numbers}.items()
     }
 
 
@@ -194,7 +199,12 @@ def noise_rows(graph: FederatedGraph, case: Case, seed: int) -> Iterator[dict[st
         seen = uploaded[-looks:]
         found = GlobalNodeDenoising().estimate(view, seen)
         errors = [_error(e, truth) for e in (seen[-1], seen.mean(0), found)]
-        errors += [errors[0] / looks**0.5, _error(clipped[-2], truth), _cosine(found, plain[-1]), _cosine(truth, plain[-1])]
+        errors += [
+            errors[0] / looks**0.5,
+            _error(clipped[-2], truth),
+            _cosine(found, plain[-1]),
+            _cosine(truth, plain[-1]),
+        ]
         yield {"rounds": looks, **{name: f"{e:.4g}" for name, e in zip(NOISE_VALUES, errors, strict=True)}}
 
 
@@ -208,8 +218,8 @@ def _cosine(found: Tensor, truth: Tensor) -> float:
 
 
 def show(table: Table, noise: Table) -> None:
-    """Print means over seeds, and after how many rounds the noise is gone: what is left of the error is no more than the global
-    nodes themselves move in one round."""
+    """Print means over seeds, and after how many rounds the noise is gone: what is left of the error is no more than
+    the global nodes themselves move in one round."""
     for groups, kind, values in ((table, "attack", VALUES[2:]), (noise, "rounds", NOISE_VALUES)):
         rows: dict[tuple[str, str], list[Mapping[str, str]]] = {}
         for row in groups.rows():
@@ -219,12 +229,16 @@ def show(table: Table, noise: Table) -> None:
             for name in values:
                 given = [run[name] for run in runs if run[name]]
                 numbers = [float(text) for text in given if name != "metric"]
-                texts += [f"{name}={statistics.fmean(numbers):.4g}"] if numbers else [f"{name}={given[0]}"] if given else []
+                texts += (
+                    [f"{name}={statistics.fmean(numbers):.4g}"] if numbers else [f"{name}={given[0]}"] if given else []
+                )
             print(*texts)
     for case in dict.fromkeys(row["case"] for row in noise.rows()):
         means = {
             looks: [
-                statistics.fmean(float(r[name]) for r in noise.rows() if r["case"] == case and r["rounds"] == str(looks))
+                statistics.fmean(
+                    float(r[name]) for r in noise.rows() if r["case"] == case and r["rounds"] == str(looks)
+                )
                 for name in ("filter", "moved_in_one_round")
             ]
             for looks in LOOKS

@@ -1,7 +1,8 @@
-"""What FedGT's paper leaves open, compared on validation nodes: Cora, 10 clients, not overlapping, seeds that no table uses.
+"""What FedGT's paper leaves open, compared on validation nodes: Cora, 10 clients, not overlapping, seeds that no table
+uses.
 
-* The scale of FedGT's first global nodes, without noise and with the paper's: best validation accuracy, and how many of a client's 10
-  global nodes are the nearest of some node after the last round.
+* The scale of FedGT's first global nodes, without noise and with the paper's: best validation accuracy, and how many of
+  a client's 10 global nodes are the nearest of some node after the last round.
 * Dropout, learning rate and number of ego-graphs of the graph transformers that FedAvg trains.
 """
 

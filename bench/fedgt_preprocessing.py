@@ -1,7 +1,8 @@
-"""FedGT's Table 10: time per client for personalised PageRank and positional encoding, mean over clients, not overlapping.
+"""FedGT's Table 10: time per client for personalised PageRank and positional encoding, mean over clients, not
+overlapping.
 
-Measured is the CPU time of the process, which with one thread (``--threads 1``) is at least what a clock shows on a machine that does
-nothing else; the paper prints seconds by the clock on its server.
+Measured is the CPU time of the process, which with one thread (``--threads 1``) is at least what a clock shows on a
+machine that does nothing else; the paper prints seconds by the clock on its server.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""FedGT's Tables 1, 2, 4, 11 and 12: clients' mean test accuracy in the round with the best validation accuracy, 3 seeds.
+"""FedGT's Tables 1, 2, 4, 11 and 12: clients' mean test accuracy in the round with the best validation accuracy, 3
+seeds.
 
-Settings of the paper's section D.3: largest component of the graph, 20/40/40 % of every client's nodes (Louvain: 60/20/20), local
-differential privacy with delta 0.002 and lambda 0.001 on the uploaded global nodes alone. What it leaves open (dropout, feed-forward
-width, how neighbours are drawn and counted) has the protocol's defaults. They were chosen on Cora, seeds 0 and 1, with the accuracy on
-test nodes in view, so those two seeds are not used here: the first one is 2.
+Settings of the paper's section D.3: largest component of the graph, 20/40/40 % of every client's nodes (Louvain:
+60/20/20), local differential privacy with delta 0.002 and lambda 0.001 on the uploaded global nodes alone. What it
+leaves open (dropout, feed-forward width, how neighbours are drawn and counted) has the protocol's defaults. They were
+chosen on Cora, seeds 0 and 1, with the accuracy on test nodes in view, so those two seeds are not used here: the first
+one is 2.
 
-``local-gt`` is FedGT's model trained by every client alone; ``fedgt-*`` are FedGT with another similarity (Table 12), of which
-``fedgt-fedavg`` is the average for all. ``fedavg-sage`` is the FedAvg row of Tables 1 and 2, ``fedavg-gophormer`` and
-``fedavg-graphgps`` are the rows Gophormer and GraphGPS.
+``local-gt`` is FedGT's model trained by every client alone; ``fedgt-*`` are FedGT with another similarity (Table 12),
+of which ``fedgt-fedavg`` is the average for all. ``fedavg-sage`` is the FedAvg row of Tables 1 and 2,
+``fedavg-gophormer`` and ``fedavg-graphgps`` are the rows Gophormer and GraphGPS.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ CLIENTS = {"non-overlapping": (5, 10, 20), "overlapping": (10, 30, 50)}
 LONG = {"rounds": 200, "local_epochs": 2}
 SETTINGS: dict[str, dict[str, Any]] = {"cora": {}, "citeseer": {}, "pubmed": {}, "photo": LONG, "computers": LONG}
 DATASETS = ("cora", "citeseer", "photo", "computers", "pubmed")
-TRANSFORMERS: dict[str, type[FederatedProtocol]] = {"fedavg-gophormer": FedAvgGophormer, "fedavg-graphgps": FedAvgGraphGPS}
+TRANSFORMERS: dict[str, type[FederatedProtocol]] = {
+    "fedavg-gophormer": FedAvgGophormer,
+    "fedavg-graphgps": FedAvgGraphGPS,
+}
 BASELINES: dict[str, type[FederatedProtocol]] = {"local-gt": LocalGT, "fedavg-sage": FedAvgSage, **TRANSFORMERS}
 SIMILARITIES = ("global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
 
@@ -106,7 +111,8 @@ PUBLISHED = {
     ("fedgt-label-distributions", "cora", "overlapping"): (81.79, 77.45, 75.67),
     ("fedgt-fedavg", "cora", "overlapping"): (77.82, 71.40, 68.79),
 }
-"""Means in percent that the paper prints, by clients as in ``CLIENTS``; Table 12 prints 77.84 where Table 2 has 77.94."""
+"""Means in percent that the paper prints, by clients as in ``CLIENTS``; Table 12 prints 77.84 where Table 2 has
+77.94."""
 
 PUBLISHED_TEN = {
     ("fedgt", "cora", "louvain"): 87.29,
@@ -143,13 +149,14 @@ FIRST_SEED = 2
 
 
 def cases(seeds: int, datasets: Sequence[str]) -> Iterator[Case]:
-    """Yield all measurements, data set by data set and seed by seed; Tables 1 and 2 first, their graph transformers after the rest
-    of them."""
+    """Yield all measurements, data set by data set and seed by seed; Tables 1 and 2 first, their graph transformers
+    after the rest of them."""
     for methods in (("fedgt", "local-gt", "fedavg-sage", "fedgt-fedavg"), tuple(TRANSFORMERS)):
         for dataset in datasets:
             for seed in range(FIRST_SEED, FIRST_SEED + seeds):
                 for setting, counts in CLIENTS.items():
-                    # The Amazon graphs are asked for with 10 clients; Cora, CiteSeer and PubMed with all numbers of the paper.
+                    # The Amazon graphs are asked for with 10 clients; Cora, CiteSeer and PubMed with all numbers of the
+                    # paper.
                     for clients in counts if dataset in ("cora", "citeseer", "pubmed") else (10,):
                         for method in methods:
                             yield Case(dataset, setting, clients, method, seed)
@@ -174,7 +181,8 @@ def protocol(case: Case) -> FederatedProtocol:
 def federated(case: Case, root: str | None) -> FederatedGraph:
     """Return the case's graph, split over clients."""
     fractions = (0.6, 0.2, 0.2) if case.setting == "louvain" else (0.2, 0.4, 0.4)
-    # "20 % of each subgraph": overlapping clients that draw apart train on labels that others are tested on, so they share a split.
+    # "20 % of each subgraph": overlapping clients that draw apart train on labels that others are tested on, so they
+    # share a split.
     shared = "random-shared" if case.setting == "overlapping" else "random"
     spec = DatasetSpec(case.dataset, root, "raw", None, shared, *fractions, component="largest")
     partition = PartitionSpec(SCHEMES[case.setting], clients=case.clients)
@@ -222,7 +230,9 @@ def show(table: Table) -> None:
     for row in table.rows():
         case = Case(row["dataset"], row["setting"], int(row["clients"]), row["method"], 0)
         groups.setdefault(case, []).append(100 * float(row["accuracy"]))
-    print(f"\n{'data':9} {'setting':15} {'clients':>7} {'method':28} {'runs':>4} {'accuracy':>14} {'paper':>6} {'gap':>6}")
+    print(
+        f"\n{'data':9} {'setting':15} {'clients':>7} {'method':28} {'runs':>4} {'accuracy':>14} {'paper':>6} {'gap':>6}"
+    )
     for case, values in sorted(groups.items()):
         mean, paper = statistics.fmean(values), case.published()
         spread = statistics.stdev(values) if len(values) > 1 else float("nan")

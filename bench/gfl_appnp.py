@@ -1,9 +1,9 @@
 """GFL-APPNP's Table 2 and Figure 2(a): test accuracy over 20 draws of each data set, each with a topology of its own.
 
-Settings of appendix A.2.2; what it leaves open holds for all rows: Glorot's initial weights, raw features, the model of the lowest
-validation loss (centralized GCN: the last one; centralized GAT: the best validation accuracy), accuracy over single test samples.
-``all-clients`` is GFL-APPNP with Algorithm 1's mean over all clients instead of those in training. ``lambda_max`` is the largest
-eigenvalue of ``B_N L^+``, which is ``1 / (N lambda_2(L))``.
+Settings of appendix A.2.2; what it leaves open holds for all rows: Glorot's initial weights, raw features, the model of
+the lowest validation loss (centralized GCN: the last one; centralized GAT: the best validation accuracy), accuracy over
+single test samples. ``all-clients`` is GFL-APPNP with Algorithm 1's mean over all clients instead of those in training.
+``lambda_max`` is the largest eigenvalue of ``B_N L^+``, which is ``1 / (N lambda_2(L))``.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class Case(NamedTuple):
 
 
 def cases(draws: int) -> Iterator[Case]:
-    """Yield all measurements, all draws of one method at a time, the methods that matter most first for every data set."""
+    """Yield all measurements, all draws of one method at a time, the methods that matter most first for every data
+    set."""
     for place in range(max(len(methods) for methods in METHODS.values())):
         for dataset, methods in METHODS.items():
             for method in methods[place : place + 1]:
@@ -127,7 +128,12 @@ def protocol(case: Case) -> FederatedProtocol:
         case "gcn":
             return GCN(hidden=64, learning_rate=0.01 if cora else 0.1, weight_decay=0.0, dropout=0.0, **full_batch)
         case "gat":
-            plain: dict[str, Any] = {"weight_decay": 0.0, "dropout": 0.0, "feature_dropout": 0.0, "choice": "validation"}
+            plain: dict[str, Any] = {
+                "weight_decay": 0.0,
+                "dropout": 0.0,
+                "feature_dropout": 0.0,
+                "choice": "validation",
+            }
             return GAT(learning_rate=0.01 if cora else 0.02, **full_batch, **plain)
         case "graphsage":
             return GraphSAGE(rounds=400 if cora else 500, learning_rate=0.01 if cora else 0.02)
@@ -147,7 +153,8 @@ def protocol(case: Case) -> FederatedProtocol:
 
 
 def lambda_max(graph: FederatedGraph) -> float:
-    """Return the largest eigenvalue of ``B_N L^+`` for a connected graph, ``B_N = I / N - 1 1' / N^2``, L the Laplacian."""
+    """Return the largest eigenvalue of ``B_N L^+`` for a connected graph, ``B_N = I / N - 1 1' / N^2``, L the
+    Laplacian."""
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
     adjacency[graph.edge_index[0], graph.edge_index[1]] = 1
     eigenvalues = torch.linalg.eigvalsh(torch.diag(adjacency.sum(1)) - adjacency)
@@ -182,7 +189,10 @@ def show(table: Table) -> None:
     groups: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in table.rows():
         groups.setdefault((row["dataset"], row["method"]), []).append(row)
-    print(f"\n{'data':13} {'method':13} {'draws':>5} {'accuracy':>14} {'paper':>13} {'gap':>6} {'lambda_max':>10} {'cpu s':>6}")
+    print(
+        f"\n{'data':13} {'method':13} {'draws':>5} {'accuracy':>14} {'paper':>13} {'gap':>6} {'lambda_max':>10}"
+        f" {'cpu s':>6}"
+    )
     for (dataset, method), rows in groups.items():
         values = [100 * float(row["accuracy"]) for row in rows]
         mean = statistics.fmean(values)
@@ -192,5 +202,6 @@ def show(table: Table) -> None:
         connectivity = statistics.fmean(float(row["lambda_max"]) for row in rows)
         seconds = statistics.fmean(float(row["cpu_seconds"]) for row in rows)
         print(
-            f"{dataset:13} {method:13} {len(rows):5} {mean:6.2f} +- {half:4.2f} {compared} {connectivity:10.2e} {seconds:6.1f}"
+            f"{dataset:13} {method:13} {len(rows):5} {mean:6.2f} +- {half:4.2f} {compared} {connectivity:10.2e}"
+            f" {seconds:6.1f}"
         )

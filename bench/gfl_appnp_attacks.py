@@ -1,8 +1,9 @@
-"""What GFL-APPNP's server and one client read at the paper's size: 200 nodes, 100 features, 64 hidden units, the paper's updates.
+"""What GFL-APPNP's server and one client read at the paper's size: 200 nodes, 100 features, 64 hidden units, the
+paper's updates.
 
-Directions count where a claimed row has |cosine| > 0.9999 with a target. The other columns are about the rows whose direction is
-right: ``right_node``, how many name the node; ``scale_error``, the median of | |row| / |x| - 1 |; ``median_cosine`` is over all
-targets, with the attack's own assignment. Seconds are process time.
+Directions count where a claimed row has |cosine| > 0.9999 with a target. The other columns are about the rows whose
+direction is right: ``right_node``, how many name the node; ``scale_error``, the median of | |row| / |x| - 1 |;
+``median_cosine`` is over all targets, with the attack's own assignment. Seconds are process time.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ def measure(case: Case, **changes: Any) -> dict[str, str]:
     graph = PartitionSpec("per-node").apply(spec.load(), spec, derive(case.draw, "partition"))
     settings = SETTINGS[case.dataset] | {"learning_rate": case.learning_rate}
     rounds = settings.pop("updates") // 10
-    protocol = gfl_appnp.GFLAPPNP(**{"variant": case.variant, "rounds": rounds, "local_steps": 10, **settings, **changes})
+    protocol = gfl_appnp.GFLAPPNP(
+        **{"variant": case.variant, "rounds": rounds, "local_steps": 10, **settings, **changes}
+    )
     parties = (SERVER,) if case.observer == "server" else (int(case.observer.removeprefix("client:")),)
     observer = Observer(parties, topology=case.topology)
     attack = registry.build("attack", case.attack, {})
@@ -114,7 +117,9 @@ def measure(case: Case, **changes: Any) -> dict[str, str]:
         start = time.process_time()
         transcript, trained = recorded(graph, protocol, observer, attack, Path(spool), case.draw)
         middle = time.process_time()
-        view = make_view(observer, graph, transcript, public(graph, protocol, trained), Auxiliary.empty(graph.num_features))
+        view = make_view(
+            observer, graph, transcript, public(graph, protocol, trained), Auxiliary.empty(graph.num_features)
+        )
         result = attack.run(view, rng=derive(case.draw, "attack"), device=torch.device("cpu"))
         end = time.process_time()
     figures = labels(graph, result) if isinstance(result, Inference) else rows(graph, protocol, view, result)
@@ -131,7 +136,9 @@ def recorded(
     graph: FederatedGraph, protocol: gfl_appnp.GFLAPPNP, observer: Observer, attack: Attack, spool: Path, draw: int
 ) -> tuple[Transcript, Trained]:
     """Train, and record in ``spool`` what ``attack`` reads of what ``observer`` sees."""
-    context = Context(protocol.name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
+    context = Context(
+        protocol.name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph)
+    )
     keep = Keep.for_attacks([observer], [attack])
     assert keep.payloads is not None
     if graph.x.dim() == 3 and Jacobians in keep.payloads:

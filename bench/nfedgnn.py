@@ -1,13 +1,14 @@
-"""nFedGNN against CNFGNN, and the bytes of Table 1: accuracy over the paper's grid of lambda, 200 rounds, the public splits.
+"""nFedGNN against CNFGNN, and the bytes of Table 1: accuracy over the paper's grid of lambda, 200 rounds, the public
+splits.
 
-The paper prints accuracies as figures alone, but for one: 71.9 % of the GCN on Cora at its best lambda. Here lambda is chosen by the
-mean validation accuracy of the last round. Settings are the paper's (GCN: Adam 0.1, dropout 0.5; GAT: 8 heads with 16 units, Adam 0.01,
-dropout 0.6 on features too), the rest the protocols' defaults. ``plain`` is nFedGNN without the regulariser. ``cnfgnn`` has the
-paper's settings as well, which do not suit it: ``cnfgnn-fresh`` starts Adam afresh every round, ``cnfgnn-no-decay`` leaves out weight
-decay.
+The paper prints accuracies as figures alone, but for one: 71.9 % of the GCN on Cora at its best lambda. Here lambda is
+chosen by the mean validation accuracy of the last round. Settings are the paper's (GCN: Adam 0.1, dropout 0.5; GAT: 8
+heads with 16 units, Adam 0.01, dropout 0.6 on features too), the rest the protocols' defaults. ``plain`` is nFedGNN
+without the regulariser. ``cnfgnn`` has the paper's settings as well, which do not suit it: ``cnfgnn-fresh`` starts Adam
+afresh every round, ``cnfgnn-no-decay`` leaves out weight decay.
 
-``gat-clean`` predicts from latents that users upload without feature dropout, at twice the bytes; ``gat-whole`` drops no features.
-Seconds are process CPU seconds: on one thread they do not depend on what else runs.
+``gat-clean`` predicts from latents that users upload without feature dropout, at twice the bytes; ``gat-whole`` drops
+no features. Seconds are process CPU seconds: on one thread they do not depend on what else runs.
 """
 
 from __future__ import annotations
@@ -120,9 +121,14 @@ def protocol(case: Case) -> FederatedProtocol:
 
 
 def run(
-    results: Path, root: str | None, seeds: int, datasets: Sequence[str] = tuple(GRIDS), models: Sequence[str] = ("gcn",)
+    results: Path,
+    root: str | None,
+    seeds: int,
+    datasets: Sequence[str] = tuple(GRIDS),
+    models: Sequence[str] = ("gcn",),
 ) -> None:
-    """Measure what is missing in ``results/nfedgnn.csv``, then print the table; data sets that are not there are named and left out."""
+    """Measure what is missing in ``results/nfedgnn.csv``, then print the table; data sets that are not there are named
+    and left out."""
     table = Table(results / "nfedgnn.csv", KEY, VALUES)
     missing: set[str] = set()
     graphs: dict[str, FederatedGraph] = {}
@@ -178,7 +184,8 @@ def accuracy(per_user: Tensor, nodes: Tensor) -> Tensor:
 
 
 def upload_mib(case: Case, graph: FederatedGraph) -> float:
-    """Return what the users upload by the paper's formula, in MiB: nodes x latents (and weights, for CNFGNN) x 4 bytes x rounds."""
+    """Return what the users upload by the paper's formula, in MiB: nodes x latents (and weights, for CNFGNN) x 4 bytes
+    x rounds."""
     dimensions = 16 if case.model == "gcn" else 128
     numbers = dimensions * (1 + graph.num_features if case.method.startswith("cnfgnn") else 1)
     return graph.num_nodes * numbers * 4 * ROUNDS * (2 if case.model == "gat-clean" else 1) / 2**20
@@ -188,18 +195,23 @@ def show(table: Table) -> None:
     """Print, per data set, model and method, the figures at the lambda with the best mean validation accuracy."""
     groups: dict[tuple[str, str, str], dict[str, list[dict[str, str]]]] = {}
     for row in table.rows():
-        groups.setdefault((row["dataset"], row["model"], row["method"]), {}).setdefault(row["smoothness"], []).append(row)
+        groups.setdefault((row["dataset"], row["model"], row["method"]), {}).setdefault(row["smoothness"], []).append(
+            row
+        )
     print(
-        f"\n{'data':10} {'model':10} {'method':15} {'lambda':>6} {'runs':>4} {'validation':>10} {'test':>15} {'at best val. round':>18} "
-        f"{'MiB up':>10} {'Table 1':>8} {'CPU s':>6} {'GB':>5}"
+        f"\n{'data':10} {'model':10} {'method':15} {'lambda':>6} {'runs':>4} {'validation':>10} {'test':>15}"
+        f" {'at best val. round':>18} {'MiB up':>10} {'Table 1':>8} {'CPU s':>6} {'GB':>5}"
     )
     for (dataset, model, method), grid in sorted(groups.items()):
         smoothness, rows = max(grid.items(), key=lambda entry: mean(entry[1], "validation"))
-        published = TABLE_1.get((dataset, model.partition("-")[0], method.partition("-")[0].replace("plain", "nfedgnn")))
+        published = TABLE_1.get(
+            (dataset, model.partition("-")[0], method.partition("-")[0].replace("plain", "nfedgnn"))
+        )
         print(
-            f"{dataset:10} {model:10} {method:15} {smoothness:>6} {len(rows):4} {100 * mean(rows, 'validation'):10.2f} "
-            f"{spread(rows, 'test'):>15} {spread(rows, 'test_best_round'):>18} {rows[0]['mib_up']:>10} "
-            f"{'' if published is None else format(published, 'g'):>8} {mean(rows, 'cpu_seconds'):6.1f} {mean(rows, 'peak_rss_gb'):5.2f}"
+            f"{dataset:10} {model:10} {method:15} {smoothness:>6} {len(rows):4} {100 * mean(rows, 'validation'):10.2f}"
+            f" {spread(rows, 'test'):>15} {spread(rows, 'test_best_round'):>18} {rows[0]['mib_up']:>10}"
+            f" {'' if published is None else format(published, 'g'):>8} {mean(rows, 'cpu_seconds'):6.1f}"
+            f" {mean(rows, 'peak_rss_gb'):5.2f}"
         )
 
 

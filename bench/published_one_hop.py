@@ -1,8 +1,9 @@
 """The 1-hop variant that the published code of FedGCN runs, to explain a gap to Table 2; not a protocol of the package.
 
-The paper's text gives a 1-hop client the sums ``S_i`` of its own nodes. The published code instead hands each client the features
-of its neighbours and trains an ordinary 2-layer GCN on the subgraph of its own nodes and their neighbours, with all edges
-among them, normalised by degrees within it. That client knows more: a neighbour's hidden state comes from every edge it can see.
+The paper's text gives a 1-hop client the sums ``S_i`` of its own nodes. The published code instead hands each client
+the features of its neighbours and trains an ordinary 2-layer GCN on the subgraph of its own nodes and their neighbours,
+with all edges among them, normalised by degrees within it. That client knows more: a neighbour's hidden state comes
+from every edge it can see.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from fglaudit.rng import split
 
 
 def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator) -> Trained:
-    """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the clear."""
+    """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the
+    clear."""
     clients = [graph.client(k) for k in range(graph.num_clients)]
     edges = KeptEdges.of(clients, graph.degrees())
     rows = HeldRows.within(edges, len(clients), 1)

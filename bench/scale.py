@@ -1,9 +1,9 @@
-"""One-hop pre-training aggregation on a random graph, by default of ogbn-products' size: 2.4 million nodes, 60 million undirected
-edges (120 million directed entries), 100 features, 10 clients.
+"""One-hop pre-training aggregation on a random graph, by default of ogbn-products' size: 2.4 million nodes, 60 million
+undirected edges (120 million directed entries), 100 features, 10 clients.
 
-Measured is what FedGCN runs (``collect`` and ``deliver``): every client's partial sums, the server's addition, and the rows sent
-back. The time stands beside two floors at the machine's measured copy bandwidth: *compulsory*, where every input and
-output byte moves once, and *gather*, where every edge reads its neighbour's row from memory, as it must on a
+Measured is what FedGCN runs (``collect`` and ``deliver``): every client's partial sums, the server's addition, and the
+rows sent back. The time stands beside two floors at the machine's measured copy bandwidth: *compulsory*, where every
+input and output byte moves once, and *gather*, where every edge reads its neighbour's row from memory, as it must on a
 random graph whose features exceed the cache.
 """
 

@@ -12,12 +12,17 @@ PANELS = (
     ("first layer, Theorem 4", "layer_1_error"),
     ("second layer, Theorem 5", "layer_2_error"),
 )
-RATIOS = {"coefficient_error": "theorem_3_ratio", "layer_1_error": "theorem_4_ratio", "layer_2_error": "theorem_5_ratio"}
+RATIOS = {
+    "coefficient_error": "theorem_3_ratio",
+    "layer_1_error": "theorem_4_ratio",
+    "layer_2_error": "theorem_5_ratio",
+}
 WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 190, 55, 60, 80
 
 
 def draw(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the figure of a table of ``bench.fedgat_theory``: one panel per theorem, solid lines measured, dashed ones the bound."""
+    """Return the figure of a table of ``bench.fedgat_theory``: one panel per theorem, solid lines measured, dashed ones
+    the bound."""
     degrees = sorted({int(row["degree"]) for row in rows})
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * (WIDTH + GAP) + 30}" height="{2 * (HEIGHT + GAP) + 20}" '

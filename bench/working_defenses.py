@@ -1,11 +1,12 @@
 """For every protocol and observer: the weakest setting of each defense that works, and the accuracy it costs.
 
-A defense works where every attack's ``advantage_high`` is at most 0.02 while some attack succeeds through the same defense at
-strength -> 0 (its own code with the noise all but switched off; for a defense without noise that is no defense at all). Attacks
-that link the uploads of one client are left out: these parties know who sends. Observers know all edges and one row in ten.
+A defense works where every attack's ``advantage_high`` is at most 0.02 while some attack succeeds through the same
+defense at strength -> 0 (its own code with the noise all but switched off; for a defense without noise that is no
+defense at all). Attacks that link the uploads of one client are left out: these parties know who sends. Observers know
+all edges and one row in ten.
 
-Noise is searched by bisection over epsilons a factor of about three apart, each with fresh training runs, attacks, self-tests and intervals
-pooled over clients and seeds. The largest epsilon is the largest one that can be accounted.
+Noise is searched by bisection over epsilons a factor of about three apart, each with fresh training runs, attacks,
+self-tests and intervals pooled over clients and seeds. The largest epsilon is the largest one that can be accounted.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class Family:
 
     Attributes:
         ladder: from the weakest to the strongest setting.
-        noise: whether its strength is that of noise, which then is turned down for strength -> 0; else that is no defense.
+        noise: whether its strength is that of noise, which then is turned down for strength -> 0; else that is no
+            defense.
     """
 
     name: str
@@ -114,13 +116,19 @@ IID = PartitionSpec("dirichlet", 10, 10000.0)
 FEW = PartitionSpec("dirichlet", 5, 10000.0)
 COMMUNITIES = PartitionSpec("metis", 12)
 PER_NODE = PartitionSpec("per-node")
-_OPTIONS = CsbmOptions(nodes=600, edges=1200, classes=4, dimensions=200, ones_per_row=10, homophily=0.8, degree_exponent=0.4)
+_OPTIONS = CsbmOptions(
+    nodes=600, edges=1200, classes=4, dimensions=200, ones_per_row=10, homophily=0.8, degree_exponent=0.4
+)
 CITATIONS = DatasetSpec("csbm", csbm=_OPTIONS, split="random", train=0.2, val=0.3, test=0.5)
-SMALL = dataclasses.replace(CITATIONS, csbm=dataclasses.replace(_OPTIONS, nodes=300, edges=600, dimensions=100, ones_per_row=8))
+SMALL = dataclasses.replace(
+    CITATIONS, csbm=dataclasses.replace(_OPTIONS, nodes=300, edges=600, dimensions=100, ones_per_row=8)
+)
 TASK = DatasetSpec("csbm-dnc", task=CsbmTask(nodes=150, dimensions=80))
 
 ENCRYPTION = Family("encryption", (HomomorphicEncryption(),), noise=False)
-RANDOMISED = Family("randomised rows", tuple(MultiBit(epsilon=epsilon) for epsilon in (1000.0, 100.0, 10.0, 1.0)), noise=False)
+RANDOMISED = Family(
+    "randomised rows", tuple(MultiBit(epsilon=epsilon) for epsilon in (1000.0, 100.0, 10.0, 1.0)), noise=False
+)
 SUMS = (
     budgets("gaussian on sums", lambda e: Gaussian(epsilon=e, clip=4.5)),
     ENCRYPTION,
@@ -158,18 +166,29 @@ CASES: tuple[Case, ...] = (
     Case(NFedGNN(smoothness=10.0, rounds=60), CITATIONS, PER_NODE, LATENTS, observers=(SERVER_VIEW,), seeds=1),
     Case(FedGAT(rounds=10, heads=2), SMALL, FEW, MASKS),
     Case(GFLAPPNP(hidden=16, rounds=60), TASK, PER_NODE, ENCODERS, observers=(SERVER_VIEW, ONE_CLIENT)),
-    Case(FedGT(rounds=10, hidden=64, feed_forward=64), CITATIONS, COMMUNITIES, UPLOADS, observers=(KNOWING_SERVER,), seeds=20),
+    Case(
+        FedGT(rounds=10, hidden=64, feed_forward=64),
+        CITATIONS,
+        COMMUNITIES,
+        UPLOADS,
+        observers=(KNOWING_SERVER,),
+        seeds=20,
+    ),
     Case(CNFGNN(rounds=40, weight_decay=0.0), CITATIONS, PER_NODE, MODELS_TOO, observers=(SERVER_VIEW,), seeds=1),
     Case(FedGCN(hops=1, rounds=60), DatasetSpec("csbm-cora"), IID, SUMS, seeds=1),
 )
-"""A client of nFedGNN and CNFGNN receives the gradient of its own latent and an average of weights: no attack reads either."""
+"""A client of nFedGNN and CNFGNN receives the gradient of its own latent and an average of weights: no attack reads
+either."""
 
 
 def run(results: Path, cases: Sequence[Case] = CASES) -> None:
     """Measure what is missing in ``results/working_defenses.csv``, then print a Markdown table."""
     table = Table(results / "working_defenses.csv", KEY, VALUES)
     lines = [line for case in cases for line in search(case, table)]
-    print("| protocol | observer | defense | advantage without | at strength 0 | at the setting | accuracy without | with |")
+    print(
+        "| protocol | observer | defense | advantage without | at strength 0 | at the setting | accuracy without |"
+        " with |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     print(*lines, sep="\n")
 
@@ -183,7 +202,8 @@ def search(case: Case, table: Table) -> list[str]:
     for family in case.families:
         if refused := family.ladder[-1].unsupported(context):
             lines.append(
-                f"| {case.protocol.name} ({arguments(case.protocol)}) | all | {family.name}: does not apply, {refused} | | | | | |"
+                f"| {case.protocol.name} ({arguments(case.protocol)}) | all | {family.name}: does not apply, {refused}"
+                " | | | | | |"
             )
             continue
         zero = evaluated(case, family.ladder[0], "near zero", table) if family.noise else plain
@@ -194,8 +214,8 @@ def search(case: Case, table: Table) -> list[str]:
 
 
 def weakest(case: Case, family: Family, observer: ObserverSpec, table: Table) -> Defense | None:
-    """Return the first setting on the ladder under which no attack of ``observer`` succeeds, or None. Stronger ones are taken to be
-    no worse; those under which training diverges are left out."""
+    """Return the first setting on the ladder under which no attack of ``observer`` succeeds, or None. Stronger ones are
+    taken to be no worse; those under which training diverges are left out."""
     low, high = 0, len(family.ladder) - 1
     while high > 0 and diverged(evaluated(case, family.ladder[high], "set", table)):
         high -= 1
@@ -239,7 +259,9 @@ def described(
     case: Case, family: Family, observer: ObserverSpec, setting: Defense | None, plain: Rows, zero: Rows, table: Table
 ) -> str:
     """Return one line of the table."""
-    trained = [d for d in family.ladder if setting is None and _known(case, d, table) and not diverged(_known(case, d, table))]
+    trained = [
+        d for d in family.ladder if setting is None and _known(case, d, table) and not diverged(_known(case, d, table))
+    ]
     shown = setting or (trained or list(family.ladder))[-1]
     rows = evaluated(case, shown, "set", table)
     without, at_zero, left = (
@@ -266,7 +288,14 @@ def _entry(row: dict[str, str] | None) -> str:
 
 def evaluated(case: Case, defense: Defense, strength: str, table: Table) -> Rows:
     """Return the rows of one defense, measured if they are not in ``table`` yet."""
-    named = (case.dataset.name, case.protocol.name, arguments(case.protocol), defense.name, arguments(defense), strength)
+    named = (
+        case.dataset.name,
+        case.protocol.name,
+        arguments(case.protocol),
+        defense.name,
+        arguments(defense),
+        strength,
+    )
     key = dict(zip(KEY, named, strict=False))
     found = _select(table, key)
     if not found:
@@ -278,7 +307,9 @@ def evaluated(case: Case, defense: Defense, strength: str, table: Table) -> Rows
         for row in rows:
             table.add({**key, **row})
         found = _select(table, key)
-        worst = max((r for r in found if r["advantage_high"]), key=lambda r: float(r["advantage_high"]), default=found[0])
+        worst = max(
+            (r for r in found if r["advantage_high"]), key=lambda r: float(r["advantage_high"]), default=found[0]
+        )
         print(*named, worst["observer"], worst["attack"], worst["advantage_high"], worst["accuracy"], flush=True)
     return found
 
@@ -345,7 +376,9 @@ def attacked(recorded: Run, spec: ObserverSpec, attacks: Sequence[Attack], seed:
     """Return what every attack of one observer comes to."""
     members, each = expand(spec, recorded.graph.num_clients)
     views = [recorded.view(observer, seed=seed) for observer in members]
-    facts = [Truth(recorded.graph, recorded.protocol, v.observer, v.auxiliary, recorded.trained.truth, each) for v in views]
+    facts = [
+        Truth(recorded.graph, recorded.protocol, v.observer, v.auxiliary, recorded.trained.truth, each) for v in views
+    ]
     arena = Arena(tuple(views), tuple(facts), seed)
     fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
     blank = Finding(**{**fields, "status": Status.OK, "clients": recorded.graph.num_clients, "seed": seed})  # type: ignore[arg-type]

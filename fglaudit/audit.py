@@ -44,8 +44,8 @@ def run_cell(
 ) -> CellRecord:
     """Train one cell, record it, attack it, and return its record.
 
-    An attack that fails becomes a `failed` row; errors of data, partition or training are raised, since then nothing was
-    measured at all.
+    An attack that fails becomes a `failed` row; errors of data, partition or training are raised, since then nothing
+    was measured at all.
 
     Args:
         progress: called with (round, rounds) during training.
@@ -97,7 +97,8 @@ def _run_cell(
     for spec, members, pooled in groups:
         auxiliary = draw_auxiliary(graph, spec.auxiliary, cell.seed)
         views = [
-            make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o), channel.inputs) for o in members
+            make_view(o, graph, transcript, public, auxiliary, protocol.labelled(graph, o), channel.inputs)
+            for o in members
         ]
         truths = [Truth(graph, protocol, o, auxiliary, trained.truth, pooled) for o in members]
         saved_views += views
@@ -143,7 +144,8 @@ def _public_facts(cell: Cell, graph: FederatedGraph, session: DefenseSession, tr
 
 
 def _fit(protocol: FederatedProtocol) -> Callable[..., Trained]:
-    """Return the public training function: the same protocol on a graph of the attacker's own, over a channel nobody hears."""
+    """Return the public training function: the same protocol on a graph of the attacker's own, over a channel nobody
+    hears."""
 
     def fit(graph: FederatedGraph, rng: torch.Generator, device: torch.device) -> Trained:
         silent = RecordingChannel(DefenseSession(), graph.num_clients, rng)
@@ -169,7 +171,12 @@ def _empirical_bound(
 
 def _guarantee_columns(promise: Guarantee, shown: Bound | None, members: Sequence[Observer]) -> dict[str, Any]:
     """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
-    words = (promise.mechanism, promise.key_custody, promise.adjacency, SERVER_TRUSTED if promise.server_trusted else "")
+    words = (
+        promise.mechanism,
+        promise.key_custody,
+        promise.adjacency,
+        SERVER_TRUSTED if promise.server_trusted else "",
+    )
     columns: dict[str, Any] = {
         "mechanism": "; ".join(filter(None, words)),
         "privacy_unit": promise.unit,

@@ -1,4 +1,5 @@
-"""The command line. Heavy modules are imported inside the commands, so that ``--help``, ``--version`` and ``list`` are quick.
+"""The command line. Heavy modules are imported inside the commands, so that ``--help``, ``--version`` and ``list`` are
+quick.
 
 Exit codes: 0 done; 1 some cells failed; 2 the input must be fixed; 130 interrupted.
 """
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="fglaudit",
-    help="Audit the privacy of federated graph learning: train, record every message, attack exactly those messages, report.",
+    help=(
+        "Audit the privacy of federated graph learning: train, record every message, attack exactly those messages,"
+        " report."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
@@ -58,12 +62,16 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass
 
 
-RootOption = Annotated[Path | None, typer.Option(help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data.")]
+RootOption = Annotated[
+    Path | None, typer.Option(help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data.")
+]
 
 
 @app.command()
@@ -79,7 +87,9 @@ def run(
     engine: Annotated[str, typer.Option(help="local (processes here) or ray.")] = "local",
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing.")
+    ] = False,
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
@@ -117,7 +127,10 @@ def run(
     )
     if failed:
         cells = len({row.cell for row in failed})
-        print(f"error: {cells} of {len(records)} cells have failed rows; the same command tries them again", file=sys.stderr)
+        print(
+            f"error: {cells} of {len(records)} cells have failed rows; the same command tries them again",
+            file=sys.stderr,
+        )
         raise SystemExit(1)
 
 

@@ -1,4 +1,5 @@
-"""What a protocol tells about a training run before it starts, in data: what it releases, what its server adds up, who trains on what.
+"""What a protocol tells about a training run before it starts, in data: what it releases, what its server adds up, who
+trains on what.
 
 A defense is bound to these facts: it calibrates noise, packs ciphertexts, or refuses with a reason.
 """
@@ -15,22 +16,23 @@ from fglaudit.payloads import Payload
 
 @dataclass(frozen=True)
 class Release:
-    """A kind of payload through which private features leave a client, as far as a defense must know it to calibrate noise.
+    """A kind of payload through which private features leave a client, as far as a defense must know it to calibrate
+    noise.
 
     Attributes:
         payload: the type.
         times: how often training releases it.
-        gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm 1;
-            None where no bound is known, and then no epsilon can be stated.
+        gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm
+            1; None where no bound is known, and then no epsilon can be stated.
         unit: what one record is: feature | node | edge | client. "node" is the whole feature row of one node.
-        covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers the
-            whole training (as to features; labels are never covered).
+        covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers
+            the whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.
-        by_server: whether the server releases it, made from what clients sent it in the clear: a defense then changes the
-            server's messages, and whatever it promises holds against clients alone.
+        by_server: whether the server releases it, made from what clients sent it in the clear: a defense then changes
+            the server's messages, and whatever it promises holds against clients alone.
         fields: the payload's fields that depend on features; empty means all that are floating-point.
-        one_message: whether one record enters one message of each release at most, so that clipping that message bounds what
-            the record can change.
+        one_message: whether one record enters one message of each release at most, so that clipping that message bounds
+            what the record can change.
     """
 
     payload: type[Payload]
@@ -90,16 +92,17 @@ class Uploads:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What the server does with a payload that clients send, where it only adds rows (times public numbers) and passes the
-    results on: what a defense must know to hide the payload from the server.
+    """What the server does with a payload that clients send, where it only adds rows (times public numbers) and passes
+    the results on: what a defense must know to hide the payload from the server.
 
     Attributes:
-        rows: ids [n] of result rows: ``Payload.nodes`` where there are any; otherwise 0 where all messages of one round are added up,
-            or the receiver where everyone gets a combination of its own. A row with several receivers is listed once for each.
+        rows: ids [n] of result rows: ``Payload.nodes`` where there are any; otherwise 0 where all messages of one round
+            are added up, or the receiver where everyone gets a combination of its own. A row with several receivers is
+            listed once for each.
         receivers: the client [n] that gets the row.
         columns: entries of an uploaded row.
-        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that neither a
-            message nor any sum of them exceeds it; None where no bound is known. It counts as public.
+        largest: by row id, bound on what the absolute values of an entry come to over all messages of the row, so that
+            neither a message nor any sum of them exceeds it; None where no bound is known. It counts as public.
         summands: bound on the number of messages in each result row, by row id.
         integers: whether all entries are whole numbers.
         signed: whether entries may be negative.
@@ -157,7 +160,10 @@ class Context:
         name = payload.__name__
         for sent, aggregate in self.aggregates.items():
             if aggregate.returned is payload:
-                return f"{self.protocol}'s server makes {name} of {sent.__name__}, and is blind to it where that is sealed; seal that"
+                return (
+                    f"{self.protocol}'s server makes {name} of {sent.__name__}, and is blind to it where that is"
+                    " sealed; seal that"
+                )
         if payload in self.readers:
             return f"{name} of {self.protocol} must be readable: {self.readers[payload]}"
         return f"{self.protocol} sends no {name} with these settings"

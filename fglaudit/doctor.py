@@ -38,7 +38,10 @@ def examine() -> Iterator[Check]:
     """Yield every check, cheap ones first."""
     yield Check("fglaudit", "ok", __version__)
     yield Check(
-        "python", "ok" if sys.version_info >= (3, 11) else "broken", platform.python_version(), "use Python 3.11 or newer"
+        "python",
+        "ok" if sys.version_info >= (3, 11) else "broken",
+        platform.python_version(),
+        "use Python 3.11 or newer",
     )
     for name in REQUIRED:
         version = _version(name)
@@ -72,7 +75,9 @@ def _devices() -> Iterator[Check]:
             memory = torch.cuda.get_device_properties(i).total_memory / 2**30
             yield Check(f"device cuda:{i}", "ok", f"{torch.cuda.get_device_name(i)}, {memory:.0f} GiB")
     else:
-        yield Check("device cuda", "missing", "no CUDA device; everything runs on the CPU", "install a CUDA build of torch")
+        yield Check(
+            "device cuda", "missing", "no CUDA device; everything runs on the CPU", "install a CUDA build of torch"
+        )
 
 
 def _data() -> Iterator[Check]:

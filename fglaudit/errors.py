@@ -1,4 +1,5 @@
-"""The one exception that means "you can fix this": the command line prints it without a traceback and exits with code 2."""
+"""The one exception that means "you can fix this": the command line prints it without a traceback and exits with code
+2."""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ class Finding:
     worst_decile: float | None = None  # mean F1 over the tenth of the targets that are rebuilt best
     f1_unproven: float | None = None  # F1 over the rows that were not proven, with its control
     control_f1_unproven: float | None = None
-    direction_rate: float | None = None  # share of targets whose row was found up to a factor, whoever it was assigned to
+    direction_rate: float | None = (
+        None  # share of targets whose row was found up to a factor, whoever it was assigned to
+    )
     claimed_rate: float | None = None  # rows the attack asserts per target, and the share of them that are nobody's
     false_claim_rate: float | None = None
     quantity: str = ""  # what the attack infers: "features" or a name of fglaudit.quantities.QUANTITIES
@@ -92,10 +94,11 @@ class CellRecord:
 
     Attributes:
         cell: content hash, the file's name.
-        description: the cell as a suite would name it: dataset, partition, protocol, server, defense, seed (plain JSON).
+        description: the cell as a suite would name it: dataset, partition, protocol, server, defense, seed (plain
+            JSON).
         findings: one per observer x attack, at least one whatever happened.
-        clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) the number of targets and the sums
-            of the primary metric and of its control, so that intervals over several seeds can be formed later.
+        clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) the number of targets and the
+            sums of the primary metric and of its control, so that intervals over several seeds can be formed later.
         breakdowns: by the same key: the primary metric by degree bucket, class and client, for the report.
         partition_facts: missing links, label heterogeneity, client sizes.
         history: client-mean and whole-test accuracy per round.

@@ -1,7 +1,7 @@
 """Graphs as the rest of the package sees them: whole, federated, and as one client holds them.
 
-``edge_index`` is always undirected (both directions present), without self-loops or duplicates and sorted by (row, column);
-:func:`canonical_edges` makes it so. Protocols add self-loops themselves, as their papers do.
+``edge_index`` is always undirected (both directions present), without self-loops or duplicates and sorted by (row,
+column); :func:`canonical_edges` makes it so. Protocols add self-loops themselves, as their papers do.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Graph:
 
 @dataclass(frozen=True)
 class ClientGraph:
-    """What client ``client`` holds before any message: own nodes, own edges, ids and degrees of cross-client neighbours.
+    """What client ``client`` holds before any message: own nodes, own edges, ids and degrees of cross-client
+    neighbours.
 
     Attributes:
         nodes: global ids [n], ascending. Positions in this list are the local indices used below.
@@ -108,8 +109,8 @@ class FederatedGraph:
 
     Attributes:
         x, y, edge_index, name: as in :class:`Graph`.
-        clients: ascending global node ids per client. Nodes may belong to no client (unbalanced partitions drop some); edges
-            to such nodes are not in ``edge_index``.
+        clients: ascending global node ids per client. Nodes may belong to no client (unbalanced partitions drop some);
+            edges to such nodes are not in ``edge_index``.
         train, val, test: per client, masks [n_k] aligned with ``clients[k]``, or [n_k, S] where labels are [N, S].
         num_classes: number of label values, a public fact.
     """
@@ -165,8 +166,8 @@ class FederatedGraph:
         if bool((holders > 1).any()):
             node = int((holders > 1).nonzero()[0].item())
             raise FglauditError(
-                f"this protocol needs disjoint clients; the partition gives node {node} to {int(holders[node].item())} of them; "
-                "use scheme: dirichlet, metis, louvain or per-node"
+                f"this protocol needs disjoint clients; the partition gives node {node} to {int(holders[node].item())}"
+                " of them; use scheme: dirichlet, metis, louvain or per-node"
             )
         return owner
 

@@ -1,8 +1,8 @@
 """The three kinds of plugin - protocol, defense, attack - and what they hand over.
 
-Every plugin is a frozen dataclass whose fields are its hyperparameters, so a suite can name them, ``fglaudit show`` can print
-them and a cell's hash can cover them; those named in ``shown`` stand in every report, also at their defaults. Contracts that
-the type checker cannot see are checked by ``fglaudit.testing``.
+Every plugin is a frozen dataclass whose fields are its hyperparameters, so a suite can name them, ``fglaudit show`` can
+print them and a cell's hash can cover them; those named in ``shown`` stand in every report, also at their defaults.
+Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Channel(Protocol):
     """What a protocol sends through; ``fglaudit.wire.channel.RecordingChannel`` is the real one."""
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Return the client's graph after the defense had its say (dropped edges, clipped or disturbed rows). Call once per client: what
-        is drawn for it is drawn again otherwise."""
+        """Return the client's graph after the defense had its say (dropped edges, clipped or disturbed rows). Call once
+        per client: what is drawn for it is drawn again otherwise."""
         ...
 
     def prepares(self) -> bool:
@@ -39,7 +39,8 @@ class Channel(Protocol):
         ...
 
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
-        """Whether this payload must really be produced in ``round``: a recorder keeps it or the defense changes it (rule 2)."""
+        """Whether this payload must really be produced in ``round``: a recorder keeps it or the defense changes it
+        (rule 2)."""
         ...
 
     def noise(self, payload: type[Payload]) -> Noise | None:
@@ -64,8 +65,8 @@ class Channel(Protocol):
 
 
 LocalUpdate = Callable[[Tensor], Tensor]
-"""From the gradients of every example's loss [E, K, D] for K clients, 0 where a client has fewer than E, to their sum [K, D] as a
-client uses it. Whoever wants a mean divides the sum by a number of examples that does not depend on it."""
+"""From the gradients of every example's loss [E, K, D] for K clients, 0 where a client has fewer than E, to their sum
+[K, D] as a client uses it. Whoever wants a mean divides the sum by a number of examples that does not depend on it."""
 
 
 SERVER_TRUSTED = "holds against clients alone, the server is trusted"
@@ -122,7 +123,8 @@ class DefenseSession:
         return type(self).prepare is not DefenseSession.prepare
 
     def local_update(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the sum over the examples of ``gradients`` [E, K, D], clipped and with noise [K, D]; see :data:`LocalUpdate`."""
+        """Return the sum over the examples of ``gradients`` [E, K, D], clipped and with noise [K, D]; see
+        :data:`LocalUpdate`."""
         return gradients.sum(0)
 
     def updates(self) -> bool:
@@ -138,17 +140,18 @@ class DefenseSession:
         return batch.payload
 
     def seals(self, payload: type[Payload]) -> bool:
-        """Whether clients send this payload sealed: the server can then add, pick and scale its rows, and not read them."""
+        """Whether clients send this payload sealed: the server can then add, pick and scale its rows, and not read
+        them."""
         return False
 
     def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
-        """Return what leaves the clients: floating-point fields as :class:`fglaudit.sealing.SealedTensor`, after :meth:`release`.
-        Clients that drop out are left out."""
+        """Return what leaves the clients: floating-point fields as :class:`fglaudit.sealing.SealedTensor`, after
+        :meth:`release`. Clients that drop out are left out."""
         return batch
 
     def forward(self, batch: MessageBatch) -> MessageBatch:
-        """Return what leaves the server, which made ``batch`` of sealed values. A scheme whose totals the server may read opens
-        them here; others return it as it is."""
+        """Return what leaves the server, which made ``batch`` of sealed values. A scheme whose totals the server may
+        read opens them here; others return it as it is."""
         return batch
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
@@ -156,11 +159,13 @@ class DefenseSession:
         return batch
 
     def readers(self, batch: MessageBatch) -> int:
-        """How many clients must pool their keys to read these sealed messages; whoever sent a message reads it anyway."""
+        """How many clients must pool their keys to read these sealed messages; whoever sent a message reads it
+        anyway."""
         return 1
 
     def overhead(self) -> tuple[Tensor, Tensor] | None:
-        """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last call, if any."""
+        """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last
+        call, if any."""
         return None
 
     def noise(self) -> Mapping[str, Noise]:
@@ -182,7 +187,8 @@ class Defense(ABC):
     shown: ClassVar[tuple[str, ...]] = ()
 
     def unsupported(self, context: Context) -> str | None:
-        """Return why this defense cannot serve the protocol, or None. The cell is then `not-applicable` with that reason."""
+        """Return why this defense cannot serve the protocol, or None. The cell is then `not-applicable` with that
+        reason."""
         return None
 
     @abstractmethod
@@ -201,8 +207,8 @@ class Trained:
         notes: warnings that a reader of the result must see.
         weights: final weights by name, leading axis K where clients differ.
         layout: shape of each weight in the order of ``ModelUpdate.vector``.
-        truth: facts of this run that are true answers to what an attack infers (e.g. which global node each node was in), by
-            name. They go to the scorer alone, never into a view.
+        truth: facts of this run that are true answers to what an attack infers (e.g. which global node each node was
+            in), by name. They go to the scorer alone, never into a view.
     """
 
     accuracy: Tensor
@@ -248,8 +254,8 @@ class FederatedProtocol(ABC):
         return ()
 
     def examples(self, graph: FederatedGraph) -> Examples | str:
-        """Return how local training is a sum of losses per node, or why it is not. What it names must be trained through
-        :meth:`Channel.local_update`."""
+        """Return how local training is a sum of losses per node, or why it is not. What it names must be trained
+        through :meth:`Channel.local_update`."""
         return f"{self.name} does not train by gradients of losses that belong to single nodes"
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
@@ -257,15 +263,18 @@ class FederatedProtocol(ABC):
         return f"no client of {self.name} sends a model"
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """Return the payloads with which the server does no more than linear algebra; a defense can hide those from it."""
+        """Return the payloads with which the server does no more than linear algebra; a defense can hide those from
+        it."""
         return {}
 
     def readers(self) -> Mapping[type[Payload], str]:
-        """Return why somebody must read the other payloads that clients send: what is done with them beyond linear algebra."""
+        """Return why somebody must read the other payloads that clients send: what is done with them beyond linear
+        algebra."""
         return {}
 
     def sealed(self, graph: FederatedGraph, session: DefenseSession) -> tuple[str, ...]:
-        """Return names of the payloads that ``session`` hides: those that clients send sealed, and what the server makes of them."""
+        """Return names of the payloads that ``session`` hides: those that clients send sealed, and what the server
+        makes of them."""
         made = {aggregate.returned for sent, aggregate in self.aggregates(graph).items() if session.seals(sent)}
         return tuple(payload.__name__ for payload in type(self).emits if session.seals(payload) or payload in made)
 
@@ -292,8 +301,8 @@ class FederatedProtocol(ABC):
         return isinstance(uploads, Uploads) and not uploads.changes
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default: all
-        nodes that the observing clients do not own; none for a protocol that sends nothing at all."""
+        """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default:
+        all nodes that the observing clients do not own; none for a protocol that sends nothing at all."""
         if not type(self).emits:
             return torch.empty(0, dtype=torch.long)
         mine = torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -302,8 +311,9 @@ class FederatedProtocol(ABC):
         return (~mine).nonzero().squeeze(1)
 
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """Return ids of the nodes whose labels the protocol itself gives to ``observer`` (a server that computes the loss holds
-        the training labels). They stand in ``View.labels`` and are no targets of label inference. Default: none."""
+        """Return ids of the nodes whose labels the protocol itself gives to ``observer`` (a server that computes the
+        loss holds the training labels). They stand in ``View.labels`` and are no targets of label inference. Default:
+        none."""
         return torch.empty(0, dtype=torch.long)
 
 
@@ -316,8 +326,8 @@ class Reconstruction:
         nodes: the attack's own assignment to global node ids [R]; -1 where it does not know whose row it is.
         confidence: [R] in [0, 1], the attack's own estimate that the row is exact.
         proven: [R]; True where linear or integer algebra determines the row without a prior (rule 10).
-        claimed: [R]; True where the attack asserts that the row is someone's features up to scale; the others are guesses. None
-            where it does not tell the two apart. Wrong claims are counted (``false_claim_rate``).
+        claimed: [R]; True where the attack asserts that the row is someone's features up to scale; the others are
+            guesses. None where it does not tell the two apart. Wrong claims are counted (``false_claim_rate``).
     """
 
     rows: Tensor
@@ -332,7 +342,8 @@ class Inference:
     """Any other result.
 
     Attributes:
-        quantity: what is inferred, a name of ``fglaudit.quantities.QUANTITIES``, which says what subjects and estimates are.
+        quantity: what is inferred, a name of ``fglaudit.quantities.QUANTITIES``, which says what subjects and estimates
+            are.
         subjects: what the estimates are about: node or client ids [S], or pairs of them [S, 2].
         estimate: [S] or [S, D].
     """
@@ -365,19 +376,22 @@ class Attack(ABC):
     also_reads: ClassVar[tuple[type[Payload], ...]] = ()
     """Payloads that help where they are sent, and alone are no reason to run."""
     quantity: ClassVar[str] = "features"
-    """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of ``fglaudit.quantities.QUANTITIES``."""
+    """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of
+    ``fglaudit.quantities.QUANTITIES``."""
     reads_noisy_rows: ClassVar[tuple[str, ...]] = ()
-    """Distributions of noise on feature rows before use (``fglaudit.view.FEATURE_ROWS``) with which it reckons itself. Otherwise it
-    is run on the rows as they were used, and what it rebuilds is decided by likelihood."""
+    """Distributions of noise on feature rows before use (``fglaudit.view.FEATURE_ROWS``) with which it reckons itself.
+    Otherwise it is run on the rows as they were used, and what it rebuilds is decided by likelihood."""
     first_rounds: ClassVar[int | None] = None
-    """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None: all."""
+    """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None:
+    all."""
 
     reads_ids: ClassVar[bool] = False
     """Whether it reads which nodes rows belong to, rather than the rows; on messages of noise these are random too."""
 
     @classmethod
     def last_round(cls, payload: type[Payload]) -> int | None:
-        """Return the last round whose ``payload`` it reads, None for all; for attacks that read some payloads longer."""
+        """Return the last round whose ``payload`` it reads, None for all; for attacks that read some payloads
+        longer."""
         return cls.first_rounds
 
     def unsupported(self, view: View) -> str | None:

@@ -3,11 +3,11 @@
 A payload is a frozen dataclass whose fields are tensors. It comes in one of two forms:
 
 * plain: every field has the leading axis P, one entry per message of the batch;
-* ragged (``ragged = True``): every field has a leading axis of rows, and the batch's ``splits`` [P + 1] say which rows belong
-  to which message, because messages differ in length.
+* ragged (``ragged = True``): every field has a leading axis of rows, and the batch's ``splits`` [P + 1] say which rows
+  belong to which message, because messages differ in length.
 
-Wire bytes are the bytes of the tensors as sent; framing (a few bytes per message) is not counted. A field may travel sealed
-(:class:`fglaudit.sealing.SealedTensor`); then the bytes of its ciphertexts count.
+Wire bytes are the bytes of the tensors as sent; framing (a few bytes per message) is not counted. A field may travel
+sealed (:class:`fglaudit.sealing.SealedTensor`); then the bytes of its ciphertexts count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ P = TypeVar("P", bound="Payload")
 
 
 class Payload:
-    """Base of all payloads. Subclasses are frozen dataclasses of tensors; naming one registers it for loading transcripts."""
+    """Base of all payloads. Subclasses are frozen dataclasses of tensors; naming one registers it for loading
+    transcripts."""
 
     ragged: ClassVar[bool] = False
     registry: ClassVar[dict[str, type[Payload]]] = {}
@@ -63,7 +64,8 @@ class Payload:
 
 
 def is_repeated(value: Tensor) -> bool:
-    """Whether ``value`` [P, ...] is one entry repeated without copies (``expand``), as in a broadcast: kept and stored once."""
+    """Whether ``value`` [P, ...] is one entry repeated without copies (``expand``), as in a broadcast: kept and stored
+    once."""
     return value.dim() > 0 and len(value) > 1 and value.stride(0) == 0
 
 
@@ -113,10 +115,11 @@ class RawFeatures(Payload):
 
 @dataclass(frozen=True)
 class MaskedMatrices(Payload):
-    """FedGAT's matrices of one node i per message; all nodes of a batch have the same neighbourhood size b, node i included.
+    """FedGAT's matrices of one node i per message; all nodes of a batch have the same neighbourhood size b, node i
+    included.
 
-    With orthonormal ``u1_j, u2_j`` in R^2b, a random r > 0 and ``U_j = 1/2 (u1_j u1_j' + u2_j u2_j' + r u1_j u2_j' + u2_j u1_j' / r)``
-    for every j in the neighbourhood of i:
+    With orthonormal ``u1_j, u2_j`` in R^2b, a random r > 0 and
+    ``U_j = 1/2 (u1_j u1_j' + u2_j u2_j' + r u1_j u2_j' + u2_j u1_j' / r)`` for every j in the neighbourhood of i:
 
     Attributes:
         node: i [P].

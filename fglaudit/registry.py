@@ -1,7 +1,8 @@
-"""Where plugins are found: the literal table of each folder, entry points of other distributions, or ``path/to/file.py:Class``.
+"""Where plugins are found: the literal table of each folder, entry points of other distributions, or
+``path/to/file.py:Class``.
 
-Looking a name up imports nothing heavy; :func:`load` imports the one module that is asked for. An unknown name is an error
-that lists the known ones, never a default.
+Looking a name up imports nothing heavy; :func:`load` imports the one module that is asked for. An unknown name is an
+error that lists the known ones, never a default.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def _entry_points(kind: str) -> dict[str, EntryPoint]:
         owner = point.dist.name if point.dist else "a distribution"
         if point.name in builtin or point.name in found:
             raise FglauditError(
-                f"{kind} names must be unique; the entry point {point.name!r} of {owner} ({point.value}) takes a name that is "
-                f"in use; rename it there or uninstall {owner}"
+                f"{kind} names must be unique; the entry point {point.name!r} of {owner} ({point.value}) takes a name"
+                f" that is in use; rename it there or uninstall {owner}"
             )
         found[point.name] = point
     return found
@@ -79,7 +80,8 @@ def target(kind: str, name: str) -> str:
 
 
 def summary(kind: str, name: str) -> str:
-    """Return the first line of the plugin's docstring, read from its source so that listing plugins imports none of them."""
+    """Return the first line of the plugin's docstring, read from its source so that listing plugins imports none of
+    them."""
     module, _, cls = target(kind, name).partition(":")
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
@@ -103,7 +105,9 @@ def load(kind: str, name: str) -> type[Any]:
         module_name, _, cls_name = target(kind, name).partition(":")
         module = importlib.import_module(module_name)
     if not hasattr(module, cls_name):
-        classes = [n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
+        classes = [
+            n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__
+        ]
         raise unknown("class", cls_name, classes)
     return _checked(kind, name, getattr(module, cls_name))
 
@@ -114,9 +118,13 @@ def _checked(kind: str, name: str, cls: Any) -> type[Any]:
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise FglauditError(f"a {kind} must be a subclass of fglaudit.interfaces.{spec.base}; {name} is {cls!r}")
     if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        raise FglauditError(f"a {kind} must be a frozen dataclass; put @dataclass(frozen=True) on {cls.__name__} ({name})")
+        raise FglauditError(
+            f"a {kind} must be a frozen dataclass; put @dataclass(frozen=True) on {cls.__name__} ({name})"
+        )
     if abstract := getattr(cls, "__abstractmethods__", None):
-        raise FglauditError(f"a {kind} must implement every method of {spec.base}; {name} lacks {', '.join(sorted(abstract))}")
+        raise FglauditError(
+            f"a {kind} must implement every method of {spec.base}; {name} lacks {', '.join(sorted(abstract))}"
+        )
     own_name = getattr(cls, "name", None)
     if not isinstance(own_name, str) or not own_name:
         raise FglauditError(f'a {kind} must have a name; add name: ClassVar[str] = "..." to {cls.__name__} ({name})')
@@ -182,7 +190,8 @@ def build(kind: str, name: str, arguments: Mapping[str, Any], where: str = "") -
 def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: str = "") -> Any:
     """Return ``cls(**arguments)`` after checking the keys and coercing the values to the fields' types.
 
-    Whole numbers become floats where a float is wanted and lists become tuples; text is never silently taken for a flag.
+    Whole numbers become floats where a float is wanted and lists become tuples; text is never silently taken for a
+    flag.
     """
     prefix = f"{where}: " if where else ""
     known = {f.name: f for f in fields(cls) if f.init}
@@ -192,7 +201,9 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
         if key not in known:
             raise FglauditError(f"{prefix}{unknown(f'field of {what}', str(key), known)}")
         values[key] = _coerce(value, hints[key], f"{prefix}{what}: field {key!r}")
-    required = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values]
+    required = [
+        n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values
+    ]
     if required:
         raise FglauditError(f"{prefix}{what} needs a value for {', '.join(required)}; write e.g. {required[0]}: ...")
     try:

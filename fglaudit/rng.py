@@ -10,9 +10,9 @@ import torch
 def derive(seed: int, *path: str | int) -> torch.Generator:
     """Return a CPU generator for one purpose, e.g. ``derive(cell.seed, "partition")``.
 
-    The state depends on ``seed`` and every element of ``path`` and on nothing else, so two purposes never share a stream and
-    adding a draw for one purpose changes no other. Draw on the CPU and move the result: the same seed then gives the same
-    numbers on every device.
+    The state depends on ``seed`` and every element of ``path`` and on nothing else, so two purposes never share a
+    stream and adding a draw for one purpose changes no other. Draw on the CPU and move the result: the same seed then
+    gives the same numbers on every device.
     """
     digest = hashlib.blake2b(repr((seed, *path)).encode(), digest_size=8).digest()
     generator = torch.Generator()

@@ -61,7 +61,9 @@ def run_suite(
             console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
         if finished:
             console.print(f"{len(finished)} of {len(cells)} cells are finished already in {directory}", highlight=False)
-        tasks = [Task(c, suite.name, device, store.transcript_path(c.hash())) for c in cells if c.hash() not in finished]
+        tasks = [
+            Task(c, suite.name, device, store.transcript_path(c.hash())) for c in cells if c.hash() not in finished
+        ]
         display = _display(console, len(cells), len(finished))
         try:
             with display:

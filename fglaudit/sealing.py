@@ -1,8 +1,10 @@
-"""Values that the party computing on them cannot read: ciphertexts, or shares that mean nothing until they are added up.
+"""Values that the party computing on them cannot read: ciphertexts, or shares that mean nothing until they are added
+up.
 
-A server that only adds rows, multiplies them by public numbers, picks some and passes them on runs the same lines of code on a
-:class:`SealedTensor` as on a plain tensor. Anything else it might ask of one - a value, a norm, a product of two - is an error that names
-the operation: what a protocol's server does beyond linear algebra cannot be hidden from it this way.
+A server that only adds rows, multiplies them by public numbers, picks some and passes them on runs the same lines of
+code on a :class:`SealedTensor` as on a plain tensor. Anything else it might ask of one - a value, a norm, a product of
+two - is an error that names the operation: what a protocol's server does beyond linear algebra cannot be hidden from it
+this way.
 
 How rows are hidden is the business of a :class:`SealedRows`, one subclass per scheme.
 """
@@ -32,7 +34,8 @@ class SealedRows(ABC):
         """Return ``weights @ rows``.
 
         Args:
-            weights: public numbers [R', R], sparse COO, coalesced, float64. An output row without entries is a row of zeros.
+            weights: public numbers [R', R], sparse COO, coalesced, float64. An output row without entries is a row of
+                zeros.
 
         Raises:
             FglauditError: if the scheme cannot do it: other weights than 0 and 1, too many summands.
@@ -56,13 +59,13 @@ class SealedRows(ABC):
 
 
 class SealedTensor(Tensor):
-    """A tensor [R, ...] whose values are in ``sealed``: it has a shape and a type, supports linear operations on its leading axis,
-    and nothing else. Make one with :func:`sealed_tensor`.
+    """A tensor [R, ...] whose values are in ``sealed``: it has a shape and a type, supports linear operations on its
+    leading axis, and nothing else. Make one with :func:`sealed_tensor`.
 
-    Supported: ``+`` of two of them, ``*`` and ``/`` by public numbers (one, or one per row), ``weights @ t``, ``t.sum(0)``,
-    ``t.mean(0)``, ``t[rows]``, ``torch.index_add(zeros, 0, index, t)``, ``t.expand(K, -1)`` of one row, reshaping behind the leading
-    axis, ``t.view(R', r, D)`` of rows [R' r, D] that a scheme can join, ``t.movedim`` behind the leading axis, changes of type or device
-    (which change nothing).
+    Supported: ``+`` of two of them, ``*`` and ``/`` by public numbers (one, or one per row), ``weights @ t``,
+    ``t.sum(0)``, ``t.mean(0)``, ``t[rows]``, ``torch.index_add(zeros, 0, index, t)``, ``t.expand(K, -1)`` of one row,
+    reshaping behind the leading axis, ``t.view(R', r, D)`` of rows [R' r, D] that a scheme can join, ``t.movedim``
+    behind the leading axis, changes of type or device (which change nothing).
 
     Attributes:
         axes: order of the axes in which the rows' entries are shown, where ``movedim`` changed it.
@@ -105,7 +108,8 @@ def sealed_tensor(
     dtype: torch.dtype = torch.float32,
     axes: tuple[int, ...] | None = None,
 ) -> SealedTensor:
-    """Return ``rows`` [R, D] as a tensor of ``shape``: [R, D] by default, or [R, ...] with D entries a row, or [D] if R is 1."""
+    """Return ``rows`` [R, D] as a tensor of ``shape``: [R, D] by default, or [R, ...] with D entries a row, or [D] if R
+    is 1."""
     tensor = torch.empty(rows.shape if shape is None else shape, dtype=dtype, device="meta").as_subclass(SealedTensor)
     tensor.sealed, tensor.axes = rows, axes
     return tensor
@@ -279,6 +283,16 @@ _LINEAR: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.flatten, Tensor.flatten), _flatten),
     **dict.fromkeys((torch.movedim, Tensor.movedim), _movedim),
     **dict.fromkeys(
-        (Tensor.to, Tensor.float, Tensor.double, Tensor.cpu, Tensor.detach, Tensor.contiguous, Tensor.clone, torch.clone), _same
+        (
+            Tensor.to,
+            Tensor.float,
+            Tensor.double,
+            Tensor.cpu,
+            Tensor.detach,
+            Tensor.contiguous,
+            Tensor.clone,
+            torch.clone,
+        ),
+        _same,
     ),
 }

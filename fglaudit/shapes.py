@@ -1,8 +1,8 @@
 """Tensor shapes, named once.
 
-Axis names are the same everywhere: ``nodes`` (N), ``features`` (F), ``edges`` (E), ``messages`` (P: one entry per message of
-a batch), ``rows`` (rows of a ragged payload), ``samples`` (S: of a node that has several; no axis where each node has one label).
-Tests check these annotations at run time; in production they are documentation.
+Axis names are the same everywhere: ``nodes`` (N), ``features`` (F), ``edges`` (E), ``messages`` (P: one entry per
+message of a batch), ``rows`` (rows of a ragged payload), ``samples`` (S: of a node that has several; no axis where each
+node has one label). Tests check these annotations at run time; in production they are documentation.
 """
 
 from __future__ import annotations

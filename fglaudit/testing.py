@@ -36,7 +36,9 @@ from fglaudit.wire.transcript import Transcript
 CPU = torch.device("cpu")
 
 
-def example_graph(*, nodes: int = 60, features: int = 24, clients: int = 3, classes: int = 3, seed: int = 0) -> FederatedGraph:
+def example_graph(
+    *, nodes: int = 60, features: int = 24, clients: int = 3, classes: int = 3, seed: int = 0
+) -> FederatedGraph:
     """Return a small random graph with binary features, split evenly over ``clients``; every third node trains."""
     rng = derive(seed, "example-graph")
     y = torch.arange(nodes) % classes
@@ -98,7 +100,8 @@ def record(
     seed: int = 0,
     tamper: Callable[[MessageBatch, Payload], Payload] | None = None,
 ) -> Run:
-    """Train ``protocol`` with everything recorded. ``tamper(batch, payload)`` may replace what receivers get (for rule 2)."""
+    """Train ``protocol`` with everything recorded. ``tamper(batch, payload)`` may replace what receivers get (for rule
+    2)."""
     graph = graph or example_graph()
     defense = defense or NoDefense()
     session = defense.bind(protocol.context(graph))
@@ -147,7 +150,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
 
 
 def check_defense(defense: Defense, protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
-    """Check a defense on ``protocol``: shapes survive, inputs are not changed, noise and guarantee are stated consistently.
+    """Check a defense on ``protocol``: shapes survive, inputs are not changed, noise and guarantee are stated
+    consistently.
 
     Raises:
         AssertionError: naming the rule that does not hold.
@@ -180,7 +184,8 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
 
 
 def check_attack(attack: Attack, view: View) -> None:
-    """Check an attack on ``view``: deterministic, does not change the view, well-formed result, succeeds on its planted leak.
+    """Check an attack on ``view``: deterministic, does not change the view, well-formed result, succeeds on its planted
+    leak.
 
     Raises:
         AssertionError: naming the rule that does not hold.
@@ -196,7 +201,9 @@ def check_attack(attack: Attack, view: View) -> None:
     after = [getattr(c, f.name) for c in view.own for f in dataclasses.fields(c)]
     _assert_unchanged(dict(enumerate(before)), dict(enumerate(after)), "an attack must not change its view")
     if type(attack).quantity != "features":
-        assert isinstance(first, Inference) and isinstance(again, Inference), "an attack returns what its `quantity` says"
+        assert isinstance(first, Inference) and isinstance(again, Inference), (
+            "an attack returns what its `quantity` says"
+        )
         assert first.quantity == type(attack).quantity, "an inference is of the attack's `quantity`"
         assert torch.equal(first.estimate, again.estimate), "same seed, same result (rule 8)"
         assert len(first.subjects) == len(first.estimate), "one estimate per subject"
@@ -240,7 +247,9 @@ def _assert_unchanged(before: dict[Any, Any], after: dict[Any, Any], rule: str) 
 
 
 def _same_weights(a: Trained, b: Trained) -> bool:
-    return a.weights.keys() == b.weights.keys() and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
+    return a.weights.keys() == b.weights.keys() and all(
+        torch.equal(a.weights[name], b.weights[name]) for name in a.weights
+    )
 
 
 def _corrupt(name: str) -> Callable[[MessageBatch, Payload], Payload]:

@@ -1,7 +1,7 @@
 """The adversary's side of the table: who observes, with what side knowledge, and the view an attack gets.
 
-An attack's only input is a :class:`View`. Nothing in it refers to the truth: messages are read back from wire bytes, and own
-data, auxiliary rows and public facts are copies of what the observer legitimately has.
+An attack's only input is a :class:`View`. Nothing in it refers to the truth: messages are read back from wire bytes,
+and own data, auxiliary rows and public facts are copies of what the observer legitimately has.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Observer:
 
     Attributes:
         parties: party numbers; empty for the wire alone.
-        wire: sees every message as sent. Alone it owns nothing; with clients beside it, it also reads what their keys open.
+        wire: sees every message as sent. Alone it owns nothing; with clients beside it, it also reads what their keys
+            open.
         topology: knows every edge of the graph.
-        degrees: True: knows the degree of every node; False: not even those of its own cross-client neighbours; None: what
-            the parties have anyway (clients know the degrees of their neighbours).
+        degrees: True: knows the degree of every node; False: not even those of its own cross-client neighbours; None:
+            what the parties have anyway (clients know the degrees of their neighbours).
         initial_weights: knows the first model.
         auxiliary: fraction of all nodes whose features and labels it knows beforehand.
     """
@@ -160,8 +161,8 @@ class View:
         topology: all edges [2, E] if the observer knows them.
         degrees: degrees of all nodes [N] if the observer knows them.
         labels: labels that the protocol itself hands to the observer.
-        own_inputs: the rows that the observing clients' messages were computed from, where a defense draws them at random; as
-            ``own``, and empty where they are ``own``'s.
+        own_inputs: the rows that the observing clients' messages were computed from, where a defense draws them at
+            random; as ``own``, and empty where they are ``own``'s.
     """
 
     observer: Observer
@@ -175,8 +176,8 @@ class View:
     own_inputs: tuple[Tensor, ...] = ()
 
     def known_rows(self) -> Auxiliary:
-        """Own and auxiliary rows together, without repeats: the basis of any prior. Of a node with several samples the mean
-        row is returned, with its first label."""
+        """Own and auxiliary rows together, without repeats: the basis of any prior. Of a node with several samples the
+        mean row is returned, with its first label."""
         nodes = torch.cat([*(c.nodes for c in self.own), self.auxiliary.nodes])
         parts = [
             *((c.x, c.y) for c in self.own),

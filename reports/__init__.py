@@ -20,7 +20,8 @@ __all__ = ["write_report"]
 def write_report(run_dir: Path) -> list[Path]:
     """Write ``summary.csv``, ``report.html`` and ``report.md`` into ``run_dir`` and return their paths.
 
-    A record that cannot be read is announced in the report instead of stopping it. Every file appears whole or not at all.
+    A record that cannot be read is announced in the report instead of stopping it. Every file appears whole or not at
+    all.
 
     Raises:
         FglauditError: if ``run_dir`` is not the folder of a run, or cannot be written.

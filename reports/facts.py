@@ -16,7 +16,9 @@ def partition_rows(settings: Sequence[Setting]) -> list[tuple[str, list[tuple[st
     """Facts of every partition, averaged over the seeds' draws."""
     result = []
     for title in dict.fromkeys(place(s) for s in settings):
-        facts = {r.cell: r.partition_facts for s in settings if place(s) == title for r in s.records if r.partition_facts}
+        facts = {
+            r.cell: r.partition_facts for s in settings if place(s) == title for r in s.records if r.partition_facts
+        }
         # Cells of one seed share their partition: count each draw once.
         draws = list({json.dumps(f, sort_keys=True, default=str): f for f in facts.values()}.values())
         keys = dict.fromkeys(key for draw in draws for key in draw)
@@ -32,8 +34,12 @@ def _fact(values: Sequence[Any]) -> str:
         if len(flat) == 1:
             return _number(flat[0])
         average = _number(round(sum(flat) / len(flat), 4))
-        return f"{average} ({_number(min(flat))} to {_number(max(flat))})" if min(flat) != max(flat) else _number(flat[0])
-    return " | ".join(dict.fromkeys(v if isinstance(v, str) else json.dumps(v, sort_keys=True, default=str) for v in values))
+        return (
+            f"{average} ({_number(min(flat))} to {_number(max(flat))})" if min(flat) != max(flat) else _number(flat[0])
+        )
+    return " | ".join(
+        dict.fromkeys(v if isinstance(v, str) else json.dumps(v, sort_keys=True, default=str) for v in values)
+    )
 
 
 def _number(value: float) -> str:

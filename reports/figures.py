@@ -28,7 +28,8 @@ def marker(shape: int, colour: int | None) -> Markup:
     style = "ink" if colour is None else f"c{colour % NUM_COLOURS}"
     path = PATHS[SHAPES[shape % len(SHAPES)]]
     return Markup(
-        '<svg class="marker" viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true"><path class="{}" d="{}"/></svg>'
+        '<svg class="marker" viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true"><path class="{}"'
+        ' d="{}"/></svg>'
     ).format(style, path)
 
 
@@ -62,8 +63,12 @@ def sparkline(values: Sequence[float], width: int = 160, height: int = 36) -> Ma
     kept = [values[round(i * (len(values) - 1) / 119)] for i in range(120)] if len(values) > 120 else values
     step = width / (len(kept) - 1)
     points = " ".join(f"{i * step:.1f},{height - 2 - min(max(v, 0), 1) * (height - 4):.1f}" for i, v in enumerate(kept))
-    title = f"{len(values)} rounds: from {100 * values[0]:.1f} % to {100 * values[-1]:.1f} %, best {100 * max(values):.1f} %"
+    title = (
+        f"{len(values)} rounds: from {100 * values[0]:.1f} % to {100 * values[-1]:.1f} %, best"
+        f" {100 * max(values):.1f} %"
+    )
     return Markup(
-        '<svg class="spark" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" aria-label="{2}"><title>{2}</title>'
-        '<path class="base" d="M0 {3}H{0}"/><polyline class="line" points="{4}"/></svg>'
+        '<svg class="spark" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img"'
+        ' aria-label="{2}"><title>{2}</title><path class="base" d="M0 {3}H{0}"/><polyline class="line"'
+        ' points="{4}"/></svg>'
     ).format(width, height, title, height - 1, points)

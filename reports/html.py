@@ -62,7 +62,9 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         observers=observers,
         colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
         defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
-        assurances=[(labels.defense(s), labels.protocol(s), place(s), text) for s in settings if (text := assurance(s))],
+        assurances=[
+            (labels.defense(s), labels.protocol(s), place(s), text) for s in settings if (text := assurance(s))
+        ],
         failures=failures(settings, labels),
         partitions=partition_rows(settings),
         versions=versions(run, settings),

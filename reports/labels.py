@@ -27,7 +27,9 @@ class Labels:
                 fields = seen.setdefault((kind, name), {})
                 for field, value in _fields(setting, kind).items():
                     fields.setdefault(field, set()).add(_plain(value))
-        return Labels({key: tuple(f for f, values in fields.items() if len(values) > 1) for key, fields in seen.items()})
+        return Labels(
+            {key: tuple(f for f, values in fields.items() if len(values) > 1) for key, fields in seen.items()}
+        )
 
     def protocol(self, setting: Setting) -> str:
         """``fedgcn hops=1``."""
@@ -35,7 +37,9 @@ class Labels:
 
     def defense(self, setting: Setting) -> str:
         """``gaussian epsilon=8``; ``no defense`` for none."""
-        return "no defense" if setting.first.defense == "none" else self._short(setting, "defense", setting.first.defense)
+        return (
+            "no defense" if setting.first.defense == "none" else self._short(setting, "defense", setting.first.defense)
+        )
 
     def setting(self, setting: Setting) -> str:
         """Protocol and defense."""

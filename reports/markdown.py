@@ -24,10 +24,17 @@ def render_markdown(run: Run, settings: Sequence[Setting]) -> str:
         lines += ["> **Incomplete or unsound results**", ">", *(f"> - {escape(line)}" for line in verdict.alarms), ""]
     if verdict.warnings:
         lines += [*(f"> Note: {escape(line)}" for line in verdict.warnings), ""]
-    lines += ["**How accurate?**", "", *(f"- {escape(line)}" for line in verdict.accuracy or ("Nothing was trained.",)), ""]
+    lines += [
+        "**How accurate?**",
+        "",
+        *(f"- {escape(line)}" for line in verdict.accuracy or ("Nothing was trained.",)),
+        "",
+    ]
     lines += ["**Who learns what?**", ""]
     for item in verdict.observers:
-        lines.append(f"- {escape(observer_label(item.observer))}: **{escape(item.headline)}** {escape(item.detail)}".rstrip())
+        lines.append(
+            f"- {escape(observer_label(item.observer))}: **{escape(item.headline)}** {escape(item.detail)}".rstrip()
+        )
         if item.lowest:
             lines.append(f"  Least against this observer: {escape(item.lowest)}")
     lines += [

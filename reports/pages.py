@@ -72,7 +72,8 @@ class Section:
 def sections(
     settings: Sequence[Setting], labels: Labels, observers: Sequence[tuple[str, str]], sizes: Sequence[tuple[int, int]]
 ) -> list[Section]:
-    """Group settings by data set and partition, each with its plot in every one of ``sizes`` (the first one labelled)."""
+    """Group settings by data set and partition, each with its plot in every one of ``sizes`` (the first one
+    labelled)."""
     result = []
     for title in dict.fromkeys(place(s) for s in settings):
         here = [s for s in settings if place(s) == title]
@@ -80,7 +81,9 @@ def sections(
         rows = tuple(_row(s, labels, seen) for s in here)
         defenses = list(dict.fromkeys(row.defense for row in rows))
         points = [p for row in rows for p in _points(row, observers, defenses)]
-        name = f"Accuracy against the advantage of the strongest attack on {title}; the table above has the same numbers."
+        name = (
+            f"Accuracy against the advantage of the strongest attack on {title}; the table above has the same numbers."
+        )
         plots = tuple(scatter(points, name, *size, labelled=i == 0) for i, size in enumerate(sizes)) if points else ()
         shapes = tuple((defense, index) for index, defense in enumerate(defenses))
         without = sum(len(_points(row, observers, defenses)) == 0 for row in rows)
@@ -107,7 +110,9 @@ def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
         if number := sum(leak.count(status) for leak in leaks):
             problems.append(f"{number} {word}")
     if best is None:
-        return ObserverCell(observer, None, None, None, tuple(problems), "" if problems else _nothing(leaks), _reasons(leaks))
+        return ObserverCell(
+            observer, None, None, None, tuple(problems), "" if problems else _nothing(leaks), _reasons(leaks)
+        )
     control = best.mean("control") or 0.0
     ends = [None if end is None else control + end * (1 - control) for end in (best.low, best.high)]
     if idle := sum(leak.status is Status.NOT_APPLICABLE for leak in leaks):
@@ -137,7 +142,17 @@ def _points(row: Row, observers: Sequence[tuple[str, str]], defenses: Sequence[s
         text += f"\naccuracy {percent(mean(values))}"
         colour, shape = observers.index(cell.observer), defenses.index(row.defense)
         points.append(
-            Point(sum(values) / len(values), leak.advantage, leak.low, leak.high, spread, colour, shape, row.protocol, text)
+            Point(
+                sum(values) / len(values),
+                leak.advantage,
+                leak.low,
+                leak.high,
+                spread,
+                colour,
+                shape,
+                row.protocol,
+                text,
+            )
         )
     return points
 
@@ -163,7 +178,9 @@ def failures(settings: Sequence[Setting], labels: Labels) -> list[Failure]:
                     where = f"{labels.setting(setting)} on {place(setting)}: {who}"
                     groups.setdefault((f.status, f.reason or "no reason recorded"), []).append(where)
     order = [Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE]
-    listed = [Failure(status, reason, len(where), tuple(dict.fromkeys(where))) for (status, reason), where in groups.items()]
+    listed = [
+        Failure(status, reason, len(where), tuple(dict.fromkeys(where))) for (status, reason), where in groups.items()
+    ]
     return sorted(listed, key=lambda failure: (order.index(failure.status), -failure.findings, failure.reason))
 
 

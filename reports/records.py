@@ -28,8 +28,8 @@ class Run:
     """What a run's folder holds.
 
     Attributes:
-        cells: records in the order of the plan (by hash where there is no plan). A planned cell without a readable record has
-            the ``failed`` rows that the plan keeps for it.
+        cells: records in the order of the plan (by hash where there is no plan). A planned cell without a readable
+            record has the ``failed`` rows that the plan keeps for it.
         unreadable: damaged files.
         missing: hashes of planned cells without any record.
         suite_yaml: the suite as text; empty if not stored.
@@ -52,7 +52,9 @@ def load_run(run_dir: Path) -> Run:
     """
     folder = run_dir / "cells"
     if not folder.is_dir():
-        raise FglauditError(f"a report is made from a run's folder, which holds cells/*.json; {run_dir} has no 'cells' folder")
+        raise FglauditError(
+            f"a report is made from a run's folder, which holds cells/*.json; {run_dir} has no 'cells' folder"
+        )
     found: dict[str, CellRecord] = {}
     damaged: dict[str, Unreadable] = {}
     for path in sorted(folder.glob("*.json")):

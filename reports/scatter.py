@@ -84,7 +84,14 @@ def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
     return Markup(
         '<g><title>{0}</title><path class="error s{1}" d="{2}"/>'
         '<path class="point c{1}" transform="translate({3} {4})" d="{5}"/></g>'
-    ).format(point.tooltip, point.colour % NUM_COLOURS, lines, f"{x:.1f}", f"{y:.1f}", PATHS[SHAPES[point.shape % len(SHAPES)]])
+    ).format(
+        point.tooltip,
+        point.colour % NUM_COLOURS,
+        lines,
+        f"{x:.1f}",
+        f"{y:.1f}",
+        PATHS[SHAPES[point.shape % len(SHAPES)]],
+    )
 
 
 def _axes(frame: _Frame) -> list[Markup]:
@@ -95,18 +102,25 @@ def _axes(frame: _Frame) -> list[Markup]:
         kind = "zero" if value == 0 else "grid"
         text = f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "\N{MINUS SIGN}")
         parts.append(Markup('<path class="{}" d="M{} {}H{}"/>').format(kind, frame.left, y, high))
-        parts.append(Markup('<text x="{}" y="{}" dy=".35em" text-anchor="end">{}</text>').format(frame.left - 7, y, text))
+        parts.append(
+            Markup('<text x="{}" y="{}" dy=".35em" text-anchor="end">{}</text>').format(frame.left - 7, y, text)
+        )
     for value in _ticks(frame.x_low, frame.x_high, max(3, frame.width // 130)):
         x = f"{frame.px(value):.1f}"
         parts.append(Markup('<path class="grid" d="M{} {}V{}"/>').format(x, frame.top, low))
-        parts.append(Markup('<text x="{}" y="{}" text-anchor="middle">{} %</text>').format(x, low + 17, f"{100 * value:g}"))
+        parts.append(
+            Markup('<text x="{}" y="{}" text-anchor="middle">{} %</text>').format(x, low + 17, f"{100 * value:g}")
+        )
     middle = (frame.left + high) / 2
     parts.append(
-        Markup('<text class="axis" x="{}" y="{}" text-anchor="middle">accuracy, client mean</text>').format(middle, low + 37)
+        Markup('<text class="axis" x="{}" y="{}" text-anchor="middle">accuracy, client mean</text>').format(
+            middle, low + 37
+        )
     )
     parts.append(
         Markup(
-            '<text class="axis" transform="translate(12 {}) rotate(-90)" text-anchor="middle">advantage over a guess</text>'
+            '<text class="axis" transform="translate(12 {}) rotate(-90)" text-anchor="middle">advantage over a'
+            " guess</text>"
         ).format((frame.top + low) / 2)
     )
     return parts
@@ -147,13 +161,18 @@ def _labels(points: Sequence[Point], spots: Sequence[tuple[float, float]], frame
         for left, base in () if (point.label, point.shape) in named else sides:
             box = (left, base - 10, left + wide, base + 3)
             inside = (
-                frame.left <= box[0] and box[2] <= frame.width - 4 and box[1] >= 0 and box[3] <= frame.height - frame.bottom
+                frame.left <= box[0]
+                and box[2] <= frame.width - 4
+                and box[1] >= 0
+                and box[3] <= frame.height - frame.bottom
             )
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
                 named.add((point.label, point.shape))
                 placed.append(
-                    Markup('<text class="label" x="{}" y="{}">{}</text>').format(f"{left:.1f}", f"{base:.1f}", point.label)
+                    Markup('<text class="label" x="{}" y="{}">{}</text>').format(
+                        f"{left:.1f}", f"{base:.1f}", point.label
+                    )
                 )
                 break
     return placed

@@ -1,4 +1,5 @@
-"""Aggregates findings over seeds: settings (cells without their seed) and, in each, leaks (observer x knowledge x attack).
+"""Aggregates findings over seeds: settings (cells without their seed) and, in each, leaks (observer x knowledge x
+attack).
 
 Broken attacks keep their numbers but never count as the strongest attack; nothing is dropped.
 """
@@ -29,8 +30,9 @@ class Setting:
     """Data set x partition x protocol x server x defense, with the records of all its seeds and its leaks.
 
     Attributes:
-        alarm_level: an accounted epsilon is contradicted where its p-value is below this: ``FALSE_ALARMS`` divided by the number
-            of cells of the run in which one was tested (Bonferroni), so that it holds for all of them together.
+        alarm_level: an accounted epsilon is contradicted where its p-value is below this: ``FALSE_ALARMS`` divided by
+            the number of cells of the run in which one was tested (Bonferroni), so that it holds for all of them
+            together.
     """
 
     records: tuple[CellRecord, ...]
@@ -62,7 +64,9 @@ class Setting:
 
     def text(self, column: str) -> str:
         """The distinct texts of ``column``, joined."""
-        return " | ".join(dict.fromkeys(getattr(f, column) for r in self.records for f in r.findings if getattr(f, column)))
+        return " | ".join(
+            dict.fromkeys(getattr(f, column) for r in self.records for f in r.findings if getattr(f, column))
+        )
 
     def strongest(self, observer: tuple[str, str]) -> Leak | None:
         """Return the working attack of (observer, knowledge) on features with the largest advantage, without any the
@@ -165,7 +169,8 @@ def sd(values: Sequence[float]) -> float | None:
 
 
 def summarize(run: Run) -> list[Setting]:
-    """Group the run's records into settings, in the order in which the records come where there is a plan, else by name."""
+    """Group the run's records into settings, in the order in which the records come where there is a plan, else by
+    name."""
     groups: dict[str, list[CellRecord]] = {}
     for record in run.cells:
         if record.findings:
@@ -212,7 +217,9 @@ def _setting(records: Sequence[CellRecord], alarm_level: float) -> Setting:
     rows: dict[tuple[str, str, str], list[tuple[CellRecord, Finding]]] = {}
     for record in records:
         for finding in record.findings:
-            rows.setdefault((finding.observer, finding.observer_knowledge, finding.attack), []).append((record, finding))
+            rows.setdefault((finding.observer, finding.observer_knowledge, finding.attack), []).append(
+                (record, finding)
+            )
     return Setting(tuple(records), tuple(_leak(pairs) for pairs in rows.values()), alarm_level)
 
 

@@ -21,7 +21,12 @@ _LARGEST = ("epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "delta"
 _TEXTS = ("privacy_unit", "mechanism")
 _COSTS = ("bytes_up", "bytes_down", "ciphertext_bytes")
 _SECONDS = ("seconds_train", "seconds_attack")
-_STATUSES = {Status.OK: "ok", Status.NOT_APPLICABLE: "not_applicable", Status.FAILED: "failed", Status.BROKEN_ATTACK: "broken"}
+_STATUSES = {
+    Status.OK: "ok",
+    Status.NOT_APPLICABLE: "not_applicable",
+    Status.FAILED: "failed",
+    Status.BROKEN_ATTACK: "broken",
+}
 
 Value = str | int | float | None
 
@@ -58,7 +63,12 @@ def _row(setting: Setting, leak: Leak) -> dict[str, Value]:
     row |= {"targets": sum(finding.targets or 0 for finding in leak.scored) or None, "metric": leak.metric}
     for column in _WITH_SD:
         row |= {f"{column}_mean": leak.mean(column), f"{column}_sd": sd(leak.values(column))}
-    row |= {"advantage": leak.advantage, "advantage_low": leak.low, "advantage_high": leak.high, "interval": leak.interval}
+    row |= {
+        "advantage": leak.advantage,
+        "advantage_low": leak.low,
+        "advantage_high": leak.high,
+        "interval": leak.interval,
+    }
     row["advantage_worst_seed"] = max(leak.values("advantage"), default=None)
     row |= {column: leak.mean(column) for column in _MEANS}
     row |= {column: setting.largest(column) for column in _LARGEST}

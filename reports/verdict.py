@@ -74,9 +74,12 @@ def _alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
         alarms.append("This run has no results at all.")
     if run.missing:
         alarms.append(
-            f"{plural(len(run.missing), 'planned cell')} of the suite {_have(len(run.missing))} no record: {_few(run.missing)}."
+            f"{plural(len(run.missing), 'planned cell')} of the suite {_have(len(run.missing))} no record:"
+            f" {_few(run.missing)}."
         )
-    alarms += [f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable]
+    alarms += [
+        f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable
+    ]
     not_run = sum(finding.reason == NOT_RUN for record in run.cells for finding in record.findings)
     if failed := statuses[Status.FAILED] - not_run:
         alarms.append(f"{plural(failed, 'finding')} failed: nothing is known about the leakage there.")
@@ -131,7 +134,11 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     best = [(s, leak) for s, leak in every if about is None or leak.quantity == about]
     leaks = [leak for s in settings for leak in s.leaks if leak.observer == observer]
     unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for leak in leaks)
-    doubt = f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack." if unsure else ""
+    doubt = (
+        f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack."
+        if unsure
+        else ""
+    )
     if not best:
         detail = f"{doubt} {_why_nothing(leaks)} What this observer learns is unknown.".strip()
         return ObserverVerdict(observer, "unknown", "Nothing was measured for this observer.", detail, "")
@@ -141,7 +148,10 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     if _succeeded(worst):
         level, headline = "leak", f"{observer_subject(observer)} {deed(worst)}."
     elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in every):
-        level, headline = "unknown", f"Undecided: {observer_subject(observer)} {deed(worst)}; the interval reaches further."
+        level, headline = (
+            "unknown",
+            f"Undecided: {observer_subject(observer)} {deed(worst)}; the interval reaches further.",
+        )
     elif unsure:
         level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
     else:
@@ -162,13 +172,16 @@ def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) ->
     others = {leak.quantity for _, leak in leaks if leak.quantity != worst.quantity and _succeeded(leak)}
     deeds = []
     for quantity in sorted(others):
-        where, most = max((pair for pair in leaks if pair[1].quantity == quantity), key=lambda pair: pair[1].advantage or 0.0)
+        where, most = max(
+            (pair for pair in leaks if pair[1].quantity == quantity), key=lambda pair: pair[1].advantage or 0.0
+        )
         deeds.append(f"{deed(most)} by {most.attack} ({labels.setting(where)})")
     return f"It also {'; '.join(deeds)}. " if deeds else ""
 
 
 def _succeeded(leak: Leak) -> bool:
-    """Whether an attack clearly beat its control: the advantage is not negligible and its interval excludes a mere guess."""
+    """Whether an attack clearly beat its control: the advantage is not negligible and its interval excludes a mere
+    guess."""
     low = leak.low if leak.low is not None else leak.advantage
     return (leak.advantage or 0.0) > NEGLIGIBLE and (low or 0.0) > 0
 
@@ -220,7 +233,8 @@ def _certainty(settings: Sequence[Setting]) -> list[str]:
         lines.append(f"{plural(kinds['bootstrap'], 'interval')}: 95 % cluster bootstrap over clients and seeds.")
     if kinds["range"]:
         lines.append(
-            f"{plural(kinds['range'], 'interval')}: only the range, for lack of clusters (fewer than 5 clients x seeds)."
+            f"{plural(kinds['range'], 'interval')}: only the range, for lack of clusters (fewer than 5 clients x"
+            " seeds)."
         )
     if blind := sum(leak.uninformative for leak in leaks):
         lines.append(f"{plural(blind, 'comparison')} uninformative: a guess alone already scores 0.99 or more.")

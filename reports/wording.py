@@ -16,10 +16,13 @@ NEGLIGIBLE = 0.02
 """Up to this upper end of the advantage's interval an attack counts as not having succeeded."""
 
 MEANINGFUL = 10.0
-"""Above this an accounted epsilon allows odds to change by a factor of more than 22 000: no ground to speak of an assurance."""
+"""Above this an accounted epsilon allows odds to change by a factor of more than 22 000: no ground to speak of an
+assurance."""
 
 METRICS = {
-    "exact_rate": "share of targets whose feature row is rebuilt exactly and assigned to the right node by the attack itself",
+    "exact_rate": (
+        "share of targets whose feature row is rebuilt exactly and assigned to the right node by the attack itself"
+    ),
     "matched_rate": "the same, with rows assigned to nodes by hindsight: an upper figure",
     "f1": "F1 of the non-zero features, averaged over targets",
     "auc": "chance that a non-zero feature gets a higher score than a zero one; 0.5 is a coin flip",
@@ -27,12 +30,16 @@ METRICS = {
     "relative_error": "L2 error of the rebuilt row relative to the true row; lower is a stronger attack",
     "tpr_at_fpr_1": "share of members found when 1 % of the non-members are called members too",
     "tv_error": "total variation distance between the inferred and the true distribution; lower is a stronger attack",
-    "identifiable_rate": "share of targets whose row is proven to be determined by linear and integer algebra alone: "
-    "a floor of the leakage, never a ceiling",
+    "identifiable_rate": (
+        "share of targets whose row is proven to be determined by linear and integer algebra alone: "
+        "a floor of the leakage, never a ceiling"
+    ),
     "worst_decile": "mean F1 of the tenth of the targets that is rebuilt best",
     "label_accuracy": "share of nodes whose label is inferred rightly",
     "overlap": "overlap of the inferred with the true distribution of labels: one minus their total variation distance",
-    "direction_rate": "share of targets whose row is found up to a factor (cosine above 0.9999), whoever it was assigned to",
+    "direction_rate": (
+        "share of targets whose row is found up to a factor (cosine above 0.9999), whoever it was assigned to"
+    ),
     "claimed_rate": "rows that the attack asserts to be somebody's, per target",
     "false_claim_rate": "share of the asserted rows that are nobody's",
 }
@@ -53,10 +60,14 @@ _SHARES = {"exact_rate", "matched_rate", "tpr_at_fpr_1", "label_accuracy"}
 
 _DEFENSES = {
     "none": "Nothing is changed: every message leaves as the protocol computes it.",
-    "drop-singletons": "A node's only neighbour at another client is dropped before training, since a sum over one row is that "
-    "row. Sums over two and more rows still leave.",
-    "gaussian": "Feature rows are clipped and Gaussian noise is added to the messages named; the noise is calibrated to the "
-    "joint sensitivity of all of them.",
+    "drop-singletons": (
+        "A node's only neighbour at another client is dropped before training, since a sum over one row is that "
+        "row. Sums over two and more rows still leave."
+    ),
+    "gaussian": (
+        "Feature rows are clipped and Gaussian noise is added to the messages named; the noise is calibrated to the "
+        "joint sensitivity of all of them."
+    ),
 }
 
 
@@ -65,7 +76,10 @@ def observer_label(observer: tuple[str, str]) -> str:
     parties, knowledge = observer
     who = _parties(parties)
     extra = (
-        knowledge.replace("_", " ").replace(";", ", ").replace("no-degrees", "no degrees").replace("auxiliary=", "auxiliary ")
+        knowledge.replace("_", " ")
+        .replace(";", ", ")
+        .replace("no-degrees", "no degrees")
+        .replace("auxiliary=", "auxiliary ")
     )
     return f"{who} ({extra})" if extra else who
 
@@ -115,9 +129,14 @@ def threat_model(observer: tuple[str, str]) -> str:
             "Every client is tried in turn and the results are pooled."
         )
     elif len(clients) == 1:
-        sees = f"{_parties(parties)} alone: its own rows, edges and labels, and every message that it receives or sends."
+        sees = (
+            f"{_parties(parties)} alone: its own rows, edges and labels, and every message that it receives or sends."
+        )
     elif clients:
-        sees = f"{_parties(parties)} collude: they put together their own data and every message that they receive or send."
+        sees = (
+            f"{_parties(parties)} collude: they put together their own data and every message that they receive or"
+            " send."
+        )
     else:
         sees = "No observer was set up, because the cell ended before."
     return f"{sees} {_known(knowledge, bool(clients))}".strip()
@@ -211,7 +230,9 @@ def assurance(setting: Setting) -> str:
     claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
     if setting.contradicted:
         p = min(setting.per_seed("epsilon_p_value"), default=None)
-        odds = f" (p = {p:.1g}; all tests of this run together allow {setting.alarm_level:.1g})" if p is not None else ""
+        odds = (
+            f" (p = {p:.1g}; all tests of this run together allow {setting.alarm_level:.1g})" if p is not None else ""
+        )
         return (
             f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated{odds}: it shows at least "
             f"{epsilon(setting.largest('epsilon_empirical'))}. A bug in the defense or its accounting. No assurance."
@@ -231,6 +252,7 @@ def assurance(setting: Setting) -> str:
     if accounted > MEANINGFUL:
         return f"Stated, with {facts} An epsilon above {MEANINGFUL:g} bounds nothing of practical use: no assurance."
     return (
-        f"Differentially private with {facts} All that {reach} may change anybody's odds about one such record by a factor "
-        f"of at most {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
+        f"Differentially private with {facts} All that {reach} may change anybody's odds about one such record by a"
+        " factor of at most"
+        f" {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )

@@ -16,7 +16,8 @@ CPU = torch.device("cpu")
 
 
 class PlainChannel:
-    """Delivers what is sent and keeps a list of it; ``dropped`` lists directed cross edges (i, j) that i's owner drops."""
+    """Delivers what is sent and keeps a list of it; ``dropped`` lists directed cross edges (i, j) that i's owner
+    drops."""
 
     def __init__(self, dropped: tuple[tuple[int, int], ...] = ()) -> None:
         self.dropped = dropped
@@ -24,7 +25,9 @@ class PlainChannel:
         self.rounds: list[int] = []
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        pairs = zip(client.nodes[client.boundary[0]].tolist(), client.remote_nodes[client.boundary[1]].tolist(), strict=True)
+        pairs = zip(
+            client.nodes[client.boundary[0]].tolist(), client.remote_nodes[client.boundary[1]].tolist(), strict=True
+        )
         keep = torch.tensor([pair not in self.dropped for pair in pairs], dtype=torch.bool)
         return dataclasses.replace(client, boundary=client.boundary[:, keep])
 
@@ -59,7 +62,9 @@ class PlainChannel:
         for batch in self.sent:
             if isinstance(batch.payload, NeighborSums) and bool((batch.receivers == SERVER).all()) == up:
                 parties = (batch.senders if up else batch.receivers)[batch.entry_messages()]
-                for client, node, row in zip(parties.tolist(), batch.payload.nodes.tolist(), batch.payload.sums, strict=True):
+                for client, node, row in zip(
+                    parties.tolist(), batch.payload.nodes.tolist(), batch.payload.sums, strict=True
+                ):
                     assert (client, node) not in rows
                     rows[client, node] = row
         return rows

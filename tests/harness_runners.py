@@ -1,4 +1,5 @@
-"""Stand-ins for ``fglaudit.audit.run_cell`` that worker processes can import: quick, and failing on demand by the cell's seed."""
+"""Stand-ins for ``fglaudit.audit.run_cell`` that worker processes can import: quick, and failing on demand by the
+cell's seed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Views of FedGAT's messages simulated straight from the paper's definitions, node by node, independently of the protocol's code.
+"""Views of FedGAT's messages simulated straight from the paper's definitions, node by node, independently of the
+protocol's code.
 
-Algorithm 1: every client uploads its rows; the server makes the matrices (or vectors) of every node and sends them to its owner.
+Algorithm 1: every client uploads its rows; the server makes the matrices (or vectors) of every node and sends them to
+its owner.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def vectors(h: Tensor, center: int, rng: torch.Generator) -> tuple[Tensor, Tenso
     return m1.T, m2.T, mask3.T + u.T @ h, project, mask5 + u.sum(0)
 
 
-def masked_batches(graph: FederatedGraph, *, vector: bool = False, std: float = 0.0, seed: int = 0) -> tuple[MessageBatch, ...]:
+def masked_batches(
+    graph: FederatedGraph, *, vector: bool = False, std: float = 0.0, seed: int = 0
+) -> tuple[MessageBatch, ...]:
     """One batch of messages per neighbourhood size, float32, to the owners of the nodes."""
     rng = torch.Generator().manual_seed(seed)
     owner = graph.owner()

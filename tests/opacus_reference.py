@@ -18,7 +18,8 @@ def opacus_gradients(module: nn.Module, inputs: tuple[Tensor, ...], labels: Tens
         labels: [B].
 
     Raises:
-        FglauditError: if Opacus is not installed, or cannot give a layer's gradients example by example; names the layer.
+        FglauditError: if Opacus is not installed, or cannot give a layer's gradients example by example; names the
+            layer.
     """
     try:
         from opacus.grad_sample import GradSampleModule
@@ -27,8 +28,9 @@ def opacus_gradients(module: nn.Module, inputs: tuple[Tensor, ...], labels: Tens
     for name, layer in module.named_modules():
         if GradSampleModule.validate(layer) and not any(True for _ in layer.children()):
             raise FglauditError(
-                f"Opacus must be able to tell the examples of a layer apart; it cannot for {name or 'the module'} "
-                f"({type(layer).__name__}), which keeps statistics over them; use a layer without, such as GroupNorm or LayerNorm"
+                f"Opacus must be able to tell the examples of a layer apart; it cannot for {name or 'the module'}"
+                f" ({type(layer).__name__}), which keeps statistics over them; use a layer without, such as GroupNorm"
+                " or LayerNorm"
             )
     wrapped = GradSampleModule(module, loss_reduction="sum")
     try:

@@ -28,7 +28,9 @@ ATTACKS = ["subset-sum", "row-space", "map-prior", "box-propagation"]
 SEEDS = (0, 1)
 
 
-def blank(cell: str, protocol: tuple[str, dict[str, Any], float], defense: tuple[str, dict[str, Any]], seed: int) -> Finding:
+def blank(
+    cell: str, protocol: tuple[str, dict[str, Any], float], defense: tuple[str, dict[str, Any]], seed: int
+) -> Finding:
     return Finding(
         suite="demo",
         cell=cell,
@@ -156,14 +158,20 @@ def make_run(seeds: Sequence[int] = SEEDS) -> list[CellRecord]:
     """A run with working, broken, inapplicable and failed rows."""
     records = [make_cell(p, d, seed) for p in PROTOCOLS for d in DEFENSES for seed in seeds]
     first, last = records[0], records[-1]
-    failed = replace(first.findings[2], status=Status.FAILED, reason="RuntimeError: out of memory", value=None, advantage=None)
+    failed = replace(
+        first.findings[2], status=Status.FAILED, reason="RuntimeError: out of memory", value=None, advantage=None
+    )
     records[0] = replace(first, findings=(*first.findings[:2], failed, *first.findings[3:]))
-    lost = tuple(replace(f, status=Status.FAILED, reason="ValueError: training diverged", accuracy=None) for f in last.findings)
+    lost = tuple(
+        replace(f, status=Status.FAILED, reason="ValueError: training diverged", accuracy=None) for f in last.findings
+    )
     records[-1] = replace(last, findings=lost, history={}, clusters={}, breakdowns={})
     return records
 
 
-def store(folder: Path, records: Sequence[CellRecord], *, plan: Sequence[CellRecord] = (), suite: str = "name: demo\n") -> Path:
+def store(
+    folder: Path, records: Sequence[CellRecord], *, plan: Sequence[CellRecord] = (), suite: str = "name: demo\n"
+) -> Path:
     (folder / "cells").mkdir(parents=True)
     for record in records:
         (folder / "cells" / f"{record.cell}.json").write_text(json.dumps(record.to_json(), sort_keys=True), "utf-8")

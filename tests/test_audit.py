@@ -101,7 +101,9 @@ def test_a_defense_that_does_not_fit_is_a_row_with_a_reason() -> None:
 
 def test_f1_says_nothing_about_dense_rows() -> None:
     dense = DatasetSpec(name="csbm", split="random", csbm=dataclasses.replace(OPTIONS, features="gaussian"))
-    record = run(dataclasses.replace(CELL, dataset=dense, attacks=(MaximumAPosteriori(),), defense=Gaussian(epsilon=1.0)))
+    record = run(
+        dataclasses.replace(CELL, dataset=dense, attacks=(MaximumAPosteriori(),), defense=Gaussian(epsilon=1.0))
+    )
     for f in record.findings:
         assert f.metric == "cosine" and f.advantage is not None and f.advantage < 0.5
 
@@ -137,7 +139,11 @@ class Cheat(Attack):
 def test_an_attack_that_fails_its_self_test_is_broken_and_one_that_raises_has_failed() -> None:
     record = run(dataclasses.replace(CELL, attacks=(Cheat(), Cheat(fail=True), RowSpace())))
     broken, failed, fine = record.findings[:3]
-    assert broken.status is Status.BROKEN_ATTACK and "called proven are wrong" in broken.reason and "self-test" in broken.reason
+    assert (
+        broken.status is Status.BROKEN_ATTACK
+        and "called proven are wrong" in broken.reason
+        and "self-test" in broken.reason
+    )
     assert failed.status is Status.FAILED and failed.reason == "ValueError: no such luck"
     assert fine.status is Status.OK
 

@@ -76,7 +76,9 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
     assert "rounds: of federated training" in shown and "momentum: gamma" in shown, "shared fields are described too"
     assert call("show", "fedgcn") == 0  # both a protocol and a suite
     out = capsys.readouterr().out
-    assert "hops: int" in out and "sends: NeighborSums, ModelUpdate" in out and embedded()["fedgcn"].splitlines()[0] in out
+    assert (
+        "hops: int" in out and "sends: NeighborSums, ModelUpdate" in out and embedded()["fedgcn"].splitlines()[0] in out
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,9 @@ def test_dry_run_lists_the_cells_and_writes_nothing(capsys: pytest.CaptureFixtur
 def test_data_commands_on_an_embedded_and_a_users_graph(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("data", "list") == 0
     assert "csbm-cora" in capsys.readouterr().out
-    np.savez("mine.npz", x=np.eye(4, dtype=np.float32), y=np.array([0, 1, 0, 1]), edge_index=np.array([[0, 1, 1], [1, 2, 2]]))
+    np.savez(
+        "mine.npz", x=np.eye(4, dtype=np.float32), y=np.array([0, 1, 0, 1]), edge_index=np.array([[0, 1, 1], [1, 2, 2]])
+    )
     assert call("data", "facts", "mine.npz") == 0
     out = capsys.readouterr().out
     assert "nodes              4" in out and "edges              2" in out

@@ -1,4 +1,5 @@
-"""Whole runs through the command line in a process of their own: killed, interrupted, with a failing plugin of the user's."""
+"""Whole runs through the command line in a process of their own: killed, interrupted, with a failing plugin of the
+user's."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ def alive(process: int) -> bool:
 
 
 def children(process: int) -> list[int]:
-    return [int(child) for task in Path(f"/proc/{process}/task").glob("*/children") for child in task.read_text().split()]
+    return [
+        int(child) for task in Path(f"/proc/{process}/task").glob("*/children") for child in task.read_text().split()
+    ]
 
 
 def test_a_killed_run_continues_to_the_findings_of_an_uninterrupted_one(folder: Path) -> None:

@@ -1,4 +1,5 @@
-"""The map of the house holds: what `.importlinter` says is true of the code, and a file on the wrong floor is noticed."""
+"""The map of the house holds: what `.importlinter` says is true of the code, and a file on the wrong floor is
+noticed."""
 
 from __future__ import annotations
 

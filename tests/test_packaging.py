@@ -21,7 +21,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     out = tmp_path_factory.mktemp("wheel")
     # A copy, because setuptools keeps what it once built under build/ and would hide a package that went missing.
     source = out / "source"
-    shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(".*", "build", "runs", "bench", "*.egg-info"))
+    shutil.copytree(
+        ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(".*", "build", "runs", "bench", "*.egg-info")
+    )
     # The test environment has the build backend; isolation would fetch it again.
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
     subprocess.run(command, check=True, capture_output=True)

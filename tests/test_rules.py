@@ -136,7 +136,9 @@ for name in sys.argv[2:]:
         body = b"".join(t.contiguous().numpy().tobytes() for t in found)
         print(name, hashlib.blake2b(body).hexdigest())
 """
-    out = subprocess.run([sys.executable, "-c", code, str(tmp_path), *ATTACKS], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), *ATTACKS], capture_output=True, text=True, check=True
+    )
     there = dict(line.split() for line in out.stdout.splitlines())
     here = {name: digest(*found) for name in ATTACKS if (found := outcome(name, view)) is not None}
     assert there == here and here

@@ -1,4 +1,5 @@
-"""Sealed tensors, and the channel that carries them: with a scheme that hides nothing, so that every value can be compared."""
+"""Sealed tensors, and the channel that carries them: with a scheme that hides nothing, so that every value can be
+compared."""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def test_training_on_sealed_sums_equals_training_in_the_clear(hops: int, on: typ
 
 
 def test_who_reads_what() -> None:
-    """Clients share the key: the server has ciphertexts, a client its own messages, both together or a client at the wire all."""
+    """Clients share the key: the server has ciphertexts, a client its own messages, both together or a client at the
+    wire all."""
     plain, sealed = record(FedGCN(hops=1, rounds=1)), record(FedGCN(hops=1, rounds=1), defense=Pretend())
 
     def read(run: object, observer: Observer, payload: type[Payload] = NeighborSums) -> list[MessageBatch]:

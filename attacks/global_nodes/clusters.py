@@ -1,4 +1,5 @@
-"""Which of FedGT's clusters got nodes in a round, and how much a round's nodes weigh in a global node (FedGT, Algorithm 1)."""
+"""Which of FedGT's clusters got nodes in a round, and how much a round's nodes weigh in a global node (FedGT, Algorithm
+1)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def moved_clusters(books: Codebooks, std: float) -> Tensor:
 
 
 def cluster_weight(view: View, round: int, live: float, clients: int) -> float:
-    """Return w of ``round``, where each of ``live`` clusters got an equal share of an average client's nodes in every round."""
+    """Return w of ``round``, where each of ``live`` clusters got an equal share of an average client's nodes in every
+    round."""
     momentum = float(view.public.hyperparameters.get("momentum", 0.9))
     size = view.public.num_nodes / clients / live
     count, weight = 1.0, 0.0

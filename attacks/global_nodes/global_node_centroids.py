@@ -1,15 +1,17 @@
-"""Mean feature row of every cluster, from the global node that stands for it: the input layer is known, and so is the rest.
+"""Mean feature row of every cluster, from the global node that stands for it: the input layer is known, and so is the
+rest.
 
-Algorithm 1 moves a global node from r, which the server returned, to ``mu = (1 - w) r + w h``, h the mean of ``W' x + W_p' p + b`` over
-the cluster's nodes: d linear measurements of the cluster's mean row. The server has sent W and b; the encodings p have norm 1 over
-a client's nodes and enter as noise. Words go together, so d measurements say more than d words: the mean row gets a Gaussian
-prior with the mean of the known rows and the covariance ``alpha C + beta D``, C that of the known rows and D its diagonal
-(single words, of which few rows show little), and the estimate is the posterior mean. Clusters are larger or smaller, purer or
-mixed: alpha and beta are those under which the uploads of all clients are likeliest.
+Algorithm 1 moves a global node from r, which the server returned, to ``mu = (1 - w) r + w h``, h the mean of
+``W' x + W_p' p + b`` over the cluster's nodes: d linear measurements of the cluster's mean row. The server has sent W
+and b; the encodings p have norm 1 over a client's nodes and enter as noise. Words go together, so d measurements say
+more than d words: the mean row gets a Gaussian prior with the mean of the known rows and the covariance
+``alpha C + beta D``, C that of the known rows and D its diagonal (single words, of which few rows show little), and the
+estimate is the posterior mean. Clusters are larger or smaller, purer or mixed: alpha and beta are those under which the
+uploads of all clients are likeliest.
 
-Under clip and noise the uploads still answer linearly on average, with known slopes (``_clipped_uploads``). The mean over the last
-``window`` rounds (4 was chosen on CiteSeer: there 2 does as well, 8 worse, since clusters move) averages the noise and what the
-mini-batches leave out.
+Under clip and noise the uploads still answer linearly on average, with known slopes (``_clipped_uploads``). The mean
+over the last ``window`` rounds (4 was chosen on CiteSeer: there 2 does as well, 8 worse, since clusters move) averages
+the noise and what the mini-batches leave out.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ _PLANTED_SPREAD = 0.3
 
 @dataclass(frozen=True)
 class RowPrior:
-    """Prior of a cluster's mean row: ``mean`` [F], ``factor' factor`` [R, F] with covariance C, ``variance`` [F] with D."""
+    """Prior of a cluster's mean row: ``mean`` [F], ``factor' factor`` [R, F] with covariance C, ``variance`` [F] with
+    D."""
 
     mean: Tensor
     factor: Tensor
@@ -110,7 +113,8 @@ class GlobalNodeCentroids(Attack):
         return Inference(type(self).quantity, subjects, rows.flatten(0, 1))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clusters whose mean rows lie near the known rows' mean, off it in directions that the input layer keeps."""
+        """Plant clusters whose mean rows lie near the known rows' mean, off it in directions that the input layer
+        keeps."""
         prior = RowPrior.of(view)
 
         def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,7 +134,8 @@ class GlobalNodeCentroids(Attack):
 
 
 def _layers(view: View, prior: RowPrior, rounds: int, start: int) -> tuple[Layer, list[Tensor]]:
-    """Return the mean input layer from round ``start`` on, and where it takes the prior's mean row in each of these rounds [K, 1, d]."""
+    """Return the mean input layer from round ``start`` on, and where it takes the prior's mean row in each of these
+    rounds [K, 1, d]."""
     features, encodings, places = torch.zeros(()), torch.zeros(()), []
     for index, models in enumerate(model_rounds(view, rounds)):
         if index < start:

@@ -1,14 +1,15 @@
-"""Noise averaged out of FedGT's global nodes (section 4.3: ``clip(g, delta) + Laplace(0, lambda)``, afresh in every round).
+"""Noise averaged out of FedGT's global nodes (section 4.3: ``clip(g, delta) + Laplace(0, lambda)``, afresh in every
+round).
 
-The codebook moves slowly (momentum 0.9, and the average that comes back resembles what was sent), so T noisy uploads are T
-looks at nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that stays, steps to a
-neighbouring level or jumps; the noise is known, and how often states move is the rate under which a client's uploads are
-likeliest. The forward filter then gives the mean of every coordinate in the last round. What the clip cut off stays unknown.
-Without noise the last upload is the answer.
+The codebook moves slowly (momentum 0.9, and the average that comes back resembles what was sent), so T noisy uploads
+are T looks at nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that stays,
+steps to a neighbouring level or jumps; the noise is known, and how often states move is the rate under which a client's
+uploads are likeliest. The forward filter then gives the mean of every coordinate in the last round. What the clip cut
+off stays unknown. Without noise the last upload is the answer.
 
-A client's global nodes keep their order from round to round. Should a protocol shuffle them, the filter's predictions are
-matched to the uploads first: an order other than the last one is believed if the uploads favour it by more than ``evidence``
-(log odds).
+A client's global nodes keep their order from round to round. Should a protocol shuffle them, the filter's predictions
+are matched to the uploads first: an order other than the last one is believed if the uploads favour it by more than
+``evidence`` (log odds).
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class GlobalNodeDenoising(Attack):
         return Inference(type(self).quantity, books.clients, estimate.flatten(1))
 
     def estimate(self, view: View, uploaded: Tensor) -> Tensor:
-        """Return the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d], as far as the defense lets one see them."""
+        """Return the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d], as far as the defense lets one see
+        them."""
         noise = view.public.noise.get(GlobalNodes.__name__)
         if noise is None:
             return uploaded[-1]
@@ -87,7 +89,8 @@ class GlobalNodeDenoising(Attack):
         return chance @ grid, likelihood
 
     def _ordered(self, uploaded: Tensor, noise: Noise) -> Tensor:
-        """Return uploads with every client's global nodes in the order of its first upload, as far as the noise lets one tell."""
+        """Return uploads with every client's global nodes in the order of its first upload, as far as the noise lets
+        one tell."""
         ordered, mean = [uploaded[0]], uploaded[0].clone()
         for count, seen in enumerate(uploaded[1:], start=1):
             # The mean of so many uploads has noise of its own.
@@ -118,7 +121,8 @@ class GlobalNodeDenoising(Attack):
 
 
 def _density(difference: Tensor, noise: Noise) -> Tensor:
-    """Return the density of the noise at ``difference``, up to a factor; never 0, so that far outliers leave a state as it was."""
+    """Return the density of the noise at ``difference``, up to a factor; never 0, so that far outliers leave a state as
+    it was."""
     if noise.distribution == "laplace":
         return (-difference.abs() / noise.scale).exp().clamp(min=1e-30)
     return (-difference.square() / (2 * noise.scale**2)).exp().clamp(min=1e-30)
@@ -132,6 +136,7 @@ def _moves(levels: int, rate: float) -> Tensor:
 
 
 def _range(uploaded: Tensor, noise: Noise) -> float:
-    """Return a bound on coordinates that no clip bounds: four times their root mean square, as far as the noise lets it be seen."""
+    """Return a bound on coordinates that no clip bounds: four times their root mean square, as far as the noise lets it
+    be seen."""
     square = float(uploaded.double().square().mean().item()) - noise.std**2
     return 4 * math.sqrt(max(square, 1e-4 * noise.std**2))

@@ -1,16 +1,16 @@
 """Label distribution of a client from its global nodes (FedGT, Appendix F: they "can hardly be used to infer private
 information").
 
-A global node is pulled towards the mean of its cluster's nodes in the space of the input map, which the server knows (Algorithm
-1): after one step ``mu = r + w (h - r)`` with r what the server returned before, h the mean of the batch's nodes and ``w = (1 -
-gamma) n / (gamma c + (1 - gamma) n)``. The batch of an epoch covers most of a client's nodes, so r is the only part that is not
-the client's own, and it is known. The mean over clusters of h is ``sum_c y_c m_c``: y the label distribution, m_c the class
-means of the nodes whose rows and labels the observer holds. Counts c start at 1 and clusters are taken to be of equal size,
-which fixes w.
+A global node is pulled towards the mean of its cluster's nodes in the space of the input map, which the server knows
+(Algorithm 1): after one step ``mu = r + w (h - r)`` with r what the server returned before, h the mean of the batch's
+nodes and ``w = (1 - gamma) n / (gamma c + (1 - gamma) n)``. The batch of an epoch covers most of a client's nodes, so r
+is the only part that is not the client's own, and it is known. The mean over clusters of h is ``sum_c y_c m_c``: y the
+label distribution, m_c the class means of the nodes whose rows and labels the observer holds. Counts c start at 1 and
+clusters are taken to be of equal size, which fixes w.
 
-Under clip and Laplace noise the uploads still answer linearly on average (``_clipped_uploads``), if weakly: nearly every coordinate is
-cut off, but not always on the same side. How far cluster means lie apart, on which the answer depends, is read off the second
-moment of the uploads. Noise too strong for the prior leaves the prior.
+Under clip and Laplace noise the uploads still answer linearly on average (``_clipped_uploads``), if weakly: nearly
+every coordinate is cut off, but not always on the same side. How far cluster means lie apart, on which the answer
+depends, is read off the second moment of the uploads. Noise too strong for the prior leaves the prior.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class _Expected:
 
 
 def _expected(view: View, classes: ClassMeans, books: Codebooks, round: int, moved: Tensor) -> _Expected:
-    """Return what is expected of the uploads of ``round``, of which those ``moved`` [K, g] count, before the labels are known."""
+    """Return what is expected of the uploads of ``round``, of which those ``moved`` [K, g] count, before the labels are
+    known."""
     live = max(1.0, float(moved.double().sum(1).mean().item()))
     weight = cluster_weight(view, round + 1, live, len(moved))
     means, shares = classes.means.double(), classes.shares.double()

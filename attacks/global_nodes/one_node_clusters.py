@@ -1,14 +1,17 @@
-"""A node that was alone in its cluster, read off a global node: Algorithm 1 moves the centroid a known part of the way to it.
+"""A node that was alone in its cluster, read off a global node: Algorithm 1 moves the centroid a known part of the way
+to it.
 
-A global node goes from r (known: the server returned it) to ``mu = r + w (h - r)``, ``w = (1 - gamma) n / (gamma c + (1 -
-gamma) n)``, with h the mean of the n nodes in its cluster and c a count that starts at 1. Where r is a random vector longer
-than any node's representation, the share of r left in mu tells n; elsewhere n = 1 is tried. A single node's ``h = W_x' x + W_p' p
-+ b`` is a compressed measurement of its sparse row: the weights are those that the server returned, its positional encoding p is
-projected away, and approximate message passing with a Bernoulli prior finds x. A row that repeats all measurements to rounding is
-its own proof, also of n = 1, and is claimed; whose row it is stays unknown beyond the client. A cluster whose n stays unknown has
-an unknown c from then on and is given up. Noise hides n: it is taken to be 1 in the first round, and nothing is claimed.
+A global node goes from r (known: the server returned it) to ``mu = r + w (h - r)``,
+``w = (1 - gamma) n / (gamma c + (1 - gamma) n)``, with h the mean of the n nodes in its cluster and c a count that
+starts at 1. Where r is a random vector longer than any node's representation, the share of r left in mu tells n;
+elsewhere n = 1 is tried. A single node's ``h = W_x' x + W_p' p + b`` is a compressed measurement of its sparse row: the
+weights are those that the server returned, its positional encoding p is projected away, and approximate message passing
+with a Bernoulli prior finds x. A row that repeats all measurements to rounding is its own proof, also of n = 1, and is
+claimed; whose row it is stays unknown beyond the client. A cluster whose n stays unknown has an unknown c from then on
+and is given up. Noise hides n: it is taken to be 1 in the first round, and nothing is claimed.
 
-Only clients that make one step in the round (batches as large as their training set) use exactly the returned weights for it.
+Only clients that make one step in the round (batches as large as their training set) use exactly the returned weights
+for it.
 """
 
 from __future__ import annotations
@@ -121,7 +124,8 @@ class OneNodeClusters(Attack):
     def _solve(
         self, singles: Singles, chance: Tensor, std: float, again: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Return rows [U, F] and which repeat their measurements [U]; those of ``again`` [U] are tried more than once."""
+        """Return rows [U, F] and which repeat their measurements [U]; those of ``again`` [U] are tried more than
+        once."""
         rows = torch.zeros_like(chance)
         fits = torch.zeros(len(chance), dtype=torch.bool)
         certain = len(chance) > 0 and std == 0 and determined(Measurements(singles.matrix))
@@ -166,7 +170,8 @@ class OneNodeClusters(Attack):
 
 
 def _sizes_by_length(books: Codebooks) -> Tensor:
-    """Return ``1 / share - 1`` [T, K, g], share that of r left in mu: n times what a single node would give. NaN where r is too short."""
+    """Return ``1 / share - 1`` [T, K, g], share that of r left in mu: n times what a single node would give. NaN where
+    r is too short."""
     received, uploaded = books.received.double(), books.uploaded.double()
     length = received.norm(dim=3)
     share = (uploaded * received).sum(3) / length.square().clamp(min=1e-12)
@@ -177,7 +182,8 @@ def _sizes_by_length(books: Codebooks) -> Tensor:
 def _measure(
     view: View, books: Codebooks, index: int, client: Tensor, place: Tensor, weight: Tensor, models: Tensor
 ) -> Singles:
-    """Return the measurements of single nodes that moved global nodes ``place`` [U] of ``client`` [U] by ``weight`` [U] in a round."""
+    """Return the measurements of single nodes that moved global nodes ``place`` [U] of ``client`` [U] by ``weight`` [U]
+    in a round."""
     w = weight.unsqueeze(1)
     received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
     features, bias = input_map(view, models)
@@ -206,6 +212,7 @@ def _short_enough(view: View, singles: Singles) -> Tensor:
 
 
 def _density(singles: Singles) -> Tensor:
-    """Return the share of ones that the lengths of the measurements show [U, F], for an observer without any known row."""
+    """Return the share of ones that the lengths of the measurements show [U, F], for an observer without any known
+    row."""
     features = singles.matrix.shape[2]
     return (_ones(singles) / features).clamp(1 / features, 0.5).unsqueeze(1).expand(-1, features)

@@ -1,4 +1,5 @@
-"""Self-test problems for attacks on FedGT's global nodes: one round in which every upload says in the open what is looked for."""
+"""Self-test problems for attacks on FedGT's global nodes: one round in which every upload says in the open what is
+looked for."""
 
 from __future__ import annotations
 

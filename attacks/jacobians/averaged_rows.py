@@ -1,13 +1,14 @@
-"""Rows from Jacobians with noise: averaged over hidden units, classes and rounds, then sharpened by the hidden representations.
+"""Rows from Jacobians with noise: averaged over hidden units, classes and rounds, then sharpened by the hidden
+representations.
 
-For one sample per node ``G[h] = 1[x . w_h > 0] x + noise``. An estimate of x says which units are active (with the probability
-that its own error leaves), and the active units' rows, weighted by the squared weights W2 that they were measured with, say
-what x is: an expectation-maximisation over the masks, one pass over the messages per iteration, started from all units. What
-scatter the rows have around the estimate is its error, be it from noise, quantisation or else. Clipping shrinks every Jacobian
-by an unknown factor; the length then follows from the hidden representations.
+For one sample per node ``G[h] = 1[x . w_h > 0] x + noise``. An estimate of x says which units are active (with the
+probability that its own error leaves), and the active units' rows, weighted by the squared weights W2 that they were
+measured with, say what x is: an expectation-maximisation over the masks, one pass over the messages per iteration,
+started from all units. What scatter the rows have around the estimate is its error, be it from noise, quantisation or
+else. Clipping shrinks every Jacobian by an unknown factor; the length then follows from the hidden representations.
 
-These are sent without noise in variant V1, and there the noise helps the attacker: it makes the weights wander through all
-directions, so that the known encoder can be inverted (:mod:`encoder_inversion`) from the averaged row.
+These are sent without noise in variant V1, and there the noise helps the attacker: it makes the weights wander through
+all directions, so that the known encoder can be inverted (:mod:`encoder_inversion`) from the averaged row.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def _average(view: View, models: dict[int, Model], device: torch.device) -> tupl
 
 
 def _sharpen(view: View, rows: Tensor, precision: Tensor, history: HiddenHistory) -> tuple[Tensor, Tensor]:
-    """Fit rows to the hidden representations, the average being the prior; where no row fits (several samples) the average stays."""
+    """Fit rows to the hidden representations, the average being the prior; where no row fits (several samples) the
+    average stays."""
     if view.public.defense not in LOSSLESS:
         rows = rows * history.scale(rows)[:, None]
     found = invert_encoder(history.values, history.models, history.error, rows, rows, precision)

@@ -1,13 +1,14 @@
-"""What GFL-APPNP's messages say about hidden units: ``h(x) = relu(x W1) W2``, its Jacobian, and the mixtures of rows in it.
+"""What GFL-APPNP's messages say about hidden units: ``h(x) = relu(x W1) W2``, its Jacobian, and the mixtures of rows in
+it.
 
-With ``G[h] = mean over samples s of 1[x_s W1[:, h] > 0] x_s`` the Jacobian of a node's representation is (section 3.3 of the
-paper; the layout of the parameter vector is public)
+With ``G[h] = mean over samples s of 1[x_s W1[:, h] > 0] x_s`` the Jacobian of a node's representation is (section 3.3
+of the paper; the layout of the parameter vector is public)
 
     dh[c] / dW1[f, h] = W2[h, c] G[h, f],        dh[c] / dW2[h, c'] = 1[c = c'] mean_s relu(x_s W1)[h].
 
-Everybody receives the weights with every round's model, so G can be solved for: the classes are C measurements of it with
-weights W2[h, .]. dC_k is the same linear map of ``sum over j of A_kj G_j``. Rounding, a stated noise (V1's, a defense's) and
-clipping follow G.
+Everybody receives the weights with every round's model, so G can be solved for: the classes are C measurements of it
+with weights W2[h, .]. dC_k is the same linear map of ``sum over j of A_kj G_j``. Rounding, a stated noise (V1's, a
+defense's) and clipping follow G.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Model:
 
 
 def flooding(view: View, payload: type[Payload]) -> float:
-    """Return the standard deviation of the noise with which clients open encrypted messages of ``payload``; 0 in the clear."""
+    """Return the standard deviation of the noise with which clients open encrypted messages of ``payload``; 0 in the
+    clear."""
     return float(view.public.defense_parameters.get(f"flooding of {payload.__name__}", 0.0))
 
 
@@ -80,16 +82,22 @@ def encoder_shape(view: View) -> Shape | None:
 
 
 def misfit(view: View, *needed: type[_Values]) -> str | None:
-    """Return why messages of the kinds ``needed`` from other parties cannot be read as those of the public encoder, or None.
+    """Return why messages of the kinds ``needed`` from other parties cannot be read as those of the public encoder, or
+    None.
 
     The first message of each kind is looked at; the model must come with it.
     """
     shape = encoder_shape(view)
     if shape is None:
         found = ", ".join(f"{name} {tuple(sizes)}" for name, sizes in view.public.layout.items()) or "nothing"
-        return f"needs an encoder of two layers without biases (shapes [F, H] and [H, C]); the public layout has {found}"
+        return (
+            f"needs an encoder of two layers without biases (shapes [F, H] and [H, C]); the public layout has {found}"
+        )
     if shape.features != view.public.num_features:
-        return f"the encoder reads {shape.features} features, the data have {view.public.num_features}: not a transcript of this run"
+        return (
+            f"the encoder reads {shape.features} features, the data have {view.public.num_features}: not a transcript"
+            " of this run"
+        )
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
     expected: dict[type[Payload], tuple[int, ...]] = {ModelUpdate: (shape.parameters,)}
     for kind in needed:
@@ -102,8 +110,8 @@ def misfit(view: View, *needed: type[_Values]) -> str | None:
         values = next(iter(batch.payload.tensors().values()))
         if tuple(values.shape[1:]) != sizes:
             return (
-                f"messages of {payload.__name__} have shape {tuple(values.shape[1:])}, the public layout of the encoder makes it {sizes}; "
-                "attack them with the layout they were recorded with"
+                f"messages of {payload.__name__} have shape {tuple(values.shape[1:])}, the public layout of the encoder"
+                f" makes it {sizes}; attack them with the layout they were recorded with"
             )
     return None
 
@@ -138,7 +146,8 @@ def foreign_batches(view: View, payload: type[P]) -> Iterator[tuple[MessageBatch
 
 
 def jacobian_noise(view: View) -> float:
-    """Return the standard deviation of the public noise on every entry of an uploaded Jacobian: V1's and the defense's."""
+    """Return the standard deviation of the public noise on every entry of an uploaded Jacobian: V1's and the
+    defense's."""
     facts = view.public.hyperparameters
     own = float(facts.get("jacobian_noise", 0.0)) if facts.get("variant") == "v1" else 0.0
     defense = view.public.noise.get(Jacobians.__name__)
@@ -146,10 +155,12 @@ def jacobian_noise(view: View) -> float:
 
 
 def clip_of(view: View, payload: type[Payload]) -> float | None:
-    """Return the norm to which a public defense without noise scales messages of ``payload`` down, or None if there is no such
-    defense; infinity where it leaves this payload as it is."""
+    """Return the norm to which a public defense without noise scales messages of ``payload`` down, or None if there is
+    no such defense; infinity where it leaves this payload as it is."""
     facts = view.public.defense_parameters
-    if "clip_norm" not in facts or "on" not in facts or view.public.noise:  # without ``on`` it is feature rows that are clipped
+    if (
+        "clip_norm" not in facts or "on" not in facts or view.public.noise
+    ):  # without ``on`` it is feature rows that are clipped
         return None
     clips: dict[str, float] = dict(zip(facts["on"], facts["clip"], strict=True))
     return clips.get(payload.__name__, math.inf)

@@ -1,9 +1,9 @@
 """Inverting GFL-APPNP's encoder: which row gives the hidden representations that a node sent over many rounds?
 
-``h_t(x) = relu(x W1_t) W2_t`` is piecewise linear in x and the weights of every round are public to all parties. C equations
-per round on F unknowns, solved by damped Gauss-Newton steps (Levenberg 1944, Marquardt 1963) for all nodes together, each with
-its own damping. How well the equations determine a row depends on how far the weights travel: the posterior covariance says it,
-node by node.
+``h_t(x) = relu(x W1_t) W2_t`` is piecewise linear in x and the weights of every round are public to all parties. C
+equations per round on F unknowns, solved by damped Gauss-Newton steps (Levenberg 1944, Marquardt 1963) for all nodes
+together, each with its own damping. How well the equations determine a row depends on how far the weights travel: the
+posterior covariance says it, node by node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,14 @@ class Inverted:
 
 
 def invert_encoder(
-    hidden: Tensor, models: Sequence[Model], error: Tensor, start: Tensor, prior: Tensor, precision: Tensor, *, steps: int = 40
+    hidden: Tensor,
+    models: Sequence[Model],
+    error: Tensor,
+    start: Tensor,
+    prior: Tensor,
+    precision: Tensor,
+    *,
+    steps: int = 40,
 ) -> Inverted:
     """Return the rows that explain ``hidden`` best.
 
@@ -65,7 +72,8 @@ def invert_encoder(
 
 
 def linear_start(hidden: Tensor, models: Sequence[Model], prior: Tensor, precision: Tensor) -> Tensor:
-    """Return the rows [N, F] that explain ``hidden`` [N, T, C] best if every unit passes half of its input, a random row's average.
+    """Return the rows [N, F] that explain ``hidden`` [N, T, C] best if every unit passes half of its input, a random
+    row's average.
 
     Args:
         prior, precision: as in :func:`invert_encoder`.
@@ -114,7 +122,9 @@ def _forward(rows: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
     return before, torch.einsum("nth,thc->ntc", before.relu(), w2)
 
 
-def _cost(hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
+def _cost(
+    hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor
+) -> Tensor:
     _, predicted = _forward(rows, w1, w2)
     misfit = ((hidden - predicted) / error[:, None, None]).square().sum((1, 2))
     return misfit + precision * (rows - prior).square().sum(1)
@@ -129,7 +139,8 @@ def _linearised(hidden: Tensor, error: Tensor, rows: Tensor, w1: Tensor, w2: Ten
 
 
 def _solve(slope: Tensor, misfit: Tensor, pull: Tensor, ridge: Tensor) -> Tensor:
-    """Return the step (slope' slope + ridge I)^-1 (slope' misfit + pull) [n, F]; the smaller of both Gram matrices is factored."""
+    """Return the step (slope' slope + ridge I)^-1 (slope' misfit + pull) [n, F]; the smaller of both Gram matrices is
+    factored."""
     right = torch.einsum("nmf,nm->nf", slope, misfit) + pull
     if slope.shape[1] < slope.shape[2]:  # Woodbury
         inner = slope @ slope.mT

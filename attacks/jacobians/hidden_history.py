@@ -32,8 +32,8 @@ class HiddenHistory:
     error: Tensor
 
     def scale(self, rows: Tensor, most: float = math.inf) -> Tensor:
-        """Return the factor per node [N] with which ``rows`` [N, F] fit the representations of norm below ``most`` best; 1 where
-        they say nothing."""
+        """Return the factor per node [N] with which ``rows`` [N, F] fit the representations of norm below ``most``
+        best; 1 where they say nothing."""
         w1 = torch.stack([m.w1 for m in self.models])
         w2 = torch.stack([m.w2 for m in self.models])
         predicted = torch.einsum("nth,thc->ntc", torch.einsum("nf,tfh->nth", rows, w1).relu(), w2)
@@ -70,15 +70,20 @@ def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: 
     chosen = [rounds[i] for i in torch.unique(torch.linspace(0, len(rounds) - 1, keep).round().long()).tolist()]
     values = torch.stack([by_round[round] for round in chosen], 1).to(device)
     noise = view.public.noise.get(HiddenRepresentations.__name__)
-    error = torch.hypot(_ROUNDING * values.abs().amax((1, 2)), torch.tensor(0.0 if noise is None else noise.std).to(values))
+    error = torch.hypot(
+        _ROUNDING * values.abs().amax((1, 2)), torch.tensor(0.0 if noise is None else noise.std).to(values)
+    )
     error = torch.hypot(error, _quantisation_step(view, values) / 2)
     return HiddenHistory(values, tuple(models[round] for round in chosen), error.clamp(min=1e-12))
 
 
 def _quantisation_step(view: View, values: Tensor) -> Tensor:
-    """Return the step [N] to which a defense rounded ``values`` [N, T, C], over the range of each message; 0 without one."""
+    """Return the step [N] to which a defense rounded ``values`` [N, T, C], over the range of each message; 0 without
+    one."""
     facts = view.public.defense_parameters
     if "levels" not in facts or HiddenRepresentations.__name__ not in facts.get("on", ()) or values.shape[2] <= 2:
-        return torch.zeros(len(values), dtype=values.dtype, device=values.device)  # the ends of the range are levels themselves
+        return torch.zeros(
+            len(values), dtype=values.dtype, device=values.device
+        )  # the ends of the range are levels themselves
     step: Tensor = (values.amax(2) - values.amin(2)).amax(1) / (int(facts["levels"]) - 1)
     return step

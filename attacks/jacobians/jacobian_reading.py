@@ -1,20 +1,20 @@
 """Reading feature rows off the Jacobians that GFL-APPNP's clients send the server.
 
-"Gradient compensation" (section 3.3, Algorithm 1) has client j upload the Jacobian of its hidden representation. Up to the
-known second layer its block for the first layer is ``G_j[h] = mean over samples s of 1[x_js . w_h > 0] x_js`` for every hidden
-unit h.
+"Gradient compensation" (section 3.3, Algorithm 1) has client j upload the Jacobian of its hidden representation. Up to
+the known second layer its block for the first layer is ``G_j[h] = mean over samples s of 1[x_js . w_h > 0] x_js`` for
+every hidden unit h.
 
 * One sample per node: G_j[h] is x_j for every active unit. A message of the first round is enough.
-* Several samples: every unit shows another subset sum of the samples, and the subsets change from round to round with the
-  weights. The sums are taken apart by their mask flips (:mod:`switched_sums`), all nodes at once; the result has
-  one row per sample. Their number S scales the rows: the most rows found at one node (a lower bound on S, and S itself unless
-  every node misses one).
-* Clipping shrinks a whole message by one factor, so that one sample per node is read as before; its length follows from any hidden
-  representation that was not clipped. Several samples are only averaged, as under noise.
+* Several samples: every unit shows another subset sum of the samples, and the subsets change from round to round with
+  the weights. The sums are taken apart by their mask flips (:mod:`switched_sums`), all nodes at once; the result has
+  one row per sample. Their number S scales the rows: the most rows found at one node (a lower bound on S, and S itself
+  unless every node misses one).
+* Clipping shrinks a whole message by one factor, so that one sample per node is read as before; its length follows from
+  any hidden representation that was not clipped. Several samples are only averaged, as under noise.
 * Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense) or quantisation: the rows are
-  averaged over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations,
-  which V1 sends in the clear (:mod:`averaged_rows`); one row per node, the mean of its samples where there
-  are several.
+  averaged over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden
+  representations, which V1 sends in the clear (:mod:`averaged_rows`); one row per node, the mean of its samples where
+  there are several.
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ def _read_single(view: View, models: dict[int, Model], device: torch.device) -> 
         gap = (torch.einsum("phf,fh->ph", sums, models[round].w1) - means).abs().amax(1)
         sound = (gap <= _SOUND * means.abs().amax(1)).cpu()
         norm = sums.norm(dim=2)
-        slack = 4 * features**0.5 * rounding(sums) + 4 * flooding(view, Jacobians) * (features / power.clamp(min=1e-30)).sqrt()
+        slack = (
+            4 * features**0.5 * rounding(sums)
+            + 4 * flooding(view, Jacobians) * (features / power.clamp(min=1e-30)).sqrt()
+        )
         active = norm > slack
         weight = power.expand_as(norm) * active
         mean = (weight[..., None] * sums).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-30)
@@ -161,7 +164,9 @@ def _with_lengths(view: View, models: dict[int, Model], read: _Single, device: t
     )
 
 
-def _take_apart(view: View, models: dict[int, Model], nodes: Tensor, rounds: int, device: torch.device) -> Reconstruction:
+def _take_apart(
+    view: View, models: dict[int, Model], nodes: Tensor, rounds: int, device: torch.device
+) -> Reconstruction:
     """Return the samples of ``nodes``, which have several each."""
     used = sorted({batch.round for batch, _ in foreign_batches(view, Jacobians)} & models.keys())[:rounds]
     weights = torch.stack([models[round].w1 for round in used]).float()

@@ -1,18 +1,19 @@
-"""Label inference from GFL-APPNP's messages: predictions lie in the open, and local updates name the label they were trained on.
+"""Label inference from GFL-APPNP's messages: predictions lie in the open, and local updates name the label they were
+trained on.
 
-* The server holds every h_j and computes every C_k, so it has the logits ``z_k = A_kk h_k + C_k`` of all nodes: what the model
-  predicts, whose accuracy is the attack's. Where it does not know the edges, A_kk is the teleport probability alpha, its lower
-  bound.
+* The server holds every h_j and computes every C_k, so it has the logits ``z_k = A_kk h_k + C_k`` of all nodes: what
+  the model predicts, whose accuracy is the attack's. Where it does not know the edges, A_kk is the teleport probability
+  alpha, its lower bound.
 * A client that trains uploads its weights. Its gradient for the second layer is ``sum over steps of a (softmax(z) -
   onehot(y))'`` with non-negative a (activations, its own and its neighbours'), so the sum of each column of the update is
-  positive for the label and negative for every other class (Zhao, Mopuri and Bilen 2020, for one label per client). This holds
-  for any model and needs no accuracy.
-* A client receives only ``C_k``: the prediction for its own surroundings. It stands for other nodes as far as their share A_kj
-  in it goes, and is added in log odds to label propagation from the labels it knows.
+  positive for the label and negative for every other class (Zhao, Mopuri and Bilen 2020, for one label per client).
+  This holds for any model and needs no accuracy.
+* A client receives only ``C_k``: the prediction for its own surroundings. It stands for other nodes as far as their
+  share A_kj in it goes, and is added in log odds to label propagation from the labels it knows.
 
-Where a defense adds noise, predictions are averaged over the later rounds, their log odds shrunk by the share of noise in them,
-what updates say counts as far as it exceeds the noise on them, and all of it is added to label propagation. Scaling messages
-down changes neither the largest logit nor a sign.
+Where a defense adds noise, predictions are averaged over the later rounds, their log odds shrunk by the share of noise
+in them, what updates say counts as far as it exceeds the noise on them, and all of it is added to label propagation.
+Scaling messages down changes neither the largest logit nor a sign.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def _propagated(view: View, nodes: Tensor) -> Tensor:
 def _late(
     view: View, payload: type[HiddenRepresentations] | type[PropagatedRepresentations], classes: int, share: float = 0.0
 ) -> tuple[Tensor, int]:
-    """Return every node's mean values [N, C] in the last ``share`` of the rounds, at least the last round in which any came, and the
-    number of these rounds; zeros for nodes without."""
+    """Return every node's mean values [N, C] in the last ``share`` of the rounds, at least the last round in which any
+    came, and the number of these rounds; zeros for nodes without."""
     values = torch.zeros(view.public.num_nodes, classes, dtype=torch.double)
     rounds = sorted({batch.round for batch in view.messages.of(payload)})
     used = set(rounds[-max(1, round(share * len(rounds))) :])
@@ -108,7 +109,9 @@ def _through_noise(view: View) -> Tensor:
     shape = encoder_shape(view)
     assert shape is not None
     size = (
-        columns[trained].square().mean().sqrt() if noise is None else noise.std * (count[trained, None] * shape.hidden).sqrt()
+        columns[trained].square().mean().sqrt()
+        if noise is None
+        else noise.std * (count[trained, None] * shape.hidden).sqrt()
     )
     signal = columns[trained] / torch.as_tensor(size).clamp(min=1e-30)
     scores[trained] += torch.where(signal.abs() > _ABOVE_NOISE, signal, 0.0)
@@ -129,8 +132,8 @@ def _logits(view: View, share: float = 0.0) -> Tensor:
 
 
 def _update_columns(view: View) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which clients trained [N], the column sums of their second layers' changes, added over rounds [N, C], and in how many
-    rounds they sent any [N]."""
+    """Return which clients trained [N], the column sums of their second layers' changes, added over rounds [N, C], and
+    in how many rounds they sent any [N]."""
     shape = encoder_shape(view)
     assert shape is not None
     models = global_models(view)

@@ -1,21 +1,21 @@
 """Mask-flip differencing: one client of GFL-APPNP takes the sums of everybody's Jacobians apart.
 
-The paper has the server send client k only sums, ``C_k = sum over j != k of A_kj h_j`` and ``dC_k``, "which provides a private
-communication since the hidden representations are not shared directly" (section 5.2). But dC_k divided by the known second
-layer is ``G[h] = sum over j of A_kj 1[h active at x_j] x_j``, which changes between rounds only where a ReLU mask flips, and a
-mask that flips alone shows ``A_kj x_j``. With several samples per node the terms are ``A_kj x_js / S``.
-:mod:`switched_sums` separates the terms, and :mod:`mixture_rows` adds those that never flip
+The paper has the server send client k only sums, ``C_k = sum over j != k of A_kj h_j`` and ``dC_k``, "which provides a
+private communication since the hidden representations are not shared directly" (section 5.2). But dC_k divided by the
+known second layer is ``G[h] = sum over j of A_kj 1[h active at x_j] x_j``, which changes between rounds only where a
+ReLU mask flips, and a mask that flips alone shows ``A_kj x_j``. With several samples per node the terms are
+``A_kj x_js / S``. :mod:`switched_sums` separates the terms, and :mod:`mixture_rows` adds those that never flip
 and all signs.
 
-Whose row is it? C_k and dC_k depend on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length of a row
-can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj exactly; for
-real-valued rows the found lengths are matched with the weights in order, as rows of similar length would have it: good scales,
-and names that are right where weights differ by more than lengths do.
+Whose row is it? C_k and dC_k depend on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length
+of a row can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj
+exactly; for real-valued rows the found lengths are matched with the weights in order, as rows of similar length would
+have it: good scales, and names that are right where weights differ by more than lengths do.
 
-Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and nothing
-is claimed. That is a limit of this attack and no sign of protection. Jacobians scaled down to a norm or rounded to levels change
-from round to round by factors and errors of their own, everywhere: what flips then is not seen, and the attack says that it does
-not apply.
+Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and
+nothing is claimed. That is a limit of this attack and no sign of protection. Jacobians scaled down to a norm or rounded
+to levels change from round to round by factors and errors of their own, everywhere: what flips then is not seen, and
+the attack says that it does not apply.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class MaskFlip(Attack):
             return f"the observer sees every node's {Jacobians.__name__} themselves; use jacobian-reading"
         if clip_of(view, Jacobians) not in (None, math.inf) or _rounded(view):
             return (
-                "every Jacobian changes from round to round by a factor or an error of its own (clipping, rounding), which hides flips; "
-                "not modelled, and no sign of protection"
+                "every Jacobian changes from round to round by a factor or an error of its own (clipping, rounding),"
+                " which hides flips; not modelled, and no sign of protection"
             )
         return misfit(view, PropagatedJacobians)
 
@@ -109,7 +109,9 @@ def _rounded(view: View) -> bool:
     return "levels" in facts and Jacobians.__name__ in facts["on"]
 
 
-def _received(view: View, client: int, models: dict[int, Model], device: torch.device) -> tuple[list[int], Tensor, Tensor]:
+def _received(
+    view: View, client: int, models: dict[int, Model], device: torch.device
+) -> tuple[list[int], Tensor, Tensor]:
     """Return the rounds, G [T, H, F] (float32) and its precision [T, H] as ``client`` received them."""
     rounds, sums, power = [], [], []
     for batch, values in foreign_batches(view, PropagatedJacobians):
@@ -125,8 +127,8 @@ def _received(view: View, client: int, models: dict[int, Model], device: torch.d
 
 
 def _floor(sums: Tensor, power: Tensor) -> Tensor:
-    """Return the deviation [T, H] of an error that a defense adds without stating its size (quantisation): what even the least
-    changed cells have."""
+    """Return the deviation [T, H] of an error that a defense adds without stating its size (quantisation): what even
+    the least changed cells have."""
     change = sums.diff(dim=0).norm(dim=2) * torch.minimum(power[1:], power[:-1]).sqrt()
     floor = change.double().flatten().quantile(_LEAST_CHANGED) / (2 * sums.shape[2]) ** 0.5
     deviation: Tensor = _FLOOR_MARGIN * floor * power.clamp(min=1e-30).rsqrt()
@@ -134,7 +136,8 @@ def _floor(sums: Tensor, power: Tensor) -> Tensor:
 
 
 def _spread(weights: Tensor | None) -> float:
-    """Return the root of the sum of squared weights: how noise on single Jacobians enters their sum; 1 where unknown."""
+    """Return the root of the sum of squared weights: how noise on single Jacobians enters their sum; 1 where
+    unknown."""
     return 1.0 if weights is None else float(weights.double().norm().item())
 
 

@@ -1,13 +1,13 @@
 """Self-test problems for attacks on GFL-APPNP's messages: a run over random models in which everything can be read.
 
-The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are drawn
-afresh. Messages follow the protocol's formulas without noise; public facts stay otherwise.
+The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are
+drawn afresh. Messages follow the protocol's formulas without noise; public facts stay otherwise.
 
-* With Jacobians every hidden unit turns by half a circle, evenly, over the rounds, so that every row crosses every unit once and mostly
-  alone. Nodes have as many samples as the observer's own node, of which at most six are not zero; an observer without a node
-  cannot know their number, and gets every other node with one sample and the rest with three.
-* Without Jacobians the models are independent random draws and every node has one sample: a representation averaged over
-  several fits no single row.
+* With Jacobians every hidden unit turns by half a circle, evenly, over the rounds, so that every row crosses every unit
+  once and mostly alone. Nodes have as many samples as the observer's own node, of which at most six are not zero; an
+  observer without a node cannot know their number, and gets every other node with one sample and the rest with three.
+* Without Jacobians the models are independent random draws and every node has one sample: a representation averaged
+  over several fits no single row.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _SAMPLES_SEEN_BY_SERVER = 3
 
 
 def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = True) -> Planted:
-    """Return the problem described in the module docstring; at most 64 nodes of others (32 with Jacobians) have rows that are sent.
+    """Return the problem described in the module docstring; at most 64 nodes of others (32 with Jacobians) have rows
+    that are sent.
 
     Args:
         jacobians: whether Jacobians are sent at all.
@@ -103,7 +104,8 @@ class _Senders:
     samples: Tensor
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean over each node's samples [n, ...] of ``values`` [R, ...], to which zero samples contribute nothing."""
+        """Return the mean over each node's samples [n, ...] of ``values`` [R, ...], to which zero samples contribute
+        nothing."""
         total = values.new_zeros(len(self.nodes), *values.shape[1:]).index_add_(0, self.owners, values)
         return total / self.samples.view(-1, *[1] * (values.dim() - 1))
 
@@ -119,7 +121,8 @@ def _samples(view: View, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw rows; real-valued ones have directions at random and the mean norm of the observer's own rows (1 without any)."""
+    """Draw rows; real-valued ones have directions at random and the mean norm of the observer's own rows (1 without
+    any)."""
     if view.public.features is not FeatureKind.REAL:
         return planted_rows(view, nodes, rng)
     rows = torch.randn(len(nodes), view.public.num_features, generator=rng)
@@ -194,7 +197,9 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
     if len(clients) == 0 or sees_deliveries(view):
         batches.append(MessageBatch(0, nodes, torch.full_like(nodes, SERVER), HiddenRepresentations(hidden)))
     else:  # the k-th observing client has one neighbour, the node whose sum it receives
-        pairs = torch.stack([torch.stack([c.nodes[0], c.remote_nodes[0]]) for c in plain.view.own if len(c.remote_nodes)])
+        pairs = torch.stack(
+            [torch.stack([c.nodes[0], c.remote_nodes[0]]) for c in plain.view.own if len(c.remote_nodes)]
+        )
         sums = hidden[torch.searchsorted(nodes, pairs[:, 1])]
         down = MessageBatch(0, torch.full_like(pairs[:, 0], SERVER), pairs[:, 0], PropagatedRepresentations(sums))
         batches.append(down)

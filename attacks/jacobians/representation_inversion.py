@@ -1,14 +1,14 @@
 """Inverting the known encoder: the server rebuilds rows from hidden representations alone.
 
-Variant V2 of GFL-APPNP sends no Jacobians; what is left of a node is ``h_j``, C numbers a round. But everybody knows the
-encoder's weights of every round, so that R rounds give (R + 1) C equations for the F features
+Variant V2 of GFL-APPNP sends no Jacobians; what is left of a node is ``h_j``, C numbers a round. But everybody knows
+the encoder's weights of every round, so that R rounds give (R + 1) C equations for the F features
 (:mod:`encoder_inversion`), solved from several starts. Under a linear encoder that never moves they would say
-C numbers; training moves it, and how far it moves decides how much of the row the equations determine. Rows that the solver
-could not fit, and rows that fit but are not determined, are returned as guesses and never claimed: a solver that fails shows
-nothing about safety.
+C numbers; training moves it, and how far it moves decides how much of the row the equations determine. Rows that the
+solver could not fit, and rows that fit but are not determined, are returned as guesses and never claimed: a solver that
+fails shows nothing about safety.
 
-Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are not
-claimed.
+Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are
+not claimed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class RepresentationInversion(Attack):
     """Rebuild rows from the hidden representations of many rounds.
 
     Attributes:
-        starts: starting points of the solver, of which the one that explains a node best counts: the solution for units that are half
-            active, then random rows.
+        starts: starting points of the solver, of which the one that explains a node best counts: the solution for units
+            that are half active, then random rows.
         steps: damped Gauss-Newton steps per start.
     """
 
@@ -75,7 +75,9 @@ class RepresentationInversion(Attack):
         mean = prior.mean.to(history.values)
         # Without known rows the scale of the features is that which the representations have under the first model.
         spread = (
-            self._scale(history, mean.shape[1], rng) if not prior.informed else prior.variance.mean().clamp(min=1e-6).sqrt()
+            self._scale(history, mean.shape[1], rng)
+            if not prior.informed
+            else prior.variance.mean().clamp(min=1e-6).sqrt()
         )
         precision = torch.full((len(nodes),), float(1 / spread.square().item()), device=mean.device, dtype=torch.double)
         if not prior.informed:
@@ -85,7 +87,9 @@ class RepresentationInversion(Attack):
             noise = torch.randn(mean.shape, generator=rng, dtype=torch.double).to(mean)
             linear = linear_start(history.values, history.models, mean, precision)
             start = linear if index == 0 else mean + spread * noise
-            found = invert_encoder(history.values, history.models, history.error, start, mean, precision, steps=self.steps)
+            found = invert_encoder(
+                history.values, history.models, history.error, start, mean, precision, steps=self.steps
+            )
             best = found if best is None else _better(best, found)
         assert best is not None
         return best

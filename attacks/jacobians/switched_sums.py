@@ -1,18 +1,19 @@
 """Taking sums apart whose terms are switched on and off by hyperplanes: the core of the mask-flip attacks.
 
-A mixture is ``G[q] = sum over rows r of 1[u_q' v_r > 0] v_r``, seen for many known directions u_q (the first-layer weights of
-hidden unit h in round t). Where two directions are compared, only the rows between them remain:
+A mixture is ``G[q] = sum over rows r of 1[u_q' v_r > 0] v_r``, seen for many known directions u_q (the first-layer
+weights of hidden unit h in round t). Where two directions are compared, only the rows between them remain:
 
     D = G[q'] - G[q] = sum over r of s_r v_r,   s_r = 1[u_q' . v_r > 0] - 1[u_q . v_r > 0]  in {-1, 0, 1},
 
-a cell. A cell with one row shows it, up to sign: v and -v give the same cells and differ only by a constant in G. Which cells
-those are is not known at first, and a difference that occurs repeatedly may still be a sum of rows that flip together (units
-that learn the same direction flip the same rows). What decides is that **s_r follows from v_r and the public directions**:
+a cell. A cell with one row shows it, up to sign: v and -v give the same cells and differ only by a constant in G. Which
+cells those are is not known at first, and a difference that occurs repeatedly may still be a sum of rows that flip
+together (units that learn the same direction flip the same rows). What decides is that **s_r follows from v_r and the
+public directions**:
 
 1. the distinct differences are candidates;
 2. a candidate whose flips fall on a cell that did not change is refuted;
-3. the others must explain all cells together: least squares for ``D = sum of z_r s_r v_r`` with 0 <= z_r <= 1, where true rows
-   get 1 and sums of them 0, kept only where their flips become exactly explained;
+3. the others must explain all cells together: least squares for ``D = sum of z_r s_r v_r`` with 0 <= z_r <= 1, where
+   true rows get 1 and sums of them 0, kept only where their flips become exactly explained;
 4. what the kept rows explain is subtracted, which leaves new cells with a single row; repeat.
 
 All mixtures of a batch share the directions and are solved together.
@@ -89,7 +90,8 @@ class SeparatedRows:
 
 
 def separate(mixtures: Mixtures, *, sweeps: int = 8) -> SeparatedRows:
-    """Return the rows of ``mixtures``; at most ``sweeps`` rounds of finding candidates and subtracting what they explain."""
+    """Return the rows of ``mixtures``; at most ``sweeps`` rounds of finding candidates and subtracting what they
+    explain."""
     differences, error = mixtures.differences()
     changed = differences.norm(dim=2) > error
     none = torch.empty(0, dtype=torch.long, device=differences.device)
@@ -242,13 +244,19 @@ def _jointly_kept(
     here = kept[mixture, place]
     mixture, place = mixture[here], place[here]
     found = SeparatedRows(
-        mixture, candidates.rows[here], candidates.error[here], flips[mixture, place], explained[mixture, place], share[mixture]
+        mixture,
+        candidates.rows[here],
+        candidates.error[here],
+        flips[mixture, place],
+        explained[mixture, place],
+        share[mixture],
     )
     return found, rest
 
 
 def box_least_squares(gram: Tensor, moment: Tensor, steps: int = _LEAST_SQUARES_STEPS) -> Tensor:
-    """Return z [B, n] in [0, 1] that minimises ``z' gram z / 2 - moment' z`` (accelerated projected gradient, diagonally scaled).
+    """Return z [B, n] in [0, 1] that minimises ``z' gram z / 2 - moment' z`` (accelerated projected gradient,
+    diagonally scaled).
 
     Args:
         gram: [B, n, n], positive semidefinite; rows of zeros get z = 0.

@@ -1,10 +1,10 @@
 """Whose row, and how long? Rows found up to the weights A_kj of the nodes they belong to are given to nodes and scaled.
 
-A row arrives as ``v = A_kj x_j / S``. Discrete rows name their weight: all non-zero entries of x_j equal a level that is 1, or
-one over their number. Real-valued rows only suggest it: ``log |v| = log A_kj - log S + log |x_j|``. If the lengths |x_j|
-scatter alike, the likeliest assignment gives the longest found row to the largest weight and so on (the assignment problem with
-squared differences on a line). Where fewer rows were found than there are, the unmatched weights are spread by the best
-monotone assignment.
+A row arrives as ``v = A_kj x_j / S``. Discrete rows name their weight: all non-zero entries of x_j equal a level that
+is 1, or one over their number. Real-valued rows only suggest it: ``log |v| = log A_kj - log S + log |x_j|``. If the
+lengths |x_j| scatter alike, the likeliest assignment gives the longest found row to the largest weight and so on (the
+assignment problem with squared differences on a line). Where fewer rows were found than there are, the unmatched
+weights are spread by the best monotone assignment.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _SAME = 1e-4
 
 
 def name_rows(view: View, own: ClientGraph, found: MixtureRows, weights: Tensor | None) -> Reconstruction:
-    """Return the rows found by client ``own`` with their nodes (-1 where unknown) and, as far as it is known, their scale.
+    """Return the rows found by client ``own`` with their nodes (-1 where unknown) and, as far as it is known, their
+    scale.
 
     Args:
-        weights: A_kj of all nodes [N], or None if the observer does not know them; real-valued rows then keep the scale they were
-            received with, relative to the longest.
+        weights: A_kj of all nodes [N], or None if the observer does not know them; real-valued rows then keep the scale
+            they were received with, relative to the longest.
     """
     kind = view.public.features
     samples = own.x.shape[1] if own.x.dim() == 3 else 1
@@ -41,7 +42,8 @@ def name_rows(view: View, own: ClientGraph, found: MixtureRows, weights: Tensor 
 
 
 def _by_level(rows: Tensor, weights: Tensor | None, samples: int, *, scaled: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Read the weight off a discrete row: the sum of a row-normalised row's entries is A_kj / S, each entry of a 0/1 row is."""
+    """Read the weight off a discrete row: the sum of a row-normalised row's entries is A_kj / S, each entry of a 0/1
+    row is."""
     top = rows.abs().amax(1, keepdim=True)
     bits = (rows.abs() > 0.5 * top) & (top > 0)
     size = bits.sum(1)

@@ -1,12 +1,13 @@
 """Learned decoder: what latents tell about rows to an observer who knows some users' rows, but no weights.
 
-Where every user draws its first weights privately, ``W_i x_i`` is a random vector, and no decoder can turn one into words: only its
-length shows the number of ones. Training changes that. The server's gradients and the regulariser (nFedGNN, equations (6) and (7))
-move the latents of a class and of neighbours together, so late latents tell the topic of a row, and with it its likely words. The decoder
-learns this from the auxiliary users: ridge regression from standardised mean latents of the last rounds (and from the first ones, which
-serve where all users share unknown weights) to what their rows have beyond their prior, with the penalty that predicts left-out
-users best; how many late rounds are averaged is chosen likewise. Where
-left-out users are predicted no better than by the prior, the penalty is infinite and the prior stands.
+Where every user draws its first weights privately, ``W_i x_i`` is a random vector, and no decoder can turn one into
+words: only its length shows the number of ones. Training changes that. The server's gradients and the regulariser
+(nFedGNN, equations (6) and (7)) move the latents of a class and of neighbours together, so late latents tell the topic
+of a row, and with it its likely words. The decoder learns this from the auxiliary users: ridge regression from
+standardised mean latents of the last rounds (and from the first ones, which serve where all users share unknown
+weights) to what their rows have beyond their prior, with the penalty that predicts left-out users best; how many late
+rounds are averaged is chosen likewise. Where left-out users are predicted no better than by the prior, the penalty is
+infinite and the prior stands.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class LatentDecoder(Attack):
         if missing := missing_latents(view):
             return missing
         if len(_teachers(view)) < _FEWEST_ROWS:
-            return f"a decoder is learned from at least {_FEWEST_ROWS} users whose rows are known; set auxiliary, e.g. 0.1"
+            return (
+                f"a decoder is learned from at least {_FEWEST_ROWS} users whose rows are known; set auxiliary, e.g. 0.1"
+            )
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
@@ -68,7 +71,9 @@ class LatentDecoder(Attack):
         if view.public.features is not FeatureKind.REAL:
             chance = rows.clamp(1e-6, 1 - 1e-6)
             rows = best_f1_bits(chance) * scale
-        return Reconstruction(rows.float().cpu(), nodes, torch.zeros(len(nodes)), torch.zeros(len(nodes), dtype=torch.bool))
+        return Reconstruction(
+            rows.float().cpu(), nodes, torch.zeros(len(nodes)), torch.zeros(len(nodes), dtype=torch.bool)
+        )
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_shared_code(view, rng)
@@ -96,15 +101,17 @@ def _inputs(rounds: LatentRounds, late: float) -> Tensor:
 
 
 def _fit(inputs: Tensor, targets: Tensor, best: float) -> tuple[Tensor, float] | None:
-    """Return the ridge map [2 D, F] from ``inputs`` [A, 2 D] to ``targets`` [A, F] with the least leave-one-out error, and that
-    error; None where it is not below ``best``."""
+    """Return the ridge map [2 D, F] from ``inputs`` [A, 2 D] to ``targets`` [A, F] with the least leave-one-out error,
+    and that error; None where it is not below ``best``."""
     left, value, right = torch.linalg.svd(inputs, full_matrices=False)
     chosen = None
     along = left.mT @ targets
     for penalty in _PENALTIES:
         shrink = value.square() / (value.square() + penalty * len(inputs))
         hat = (left.square() * shrink).sum(1, keepdim=True)
-        error = float((((targets - left @ (shrink[:, None] * along)) / (1 - hat).clamp(min=1e-9)).square()).sum().item())
+        error = float(
+            (((targets - left @ (shrink[:, None] * along)) / (1 - hat).clamp(min=1e-9)).square()).sum().item()
+        )
         if error < best:
             best, chosen = error, penalty
     if chosen is None:

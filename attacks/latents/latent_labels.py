@@ -1,11 +1,13 @@
 """Labels from latents: what the server of nFedGNN learns about the classes of users who told it none.
 
-The server holds the labels of the training nodes (Algorithm 1) and sees all latents. It averages the latents of the last rounds, spreads
-them over the edges that the observer knows, and fits a ridge classifier to the labels it has. Added in log odds is label propagation from
-the same labels, which needs no messages and is the control: what the latents add is the advantage.
+The server holds the labels of the training nodes (Algorithm 1) and sees all latents. It averages the latents of the
+last rounds, spreads them over the edges that the observer knows, and fits a ridge classifier to the labels it has.
+Added in log odds is label propagation from the same labels, which needs no messages and is the control: what the
+latents add is the advantage.
 
-Where a defense alters latents, how many rounds are averaged (noise asks for more) and how much the classifier's scores count is decided
-by how well they predict known labels that are left out; where they predict nothing, label propagation stands alone.
+Where a defense alters latents, how many rounds are averaged (noise asks for more) and how much the classifier's scores
+count is decided by how well they predict known labels that are left out; where they predict nothing, label propagation
+stands alone.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ class LatentLabels(Attack):
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
         plain = Clipping.of(view, Latents) is None and added_std(view, Latents, rounds.latents[-1]) == 0
         lates, scales = (_LATE[:1], _SHARPNESS[-1:]) if plain else (_LATE, _SHARPNESS)
-        found = [_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales) for late in lates]
+        found = [
+            _scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales)
+            for late in lates
+        ]
         scores = max(found, key=lambda fitted: fitted[1])[0]
         users = unknown_users(view)
         users = users[~torch.isin(users, nodes)]
@@ -69,8 +74,8 @@ class LatentLabels(Attack):
 
 
 def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tuple[float, ...]) -> tuple[Tensor, float]:
-    """Return log odds [N, C] from ridge regression of the labels ``y`` of ``nodes`` [L] on ``inputs`` [N, D], at that of ``scales``
-    which predicts left-out labels best, and their log likelihood."""
+    """Return log odds [N, C] from ridge regression of the labels ``y`` of ``nodes`` [L] on ``inputs`` [N, D], at that
+    of ``scales`` which predicts left-out labels best, and their log likelihood."""
     design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
     train = design[nodes.to(design.device)]
     gram = train.mT @ train
@@ -86,8 +91,8 @@ def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tupl
 
 
 def _smoothed(view: View, rounds: LatentRounds, late: float) -> Tensor:
-    """Return standardised mean latents of the last rounds, a share ``late`` of all, of all nodes [N, D (1 + hops)], plain and spread
-    over known edges, float64."""
+    """Return standardised mean latents of the last rounds, a share ``late`` of all, of all nodes [N, D (1 + hops)],
+    plain and spread over known edges, float64."""
     last = max(1, round(late * len(rounds.latents)))
     present = rounds.present[-last:, :, None].double()
     value = (rounds.latents[-last:].double() * present).sum(0) / present.sum(0).clamp(min=1)

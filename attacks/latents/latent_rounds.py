@@ -1,4 +1,5 @@
-"""What an observer of nFedGNN holds: the first weights if they were broadcast, and the latents and gradients of every round."""
+"""What an observer of nFedGNN holds: the first weights if they were broadcast, and the latents and gradients of every
+round."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def missing_latents(view: View) -> str | None:
 
 
 def all_cut_down(view: View, most: int | None = None) -> str | None:
-    """Return that a defense clipped every latent of the first ``most`` rounds, so that none shows its length, or None."""
+    """Return that a defense clipped every latent of the first ``most`` rounds, so that none shows its length, or
+    None."""
     clip = Clipping.of(view, Latents)
     if clip is None:
         return None
@@ -74,7 +76,10 @@ def all_cut_down(view: View, most: int | None = None) -> str | None:
             break
         if bool(clip.whole(payload.values, added_std(view, Latents, payload.values)).any()):
             return None
-    return "every latent may have been cut down to the clip, so that none can be followed by its length; see sparse-recovery"
+    return (
+        "every latent may have been cut down to the clip, so that none can be followed by its length; see"
+        " sparse-recovery"
+    )
 
 
 def unknown_users(view: View) -> Tensor:

@@ -1,9 +1,10 @@
 """Edges from latents: nFedGNN's regulariser pulls the latents of neighbours together, for everyone who sees them.
 
-An observer of the uploads without the topology (the wire) compares users: equation (6) makes neighbours alike, so late in training the
-cosine of two users' latents tells whether they are near each other. The returned gradients say more: that of the regulariser is
-``2 lambda / sum |N| * 2 sum_j (latent_i - latent_j)`` over the neighbours j of i, so ``-gradient_i`` points to them from the first round
-on, when latents are still apart. Both scores, each in units of its own spread, are added.
+An observer of the uploads without the topology (the wire) compares users: equation (6) makes neighbours alike, so late
+in training the cosine of two users' latents tells whether they are near each other. The returned gradients say more:
+that of the regulariser is ``2 lambda / sum |N| * 2 sum_j (latent_i - latent_j)`` over the neighbours j of i, so
+``-gradient_i`` points to them from the first round on, when latents are still apart. Both scores, each in units of its
+own spread, are added.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def _late_directions(rounds: LatentRounds) -> Tensor:
 
 
 def _pulls(rounds: LatentRounds) -> tuple[Tensor, Tensor]:
-    """Return directions of latents and of descents [U, R D] of the first rounds, whose products are summed over these rounds."""
+    """Return directions of latents and of descents [U, R D] of the first rounds, whose products are summed over these
+    rounds."""
     first = slice(0, _EARLY_ROUNDS)
     targets = rounds.latents[first] - rounds.latents[first].mean(1, keepdim=True)
     pulls = -rounds.gradients[first]

@@ -1,15 +1,16 @@
 """Masked rounds: dropout of features does not protect a row, it shows it in smaller, easier pieces.
 
-A nFedGNN user with feature dropout uploads ``W_i (m * x) / (1 - p)`` with a fresh mask m every round. Each round is a measurement of
-fewer ones than the row has, so message passing (:mod:`sparse_recovery`) finds them more easily; what one round hides
-the next one shows, and a one stays hidden for T rounds with probability p^T. The price is that the weights move by masks that only the
-user knows. But a server that has found the kept ones of round t knows their gradient, and that of all others is the weight decay alone,
-so it follows both (:mod:`optimizer_replay`): all features not seen yet share one way, those seen have one each. In
-later rounds least squares tell which of the seen ones were kept, and message passing looks for new ones in what they leave. A round
-that is not explained to rounding (under noise: to the noise) ends the pursuit of that user.
+A nFedGNN user with feature dropout uploads ``W_i (m * x) / (1 - p)`` with a fresh mask m every round. Each round is a
+measurement of fewer ones than the row has, so message passing (:mod:`sparse_recovery`) finds them more easily; what one
+round hides the next one shows, and a one stays hidden for T rounds with probability p^T. The price is that the weights
+move by masks that only the user knows. But a server that has found the kept ones of round t knows their gradient, and
+that of all others is the weight decay alone, so it follows both (:mod:`optimizer_replay`): all features not seen yet
+share one way, those seen have one each. In later rounds least squares tell which of the seen ones were kept, and
+message passing looks for new ones in what they leave. A round that is not explained to rounding (under noise: to the
+noise) ends the pursuit of that user.
 
-For binary rows and users who take part in every round. A feature that was never seen is absent with the probability that the prior and the
-number of rounds give; hence no row is ever called proven.
+For binary rows and users who take part in every round. A feature that was never seen is absent with the probability
+that the prior and the number of rounds give; hence no row is ever called proven.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ class MaskedRounds(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_first_round(view, rng, feature_dropout=1e-6)
 
-    def _follow(self, view: View, rounds: LatentRounds, weights: Tensor, chance: Tensor, rng: torch.Generator) -> Tensor:
+    def _follow(
+        self, view: View, rounds: LatentRounds, weights: Tensor, chance: Tensor, rng: torch.Generator
+    ) -> Tensor:
         """Return posterior chances [U, F]."""
         drop = float(view.public.hyperparameters["feature_dropout"])
         std = added_std(view, Latents, rounds.latents[0])
@@ -190,7 +193,8 @@ class MaskedRounds(Attack):
             odds: prior log odds that a feature not seen yet is kept now [U, F].
 
         Returns:
-            Posterior means of features not seen yet [U, F], which slots were kept [U, S], and which rows that explains [U].
+            Posterior means of features not seen yet [U, F], which slots were kept [U, S], and which rows that explains
+            [U].
         """
         gram = known @ known.mT
         gram.diagonal(dim1=1, dim2=2).add_(_RIDGE * shared.square().mean() * shared.shape[0])
@@ -235,7 +239,9 @@ class MaskedRounds(Attack):
         error = (new @ shared.mT + (old @ known)[:, 0] - values).abs()
         if std > 0:
             margin = 4 * std**2 * (2 / values.shape[1]) ** 0.5
-            if shared.square().mean() < 2 * margin:  # noise that hides a one fits rows without it, too: that explains nothing
+            if (
+                shared.square().mean() < 2 * margin
+            ):  # noise that hides a one fits rows without it, too: that explains nothing
                 return torch.zeros_like(error[:, 0], dtype=torch.bool)
             return error.square().mean(1).le(std**2 + margin)
         size = new @ shared.abs().mT + (old @ known.abs())[:, 0]
@@ -261,8 +267,8 @@ class _Pursuit:
         self.replay = Replay(optimizer, torch.zeros(users, _SLOTS, weights.shape[1], dtype=torch.double, device=device))
 
     def take(self, users: Tensor, bits: Tensor, slots: Tensor, common: Replay) -> Tensor:
-        """Note newly seen features ``bits`` [u, F] of ``users`` [u], whose known ones were kept where ``slots`` [u, S] says so;
-        return which slots of all users were kept [U, S], float64."""
+        """Note newly seen features ``bits`` [u, F] of ``users`` [u], whose known ones were kept where ``slots`` [u, S]
+        says so; return which slots of all users were kept [U, S], float64."""
         kept = torch.zeros(self.feature.shape, dtype=torch.double, device=bits.device)
         kept[users] = slots.double()
         row, column = bits.nonzero(as_tuple=True)

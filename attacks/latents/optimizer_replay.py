@@ -1,7 +1,8 @@
-"""The users' optimizer, replayed: a weight moves as a known function of its first value and of gradients that the server itself sent.
+"""The users' optimizer, replayed: a weight moves as a known function of its first value and of gradients that the
+server itself sent.
 
-A user's gradient is ``x_f g + decay W`` for the weights of feature f (nFedGNN, Algorithm 1, lines 11 and 12), so every weight goes its way
-alone. ``Replay`` walks many weights of many users along the recorded rounds.
+A user's gradient is ``x_f g + decay W`` for the weights of feature f (nFedGNN, Algorithm 1, lines 11 and 12), so every
+weight goes its way alone. ``Replay`` walks many weights of many users along the recorded rounds.
 
 Users compute in float32. What they round in the same way for all weights (constants, Adam's bias corrections, of which
 ``1 - 0.999^t`` loses five digits) is rounded here too: it would otherwise be the largest error of the replay.
@@ -105,7 +106,8 @@ class Replay:
         self.weights = self.weights - options.learning_rate * mask.to(change).view(shape) * change
 
     def adopt(self, place: tuple[Tensor, ...], other: Replay, source: tuple[Tensor, ...]) -> None:
-        """Continue at ``place`` with the weights and memory of ``other`` at ``source``, which has taken as many steps."""
+        """Continue at ``place`` with the weights and memory of ``other`` at ``source``, which has taken as many
+        steps."""
         self.weights[place] = other.weights[source]
         if self._optimizer.adam:
             self._mean[place] = other._mean[source]

@@ -1,7 +1,7 @@
 """Self-test problems for attacks on nFedGNN's latents: rows with so few entries that D latents show them beyond doubt.
 
-The users, shapes and known rows stay; first weights are drawn anew and broadcast; nothing is dropped and nothing is added. The rows of the
-others are drawn from the prior, cut down to about one non-zero entry for every twelve latents.
+The users, shapes and known rows stay; first weights are drawn anew and broadcast; nothing is dropped and nothing is
+added. The rows of the others are drawn from the prior, cut down to about one non-zero entry for every twelve latents.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 
 def planted_sparse_rows(view: View, nodes: Tensor, entries: int, rng: torch.Generator) -> Tensor:
-    """Return rows [U, F] with ``entries`` non-zero entries each, drawn from the prior; real-valued ones are at least one half."""
+    """Return rows [U, F] with ``entries`` non-zero entries each, drawn from the prior; real-valued ones are at least
+    one half."""
     prior = feature_prior(view, nodes)
     real = view.public.features is FeatureKind.REAL
     even = real or not prior.informed
@@ -71,8 +72,8 @@ def plain_view(view: View, batches: tuple[MessageBatch, ...], **hyperparameters:
 
 
 def fitting_known_rows(view: View, entries: int, rng: torch.Generator) -> View:
-    """Return ``view`` with auxiliary rows that fit the planted ones: none for discrete features, whose prior can do without,
-    and real-valued ones drawn alike."""
+    """Return ``view`` with auxiliary rows that fit the planted ones: none for discrete features, whose prior can do
+    without, and real-valued ones drawn alike."""
     auxiliary = view.auxiliary
     if view.public.features is not FeatureKind.REAL or len(auxiliary.nodes) == 0:
         none = dataclasses.replace(auxiliary, nodes=auxiliary.nodes[:0], x=auxiliary.x[:0], y=auxiliary.y[:0])
@@ -105,7 +106,8 @@ def plant_first_round(view: View, rng: torch.Generator, **hyperparameters: objec
 
 
 def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on uploaded weights: one step of SGD under gradients of size one, without decay."""
+    """Return the problem for attacks on uploaded weights: one step of SGD under gradients of size one, without
+    decay."""
     rng = split(rng, "plant")
     nodes = unknown_users(view)
     rows = planted_sparse_rows(view, nodes, 3, rng)
@@ -124,8 +126,8 @@ def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
-    """Return the problem for attacks on update dynamics: three rounds of steps under gradients of size one, without decay; the
-    answers are the norms that ``optimizer`` ("sgd": squared, "adam": L1) shows."""
+    """Return the problem for attacks on update dynamics: three rounds of steps under gradients of size one, without
+    decay; the answers are the norms that ``optimizer`` ("sgd": squared, "adam": L1) shows."""
     rng = split(rng, "plant")
     nodes = unknown_users(view)
     rows = planted_sparse_rows(view, nodes, 3, rng)
@@ -147,7 +149,8 @@ def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
 
 
 def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on edges: users in pairs, both with one latent, and gradients that point to each other."""
+    """Return the problem for attacks on edges: users in pairs, both with one latent, and gradients that point to each
+    other."""
     rng = split(rng, "plant")
     everyone = torch.arange(view.public.num_nodes)
     order = torch.randperm(len(everyone), generator=rng)
@@ -161,7 +164,8 @@ def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_labels(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on labels: the latents of a class lie around a point of its own, and no edges are known."""
+    """Return the problem for attacks on labels: the latents of a class lie around a point of its own, and no edges are
+    known."""
     rng = split(rng, "plant")
     everyone = torch.arange(view.public.num_nodes)
     classes = view.public.num_classes

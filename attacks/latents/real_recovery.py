@@ -1,9 +1,10 @@
-"""Real-valued rows from few random measurements of each: message passing with a sparse prior, or the best linear estimate.
+"""Real-valued rows from few random measurements of each: message passing with a sparse prior, or the best linear
+estimate.
 
-Sparse rows (tf-idf) have a Bernoulli-Gaussian prior per feature, fitted to the observer's rows; where message passing leaves no more
-non-zero entries than there are measurements, least squares on them gives the exact values. Dense rows get the linear estimate of least
-mean square error under the observer's mean and (shrunk) covariance. Which of the two serves better is tried on the observer's
-own rows, whose measurements it can compute.
+Sparse rows (tf-idf) have a Bernoulli-Gaussian prior per feature, fitted to the observer's rows; where message passing
+leaves no more non-zero entries than there are measurements, least squares on them gives the exact values. Dense rows
+get the linear estimate of least mean square error under the observer's mean and (shrunk) covariance. Which of the two
+serves better is tried on the observer's own rows, whose measurements it can compute.
 """
 
 from __future__ import annotations

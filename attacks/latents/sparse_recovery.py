@@ -1,15 +1,17 @@
 """Sparse recovery from first latents: nFedGNN's ``W_0 x`` is a compressed measurement of a sparse row.
 
-nFedGNN (Algorithm 1, lines 5 and 6) uploads ``W_i x_i`` and keeps ``x_i`` at the user. Where every user starts from weights that the server
-broadcast, the first latents are D known random projections of a row with a handful of non-zero entries, and approximate message
-passing with a prior per feature, from auxiliary rows, undoes them: 128 latents of the attention split carry far more than the
-about 130 bits of a bag of words. The 16 latents of the convolutional split would too, to float32 precision, but no known algorithm of
-polynomial cost finds the row; there the posterior is all that is left.
+nFedGNN (Algorithm 1, lines 5 and 6) uploads ``W_i x_i`` and keeps ``x_i`` at the user. Where every user starts from
+weights that the server broadcast, the first latents are D known random projections of a row with a handful of non-zero
+entries, and approximate message passing with a prior per feature, from auxiliary rows, undoes them: 128 latents of the
+attention split carry far more than the about 130 bits of a bag of words. The 16 latents of the convolutional split
+would too, to float32 precision, but no known algorithm of polynomial cost finds the row; there the posterior is all
+that is left.
 
-Feature dropout at the user makes the first latents a measurement of the kept entries only, which are fewer and so found more
-easily; those it dropped keep their prior. Row-normalised rows add an unknown level, tried integer by integer until the measurements
-are repeated; sparse real-valued rows have a Gaussian slab as prior, and least squares on the entries found. Noise enters the
-measurement model, clipping as an unknown scale. Later rounds are read by ``weight-replay`` and ``masked-rounds``.
+Feature dropout at the user makes the first latents a measurement of the kept entries only, which are fewer and so found
+more easily; those it dropped keep their prior. Row-normalised rows add an unknown level, tried integer by integer until
+the measurements are repeated; sparse real-valued rows have a Gaussian slab as prior, and least squares on the entries
+found. Noise enters the measurement model, clipping as an unknown scale. Later rounds are read by ``weight-replay`` and
+``masked-rounds``.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class SparseRecovery(Attack):
         values = first_latents(view, nodes)
         matrix = weights.T.contiguous().to(device)
         parts = [
-            self._recover(view, nodes[low : low + _ROWS_AT_ONCE], values[low : low + _ROWS_AT_ONCE].to(device), matrix, rng)
+            self._recover(
+                view, nodes[low : low + _ROWS_AT_ONCE], values[low : low + _ROWS_AT_ONCE].to(device), matrix, rng
+            )
             for low in range(0, len(nodes), _ROWS_AT_ONCE)
         ]
         rows, confidence, proven = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
@@ -109,7 +113,13 @@ class SparseRecovery(Attack):
         return min(0.5, max(1.0, ones) / view.public.num_features)
 
     def _find(
-        self, measured: Measurements, values: Tensor, std: float, chance: Tensor, clip: Clipping | None, rng: torch.Generator
+        self,
+        measured: Measurements,
+        values: Tensor,
+        std: float,
+        chance: Tensor,
+        clip: Clipping | None,
+        rng: torch.Generator,
     ) -> Bits:
         """Return the binary rows behind ``values``; latents longer than ``clip`` allows were shortened."""
         scale, extra = torch.ones_like(values[:, :1]), torch.zeros_like(values[:, :1])
@@ -120,7 +130,9 @@ class SparseRecovery(Attack):
         for _ in range(1 if clip is None else _CLIP_STEPS):
             error = (std**2 + extra) / scale.square()
             variance: Tensor | float = error.expand_as(values) if bool((error > 0).any()) else 0.0
-            found = recover_bits(measured, values / scale, variance, odds, sweeps=self.sweeps, restarts=self.restarts, rng=rng)
+            found = recover_bits(
+                measured, values / scale, variance, odds, sweeps=self.sweeps, restarts=self.restarts, rng=rng
+            )
             if clip is None:
                 break
             spread = (found.chance * (1 - found.chance)).sum(1, keepdim=True) * measured.energy * values.shape[1]
@@ -139,8 +151,8 @@ class SparseRecovery(Attack):
         usual: float,
         rng: torch.Generator,
     ) -> tuple[Bits, Tensor]:
-        """Return the ones of rows with one unknown level each, and the levels [U]. Where known rows sum to one, the level is 1/n of
-        an integer n, estimated from the length of the latent and then tried outwards."""
+        """Return the ones of rows with one unknown level each, and the levels [U]. Where known rows sum to one, the
+        level is 1/n of an integer n, estimated from the length of the latent and then tried outwards."""
         sums = view.known_rows().x.sum(1)
         normalised = bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())  # also where no row is known: the usual way
         energy = measured.energy * values.shape[1]

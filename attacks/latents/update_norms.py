@@ -1,11 +1,13 @@
-"""Norms from update dynamics: how far a latent moves under a known gradient tells the norm of the row, whatever the weights are.
+"""Norms from update dynamics: how far a latent moves under a known gradient tells the norm of the row, whatever the
+weights are.
 
-After a step of SGD on ``W_i`` nFedGNN's latent ``W_i x_i`` has moved by ``-rate g ||x_i||^2`` (plus decay), after a step of Adam, whose
-steps have one size, by about ``-rate sign(g) ||x_i||_1``. So the server, which sent g, reads off the squared or the L1 norm (of a
-binary row both count its ones), also where the first weights are private. What the weights themselves add, through decay, is a random
-effect of known spread: the estimate is that of :func:`weight_moments.weight_moments` for the moment of order 0, over
-the first rounds. Noise on the latents is averaged over them, and rounds that were clipped are left out; what then is no sharper than
-the norms of the rows the server knows is answered by their median.
+After a step of SGD on ``W_i`` nFedGNN's latent ``W_i x_i`` has moved by ``-rate g ||x_i||^2`` (plus decay), after a
+step of Adam, whose steps have one size, by about ``-rate sign(g) ||x_i||_1``. So the server, which sent g, reads off
+the squared or the L1 norm (of a binary row both count its ones), also where the first weights are private. What the
+weights themselves add, through decay, is a random effect of known spread: the estimate is that of
+:func:`weight_moments.weight_moments` for the moment of order 0, over the first rounds. Noise on the latents is averaged
+over them, and rounds that were clipped are left out; what then is no sharper than the norms of the rows the server
+knows is answered by their median.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Weight differences: a user who uploads its first-layer weights after one step shows its row.
 
-CNFGNN, as nFedGNN (section 4.1) adapts it, has users upload ``W_i`` after a step from common weights ``W``. The gradient is
-``x_i g_i' + decay W`` and the server computed ``g_i`` itself, so a step of SGD gives ``x_f g_d + decay W_fd = (W - W_i)_fd / rate``
-for every entry: least squares over d is the row, up to rounding. Adam's first step is
-``v / (|v| + eps)`` with ``v = x_f g_d + decay W_fd``: for a binary row it is one of two known numbers, and in general its sign says
-whether ``x_f g_d`` outweighs the decay and what it lacks to one, ``eps / |v|``, how large it is, as long as float32 resolves it. Users
-without any gradient, more than two hops from all labels, show nothing here; of binary rows their first latents tell as much as
-``sparse-recovery`` reads off them.
+CNFGNN, as nFedGNN (section 4.1) adapts it, has users upload ``W_i`` after a step from common weights ``W``. The
+gradient is ``x_i g_i' + decay W`` and the server computed ``g_i`` itself, so a step of SGD gives
+``x_f g_d + decay W_fd = (W - W_i)_fd / rate`` for every entry: least squares over d is the row, up to rounding. Adam's
+first step is ``v / (|v| + eps)`` with ``v = x_f g_d + decay W_fd``: for a binary row it is one of two known numbers,
+and in general its sign says whether ``x_f g_d`` outweighs the decay and what it lacks to one, ``eps / |v|``, how large
+it is, as long as float32 resolves it. Users without any gradient, more than two hops from all labels, show nothing
+here; of binary rows their first latents tell as much as ``sparse-recovery`` reads off them.
 
-A defense that scales weights or their change down to a norm leaves the direction: how much shorter a change became follows from the
-steps that a row with the usual number of ones would take, how much shorter weights became from the entries that hardly moved.
+A defense that scales weights or their change down to a norm leaves the direction: how much shorter a change became
+follows from the steps that a row with the usual number of ones would take, how much shorter weights became from the
+entries that hardly moved.
 
-Estimates of several rounds are averaged by their precision; of Adam only the first counts where it keeps its memory. Dropped features
-are those whose estimate is 0 in every recorded round.
+Estimates of several rounds are averaged by their precision; of Adam only the first counts where it keeps its memory.
+Dropped features are those whose estimate is 0 in every recorded round.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class WeightDifference(Attack):
     first_rounds: ClassVar[int | None] = 2
 
     def unsupported(self, view: View) -> str | None:
-        if "optimizer" not in view.public.hyperparameters or next(iter(view.messages.of(LatentGradients)), None) is None:
+        if (
+            "optimizer" not in view.public.hyperparameters
+            or next(iter(view.messages.of(LatentGradients)), None) is None
+        ):
             return "the observer saw no gradients of latents"
         if next(_uploads(view), None) is None:
             return "no user uploads its weights"
@@ -114,7 +118,9 @@ class WeightDifference(Attack):
         return _rows(view, nodes, total / precision.clamp(min=1e-30), precision, chance, drop)
 
     @staticmethod
-    def _chance_from_latents(view: View, nodes: Tensor, chance: Tensor, rng: torch.Generator, device: torch.device) -> Tensor:
+    def _chance_from_latents(
+        view: View, nodes: Tensor, chance: Tensor, rng: torch.Generator, device: torch.device
+    ) -> Tensor:
         """Return the posterior of ones [U, F] after the first latents."""
         weights = initial_weights(view)
         assert weights is not None
@@ -162,10 +168,12 @@ def _lengthened(
     clip: Clipping,
     std: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Undo a clip on weights or on their change, as far as the usual number of ``ones`` tells: weights as they were [P, F, D], and
-    the standard deviation of their error [P, 1, 1]."""
+    """Undo a clip on weights or on their change, as far as the usual number of ``ones`` tells: weights as they were [P,
+    F, D], and the standard deviation of their error [P, 1, 1]."""
     whole = (after * before).sum((1, 2), keepdim=True) / before.square().sum()
-    whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(min=1e-3)  # the defense clipped the weights, not their change
+    whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(
+        min=1e-3
+    )  # the defense clipped the weights, not their change
     change = before - after / whole
     decay = (optimizer.weight_decay * before).expand_as(change)
     moves = [decay, decay + gradient[:, None]]
@@ -187,7 +195,8 @@ def _row_estimates(
     std: float | Tensor,
     kind: FeatureKind,
 ) -> tuple[Tensor, Tensor]:
-    """Return estimates of the rows and their precisions, both [P, F], from weights [F, D] and [P, F, D] and gradients [P, D]."""
+    """Return estimates of the rows and their precisions, both [P, F], from weights [F, D] and [P, F, D] and gradients
+    [P, D]."""
     step = (before - after) / optimizer.learning_rate
     error = (_ROUNDING * torch.maximum(before.abs(), after.abs()) + std) / optimizer.learning_rate
     decay = optimizer.weight_decay * before
@@ -210,7 +219,8 @@ def _row_estimates(
 
 
 def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: Tensor, drop: float) -> Reconstruction:
-    """Turn estimates [U, F] and precisions into rows of the data set's kind; ``chance`` [U, F] of a one without them."""
+    """Turn estimates [U, F] and precisions into rows of the data set's kind; ``chance`` [U, F] of a one without
+    them."""
     prior = feature_prior(view, nodes)
     kind = view.public.features
     determined = (precision >= _PROOF**-2).all(1).cpu() & (drop == 0)
@@ -223,7 +233,9 @@ def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: T
         sure = torch.where(precision * value.square() > 100, value, 0.0)
         top = sure.amax(1, keepdim=True)
         high = sure > 0.5 * top
-        level = torch.where(top > 0, (sure * high).sum(1, keepdim=True) / high.sum(1, keepdim=True).clamp(min=1), prior.level)
+        level = torch.where(
+            top > 0, (sure * high).sum(1, keepdim=True) / high.sum(1, keepdim=True).clamp(min=1), prior.level
+        )
         determined = (precision >= (_PROOF * level) ** -2).all(1).cpu() & (drop == 0)
     odds = chance.to(value).clamp(1e-6, 1 - 1e-6).logit() + (value * level - level.square() / 2) * precision
     found = odds.sigmoid()

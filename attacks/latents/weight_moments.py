@@ -1,11 +1,13 @@
-"""What all rounds' latents tell about the multiset of a row's first weights: its size, and its moments in Legendre polynomials.
+"""What all rounds' latents tell about the multiset of a row's first weights: its size, and its moments in Legendre
+polynomials.
 
-Without dropout of features the latent d of user i in round t is ``sum over the ones f of phi(w_df)``, where ``phi = phi_idt`` is the
-way of a weight that starts at ``w`` (:mod:`optimizer_replay`), the same for all its features. First weights are
-uniform on ``[-a, a]``, so ``phi`` is expanded in orthonormal Legendre polynomials ``p_k(w / a)``, and the latents of all rounds are
-linear in the moments ``z_k = sum_f p_k(w_df / a)``, k = 0 being the number of ones; what they miss of ``phi``, which jumps where
-g + decay w changes its sign, counts as noise. Plain SGD moves all weights alike and shows no more than k = 0 and 1. Adam with weight
-decay divides by a size that depends on w, so each round is a new function of w: the higher moments are further measurements.
+Without dropout of features the latent d of user i in round t is ``sum over the ones f of phi(w_df)``, where
+``phi = phi_idt`` is the way of a weight that starts at ``w`` (:mod:`optimizer_replay`), the same for all its features.
+First weights are uniform on ``[-a, a]``, so ``phi`` is expanded in orthonormal Legendre polynomials ``p_k(w / a)``, and
+the latents of all rounds are linear in the moments ``z_k = sum_f p_k(w_df / a)``, k = 0 being the number of ones; what
+they miss of ``phi``, which jumps where g + decay w changes its sign, counts as noise. Plain SGD moves all weights alike
+and shows no more than k = 0 and 1. Adam with weight decay divides by a size that depends on w, so each round is a new
+function of w: the higher moments are further measurements.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class WeightMoments:
 
 
 def legendre(u: Tensor, degree: int) -> Tensor:
-    """Return ``sqrt(2 k + 1) P_k(u)`` for k = 0 ... ``degree`` on a new last axis: orthonormal under the uniform law on [-1, 1]."""
+    """Return ``sqrt(2 k + 1) P_k(u)`` for k = 0 ... ``degree`` on a new last axis: orthonormal under the uniform law on
+    [-1, 1]."""
     terms = [torch.ones_like(u), u]
     for k in range(2, degree + 1):
         terms.append(((2 * k - 1) * u * terms[-1] - (k - 1) * terms[-2]) / k)
@@ -110,7 +113,8 @@ def weight_moments(
     for number, latent in enumerate(rounds.latents):
         present = rounds.present[number]
         largest = torch.maximum(largest, usual * replay.weights.abs().mean(-1))
-        # A word whose weight lies where phi jumps is off by up to the jump; sixth differences see jumps and no smooth parts.
+        # A word whose weight lies where phi jumps is off by up to the jump; sixth differences see jumps and no smooth
+        # parts.
         rough = replay.weights.diff(n=_DIFFERENCES, dim=-1).square().mean(-1) * (usual * _JUMP)
         use = present if clip is None else present & clip.whole(latent, std)
         scale = use[:, None] * ((_ROUNDING * largest).square() + std**2 + rough).rsqrt()
@@ -126,8 +130,8 @@ def weight_moments(
 
 
 def _solve(gram: Tensor, seen: Tensor, degree: int, usual: float, prior: float, whole: bool) -> WeightMoments:
-    """Turn the normal equations of all moments into independent measurements of 1 ... ``degree``; the number of ones is ``usual``
-    up to ``prior`` beforehand."""
+    """Turn the normal equations of all moments into independent measurements of 1 ... ``degree``; the number of ones is
+    ``usual`` up to ``prior`` beforehand."""
     information, evidence = gram.clone(), seen.clone()
     # The other moments vary by about sqrt(n): the prior that keeps them from absorbing everything.
     information[..., 1:, 1:].diagonal(dim1=-2, dim2=-1).add_(1 / usual)
@@ -139,7 +143,8 @@ def _solve(gram: Tensor, seen: Tensor, degree: int, usual: float, prior: float, 
     spread = size.rsqrt()
     sure = (spread < _SURE_COUNT) & whole
     count = torch.where(sure, estimate.round(), estimate).clamp(min=0.0)
-    # What one latent knows of the count from the others and the prior; how far that may be off is no evidence on its moments.
+    # What one latent knows of the count from the others and the prior; how far that may be off is no evidence on its
+    # moments.
     others = size[:, None] - joint[..., 0, 0]
     told = torch.where(sure[:, None], count[:, None], (evidence_0[:, None] - pull[..., 0]) / others)
     doubt = 1 / (gram[..., 0, 0] + torch.where(sure[:, None], torch.inf, others))

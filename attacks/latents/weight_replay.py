@@ -1,16 +1,17 @@
 """Weight replay: Adam with weight decay turns every round's latents into a new measurement of the same row.
 
-nFedGNN (Algorithm 1) updates the users' weights with gradients that the server computed, so a server that knows the first weights knows
-where every weight would have gone if its feature were present. The latents of each round are sums of these known functions of the
-first weights over the features present: all rounds together are far more equations than the first latents alone. How many more depends
-on the optimizer. Under SGD a weight moves by the same amount whatever its value, and all later rounds add one number, the squared
-norm. Adam divides by the size of past gradients; with weight decay (the paper uses 5e-4) that size depends on the weight, so
-that 200 rounds of 16 latents determine several moments of the weights behind the ones (:mod:`weight_moments`), each
-a further set of 16 random projections: the closer the returned gradients are to ``decay * W`` in size, the more. The number of ones is
-known in any case. Message passing takes it from there, and replaying the found features over all rounds shows whether they are right.
+nFedGNN (Algorithm 1) updates the users' weights with gradients that the server computed, so a server that knows the
+first weights knows where every weight would have gone if its feature were present. The latents of each round are sums
+of these known functions of the first weights over the features present: all rounds together are far more equations than
+the first latents alone. How many more depends on the optimizer. Under SGD a weight moves by the same amount whatever
+its value, and all later rounds add one number, the squared norm. Adam divides by the size of past gradients; with
+weight decay (the paper uses 5e-4) that size depends on the weight, so that 200 rounds of 16 latents determine several
+moments of the weights behind the ones (:mod:`weight_moments`), each a further set of 16 random projections: the closer
+the returned gradients are to ``decay * W`` in size, the more. The number of ones is known in any case. Message passing
+takes it from there, and replaying the found features over all rounds shows whether they are right.
 
-Noise on the latents is averaged over the rounds and hides the higher moments first; clipped rounds are left out. For binary rows; users
-who drop features follow ways of their own and are read by ``masked-rounds``.
+Noise on the latents is averaged over the rounds and hides the higher moments first; clipped rounds are left out. For
+binary rows; users who drop features follow ways of their own and are read by ``masked-rounds``.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ from fglaudit.view import View
 _USERS_AT_ONCE = 256
 _DISTURBANCE = 0.3
 _ROUNDING = 2.0**-18
-"""Largest error of a replayed latent, relative to the largest sum of absolute weights: rounding that adds up over rounds."""
+"""Largest error of a replayed latent, relative to the largest sum of absolute weights: rounding that adds up over
+rounds."""
 _SURELY = 40
 
 
@@ -114,7 +116,8 @@ class WeightReplay(Attack):
             return "users drop features, so that no two weights of one user move alike"
         if view.public.features is not FeatureKind.BINARY:
             return (
-                f"the replay needs binary rows, whose entries move their weights alike; these are {view.public.features.value}"
+                "the replay needs binary rows, whose entries move their weights alike; these are"
+                f" {view.public.features.value}"
             )
         return None
 
@@ -125,7 +128,9 @@ class WeightReplay(Attack):
         recorded = latent_rounds(view, nodes)
         chance = feature_prior(view, nodes)
         usual = chance.size if chance.informed else usual_ones(first_latents(view, nodes), weights, view)
-        odds = (chance.mean if chance.informed else torch.full_like(chance.mean, usual / view.public.num_features)).float()
+        odds = (
+            chance.mean if chance.informed else torch.full_like(chance.mean, usual / view.public.num_features)
+        ).float()
         odds = odds.clamp(1e-6, 1 - 1e-6).logit()
         parts = []
         for low in range(0, len(nodes), _USERS_AT_ONCE):
@@ -239,8 +244,8 @@ def _replays(bits: Tensor, weights: Tensor, rounds: LatentRounds, optimizer: Use
 
 
 def _determined(moments: WeightMoments, usual: float, features: int) -> Tensor:
-    """Return for which users no other row with the same number of ones can be expected to fit [U]: the measurements carry more bits
-    than there are such rows, with a margin of 40."""
+    """Return for which users no other row with the same number of ones can be expected to fit [U]: the measurements
+    carry more bits than there are such rows, with a margin of 40."""
     bits = (1 + usual / moments.variance).log2().sum((1, 2)) / 2
     count = moments.count.clamp(1, features - 1)
     rows = torch.lgamma(torch.tensor(features + 1.0)) - torch.lgamma(count + 1) - torch.lgamma(features - count + 1)

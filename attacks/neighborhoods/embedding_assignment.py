@@ -1,9 +1,10 @@
 """Which of several possible rows is a node's own, as far as received embeddings tell (:mod:`embedding_members`).
 
-Its own row is among those that explain its embedding. Of several that do, the others are its neighbours' rows, and being neighbours
-is mutual: if node j has the row c, then c explains the embedding of just those nodes whose rows explain j's. Nodes whose row is
-settled are compared in this way with every option of the others. Where all members of a neighbourhood are found, the attention
-coefficients also depend on which of them is the node itself: its equations then hold exactly for one option alone.
+Its own row is among those that explain its embedding. Of several that do, the others are its neighbours' rows, and
+being neighbours is mutual: if node j has the row c, then c explains the embedding of just those nodes whose rows
+explain j's. Nodes whose row is settled are compared in this way with every option of the others. Where all members of a
+neighbourhood are found, the attention coefficients also depend on which of them is the node itself: its equations then
+hold exactly for one option alone.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class EmbeddingEvidence:
     known_types: Tensor
 
     def __call__(self, nodes: Tensor, types: Tensor, option_node: Tensor, option_type: Tensor) -> Judge | None:
-        """Return a judge of the options, None where the view holds no evidence; see :func:`_row_matching.match_members`."""
+        """Return a judge of the options, None where the view holds no evidence; see
+        :func:`_row_matching.match_members`."""
         equations = None
         if self.view.public.defense in _SAME_NEIGHBORHOODS and len(self.known_nodes):
             equations = embedding_equations(self.view, _ROUNDS, FIRST_ROUNDS)
@@ -85,8 +87,11 @@ class EmbeddingEvidence:
 class _MutualNeighbors:
     """Scores the options given what is settled so far."""
 
-    def __init__(self, membership: Membership, place: Tensor, unseen: Tensor, option_node: Tensor, option_type: Tensor) -> None:
-        """Take the ``place`` among the embeddings of every node, -1 for none, and the number of its unknown neighbours [n]."""
+    def __init__(
+        self, membership: Membership, place: Tensor, unseen: Tensor, option_node: Tensor, option_type: Tensor
+    ) -> None:
+        """Take the ``place`` among the embeddings of every node, -1 for none, and the number of its unknown neighbours
+        [n]."""
         self.found, self.place, self.unseen = membership.found.float(), place, unseen.float()
         self.node, self.type, self.at = option_node, option_type, place[option_node]
         self.seen = self.at >= 0
@@ -105,7 +110,8 @@ class _MutualNeighbors:
         explained = self.found[:, types[settled]][at]  # settled node k's row explains the option's node
         explains = self.found[self.place[settled]].T[kind]  # the option's row explains settled node k
         score = self.base.clone()
-        # Without an embedding of its own, a node's degree tells how many others its row should explain (a Poisson number).
+        # Without an embedding of its own, a node's degree tells how many others its row should explain (a Poisson
+        # number).
         times = self.found.sum(0)
         usual = (
             (times[types[settled]].mean() - 1).clamp(min=0) / self.unseen[settled].mean().clamp(min=1)

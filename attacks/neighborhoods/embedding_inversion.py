@@ -1,17 +1,18 @@
 """Inversion of first-layer embeddings with known weights: nothing but ``Embeddings`` and the global models are read.
 
-FedGAT lets clients exchange the first layer's output for the second layer ("nodes are permitted to view the embeddings"), every round
-under a new model which they all have. ELU is inverted; what is left are linear equations about the attention-weighted sum of the
-rows of the sender's closed neighbourhood, 64 in each round (:mod:`embedding_equations`). The observer's own nodes among the neighbours
-are subtracted. For the rest, q rows together, the likeliest sum under a Gaussian prior from known rows is found; for small q the
-entries that stand out are solved for alone (rows are sparse). Attention is then computed anew from the result.
+FedGAT lets clients exchange the first layer's output for the second layer ("nodes are permitted to view the
+embeddings"), every round under a new model which they all have. ELU is inverted; what is left are linear equations
+about the attention-weighted sum of the rows of the sender's closed neighbourhood, 64 in each round
+(:mod:`embedding_equations`). The observer's own nodes among the neighbours are subtracted. For the rest, q rows
+together, the likeliest sum under a Gaussian prior from known rows is found; for small q the entries that stand out are
+solved for alone (rows are sparse). Attention is then computed anew from the result.
 
-A public rule that drops small cross-client neighbourhoods is followed as far as the observer can tell: with enough neighbours at the
-observer's client a node kept them all; one whose neighbours are all there, and too few, lost them all. Other rows are not claimed under
-such a rule, and none where a defense changes rows on the way.
+A public rule that drops small cross-client neighbourhoods is followed as far as the observer can tell: with enough
+neighbours at the observer's client a node kept them all; one whose neighbours are all there, and too few, lost them
+all. Other rows are not claimed under such a rule, and none where a defense changes rows on the way.
 
-A node whose neighbours are all the observer's has q = 1: the sum is its own row, and discrete rows come out exact. For q > 1 the row
-is one of q in a sum; the estimate is the mean share, which names the features of the whole neighbourhood.
+A node whose neighbours are all the observer's has q = 1: the sum is its own row, and discrete rows come out exact. For
+q > 1 the row is one of q in a sum; the estimate is the mean share, which names the features of the whole neighbourhood.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
 from fglaudit.adversary.public_rules import fewest_neighbors, rows_stay
-from fglaudit.attacks.neighborhoods.embedding_equations import EmbeddingEquations, embedding_equations, missing_embeddings
+from fglaudit.attacks.neighborhoods.embedding_equations import (
+    EmbeddingEquations,
+    embedding_equations,
+    missing_embeddings,
+)
 from fglaudit.attacks.neighborhoods.embedding_planting import plant_lone_embeddings
 from fglaudit.attacks.neighborhoods.row_levels import as_bits, known_rows_as_sent
 from fglaudit.graph import FeatureKind
@@ -68,7 +73,8 @@ class EmbeddingInversion(Attack):
             return "without the degrees of other parties' nodes it is unknown of how many rows an embedding is the mean"
         if view.public.noise:
             return (
-                "noise on what clients start from enters embeddings through attention: not modelled, and no sign of protection"
+                "noise on what clients start from enters embeddings through attention: not modelled, and no sign of"
+                " protection"
             )
         return missing_embeddings(view)
 
@@ -141,8 +147,8 @@ class _Problem:
     missing: Tensor
 
     def remainder(self, rows: Tensor) -> Tensor:
-        """Return what the unknown rows together contribute, ``sum of rows @ weight`` [J, R D], if attention follows from ``rows`` [J, F]
-        as their mean."""
+        """Return what the unknown rows together contribute, ``sum of rows @ weight`` [J, R D], if attention follows
+        from ``rows`` [J, F] as their mean."""
         equations, pairs, count = self.equations, self.pairs, self.missing.double()[:, None]
         unit, shares, neighbor = equations.per_unit, self.known @ equations.weight, self.known @ equations.neighbor.T
         own = rows @ equations.own.T
@@ -154,7 +160,8 @@ class _Problem:
         return rest
 
     def repeats(self, rows: Tensor) -> Tensor:
-        """Return which ``rows`` [J, F], as sent, explain the embeddings up to rounding [J]; of nodes with one row missing."""
+        """Return which ``rows`` [J, F], as sent, explain the embeddings up to rounding [J]; of nodes with one row
+        missing."""
         rest = self.remainder(rows)
         error: Tensor = (rows @ self.equations.weight - rest).abs().amax(1)
         return error <= _REPEATS * rest.abs().amax(1)
@@ -162,7 +169,8 @@ class _Problem:
 
 @dataclass(frozen=True)
 class _System:
-    """``values = rows @ weight`` [J, R D] in the directions that float32 does not lose, scaled to prior variance 1 [F, d]."""
+    """``values = rows @ weight`` [J, R D] in the directions that float32 does not lose, scaled to prior variance 1 [F,
+    d]."""
 
     directions: Tensor
     project: Tensor
@@ -178,7 +186,8 @@ class _System:
         return _System(weight @ project, project, precision, variance)
 
     def likeliest(self, values: Tensor, mean: Tensor) -> Tensor:
-        """Return the posterior mean of the rows [J, F] behind ``values`` [J, R D] under independent Gaussian entries."""
+        """Return the posterior mean of the rows [J, F] behind ``values`` [J, R D] under independent Gaussian
+        entries."""
         rest = values @ self.project - mean @ self.directions
         rows: Tensor = mean + (rest * self.precision) @ (self.variance[:, None] * self.directions).T
         return rows

@@ -1,10 +1,11 @@
-"""Which known rows are in the closed neighbourhood behind a received embedding: the edges and own rows of nodes one cannot see.
+"""Which known rows are in the closed neighbourhood behind a received embedding: the edges and own rows of nodes one
+cannot see.
 
-Embeddings are means of rows under known weights (:mod:`embedding_equations`). Given rows that are known to exist, but not whose they
-are, those that explain a node's embedding are found greedily: each step adds the row that shrinks the whitened residual most, weighs
-all rows by the attention they would get, and stops where no row does better than chance, or where as many rows are found as the node
-has neighbours. Rows that are not known stay in the residual, as many as are missing to the degree, with the mean and the covariance
-of the observer's own rows.
+Embeddings are means of rows under known weights (:mod:`embedding_equations`). Given rows that are known to exist, but
+not whose they are, those that explain a node's embedding are found greedily: each step adds the row that shrinks the
+whitened residual most, weighs all rows by the attention they would get, and stops where no row does better than chance,
+or where as many rows are found as the node has neighbours. Rows that are not known stay in the residual, as many as are
+missing to the degree, with the mean and the covariance of the observer's own rows.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ class Membership:
 
 
 def explain(
-    equations: EmbeddingEquations, rows: Tensor, prior: Tensor, given: Tensor, options: Tensor, strangers: Tensor, sizes: Tensor
+    equations: EmbeddingEquations,
+    rows: Tensor,
+    prior: Tensor,
+    given: Tensor,
+    options: Tensor,
+    strangers: Tensor,
+    sizes: Tensor,
 ) -> Membership:
     """Return which of ``rows`` explain the embeddings.
 
@@ -64,7 +71,9 @@ def explain(
         odds = fit.odds(counts, missing, own)
         first = asked & ~((counts > given) & options).any(1)
         odds = torch.where(
-            first[:, None], odds.masked_fill(~options, -torch.inf), odds.masked_fill((counts > 0) | ~strangers, -torch.inf)
+            first[:, None],
+            odds.masked_fill(~options, -torch.inf),
+            odds.masked_fill((counts > 0) | ~strangers, -torch.inf),
         )
         best, place = odds.max(1)
         add = (missing > 0) & torch.where(first, best > -torch.inf, best > _EVIDENCE)
@@ -94,7 +103,9 @@ def _whitening(equations: EmbeddingEquations, prior: Tensor, mean: Tensor) -> Te
     spread = weight.T @ (covariance + mean[:, None] * mean) @ weight
     total = total + equations.per_unit(relative)[:, None] * spread * same
     ridge = equations.std**2 + 1e-10 * float(total.diagonal().mean().item())
-    factor: Tensor = torch.linalg.cholesky(total + ridge * torch.eye(len(total), dtype=total.dtype, device=total.device))
+    factor: Tensor = torch.linalg.cholesky(
+        total + ridge * torch.eye(len(total), dtype=total.dtype, device=total.device)
+    )
     return factor
 
 
@@ -114,7 +125,8 @@ class _Fit:
         return solved.T
 
     def residual(self, means: Tensor, counts: Tensor, missing: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``y sum_k e_jk - W' sum_k e_jk h_k`` [J, R D] for ``means`` y, and the attention of a missing row [J, R H]."""
+        """Return ``y sum_k e_jk - W' sum_k e_jk h_k`` [J, R D] for ``means`` y, and the attention of a missing row [J,
+        R H]."""
         unit = self.equations.per_unit
         node, row = counts.nonzero(as_tuple=True)
         times = counts[node, row][:, None]
@@ -125,7 +137,8 @@ class _Fit:
         return means * unit(total) - sums, usual
 
     def odds(self, counts: Tensor, missing: Tensor, own: Tensor) -> Tensor:
-        """Return by how much the log likelihood of every node grows with one more of each row [J, T], its scale maximised."""
+        """Return by how much the log likelihood of every node grows with one more of each row [J, T], its scale
+        maximised."""
         rest, usual = self.residual(self.equations.means, counts, missing, own)
         rest = self._whiten(rest / self.equations.per_unit(usual))
         before = rest.square().sum(1, keepdim=True)
@@ -135,7 +148,8 @@ class _Fit:
         return gain
 
     def misfit(self, counts: Tensor, missing: Tensor, asked: Tensor) -> Tensor:
-        """Return the largest relative error of the equations for each row as the node's own [J, T], of nodes without missing ones."""
+        """Return the largest relative error of the equations for each row as the node's own [J, T], of nodes without
+        missing ones."""
         errors = torch.full(asked.shape, torch.inf, dtype=torch.double, device=asked.device)
         node, row = (asked & (missing == 0)[:, None]).nonzero(as_tuple=True)
         if len(node):

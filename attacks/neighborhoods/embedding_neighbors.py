@@ -1,9 +1,10 @@
 """Neighbours from embeddings: which nodes of other parties are linked, though only their owners know.
 
-A client of FedGAT recovers the rows of its neighbours at other clients from masked messages (:mod:`joint_diagonalisation`,
-:mod:`vector_columns`). Their first-layer embeddings are means over their closed neighbourhoods: a row of one that explains the
-embedding of another (:mod:`embedding_members`) names an edge between two nodes of which the client owns neither. An edge whose two
-embeddings both say so ranks above one with a single witness; other pairs are not listed.
+A client of FedGAT recovers the rows of its neighbours at other clients from masked messages
+(:mod:`joint_diagonalisation`, :mod:`vector_columns`). Their first-layer embeddings are means over their closed
+neighbourhoods: a row of one that explains the embedding of another (:mod:`embedding_members`) names an edge between two
+nodes of which the client owns neither. An edge whose two embeddings both say so ranks above one with a single witness;
+other pairs are not listed.
 """
 
 from __future__ import annotations
@@ -89,5 +90,7 @@ class EmbeddingNeighbors(Attack):
         """Return every pair that is ``found`` [J, T] with the number of its witnesses."""
         at, of = found.nonzero(as_tuple=True)
         first, second = nodes[at], ids[of]
-        codes, witnesses = torch.unique(torch.minimum(first, second) * n + torch.maximum(first, second), return_counts=True)
+        codes, witnesses = torch.unique(
+            torch.minimum(first, second) * n + torch.maximum(first, second), return_counts=True
+        )
         return Inference(self.quantity, torch.stack([codes // n, codes % n], 1), witnesses.double())

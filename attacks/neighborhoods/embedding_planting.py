@@ -1,4 +1,5 @@
-"""Self-test problems for attacks on exchanged embeddings: few rows behind every embedding, under small random models."""
+"""Self-test problems for attacks on exchanged embeddings: few rows behind every embedding, under small random
+models."""
 
 from __future__ import annotations
 
@@ -21,9 +22,11 @@ _NUMBERS_PER_FEATURE = 2
 
 
 def plant_lone_embeddings(view: View, rng: torch.Generator) -> Planted:
-    """Return pairs of an own and a foreign node, as :func:`plant_masked_pairs` makes them, with the latter's embeddings alone.
+    """Return pairs of an own and a foreign node, as :func:`plant_masked_pairs` makes them, with the latter's embeddings
+    alone.
 
-    There are as many rounds as it takes for twice as many numbers as features. The weights stay as small as initial ones.
+    There are as many rounds as it takes for twice as many numbers as features. The weights stay as small as initial
+    ones.
     """
     planted = plant_masked_pairs(view, rng)
     pairs = _pairs(planted.view)
@@ -33,7 +36,8 @@ def plant_lone_embeddings(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_linked_embeddings(view: View, rng: torch.Generator) -> Planted:
-    """Return the same with matrices, where every two foreign nodes are linked to each other as well: these edges are the answer."""
+    """Return the same with matrices, where every two foreign nodes are linked to each other as well: these edges are
+    the answer."""
     planted = plant_masked_pairs(view, rng)
     pairs = _pairs(planted.view)
     pairs = pairs[:, : pairs.shape[1] // 2 * 2]
@@ -43,7 +47,9 @@ def plant_linked_embeddings(view: View, rng: torch.Generator) -> Planted:
     batches = _training(view, pairs[1], x[pairs[1]], neighbors, rng)
     own = []
     for client in planted.view.own:
-        more = None if client.remote_degrees is None else client.remote_degrees + torch.isin(client.remote_nodes, pairs[1])
+        more = (
+            None if client.remote_degrees is None else client.remote_degrees + torch.isin(client.remote_nodes, pairs[1])
+        )
         own.append(dataclasses.replace(client, remote_degrees=more))
     degrees = planted.view.degrees
     if degrees is not None:
@@ -69,8 +75,11 @@ def _rows(planted: Planted) -> Tensor:
     return x
 
 
-def _training(view: View, nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> tuple[MessageBatch, ...]:
-    """Return models and the embeddings of ``nodes`` [J] with rows ``own`` [J, F] and ``neighbors`` [J, m, F] under them."""
+def _training(
+    view: View, nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator
+) -> tuple[MessageBatch, ...]:
+    """Return models and the embeddings of ``nodes`` [J] with rows ``own`` [J, F] and ``neighbors`` [J, m, F] under
+    them."""
     layout = view.public.layout
     features, width = layout["layers.0.weight"]
     receiver = torch.tensor([view.own[0].client])
@@ -89,7 +98,9 @@ def _embed(view: View, vector: Tensor, own: Tensor, neighbors: Tensor) -> Tensor
     """Return the first layer's output under one model."""
     layout = view.public.layout
     parts = dict(zip(layout, torch.split(vector, [math.prod(s) for s in layout.values()]), strict=True))
-    first, second = (parts[f"layers.0.attention_{name}"].view(layout["layers.0.attention_own"]) for name in ("own", "neighbor"))
+    first, second = (
+        parts[f"layers.0.attention_{name}"].view(layout["layers.0.attention_own"]) for name in ("own", "neighbor")
+    )
     weight = parts["layers.0.weight"].view(own.shape[1], *first.shape)
     z = torch.einsum("jmf,fho->jmho", torch.cat([own.unsqueeze(1), neighbors], 1), weight)
     hyper = view.public.hyperparameters

@@ -1,11 +1,12 @@
 """Gram peeling: FedGAT's K2 alone, ``K2_i' K2_i = 2 sum_j h_j h_j'``, gives away discrete rows.
 
-Equation (13) sends ``K2_i = sqrt(2) sum_j u1_j h_j'`` with orthonormal u1_j, so the Gram matrix of its columns is known whatever the
-u1_j are; nothing else of the message is read. Entry (s, t) is the sum over neighbours that have both features of their squared level.
-If all non-zero entries of row s equal entry (s, s), then every neighbour with feature s has exactly the features of that row: a
-feature t of one of them that another lacks would make entry (s, t) smaller than (s, s). The level follows from the number of features
-(norm one: ``1 / sqrt(n)``), the entry then says how many neighbours share the row. Known and found rows are subtracted, which
-makes further features pure. For real-valued features the floor is the plain sum ``K1' K2 = 2 sum_j h_j`` where one row is unknown.
+Equation (13) sends ``K2_i = sqrt(2) sum_j u1_j h_j'`` with orthonormal u1_j, so the Gram matrix of its columns is known
+whatever the u1_j are; nothing else of the message is read. Entry (s, t) is the sum over neighbours that have both
+features of their squared level. If all non-zero entries of row s equal entry (s, s), then every neighbour with feature
+s has exactly the features of that row: a feature t of one of them that another lacks would make entry (s, t) smaller
+than (s, s). The level follows from the number of features (norm one: ``1 / sqrt(n)``), the entry then says how many
+neighbours share the row. Known and found rows are subtracted, which makes further features pure. For real-valued
+features the floor is the plain sum ``K1' K2 = 2 sum_j h_j`` where one row is unknown.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """Joint diagonalisation of FedGAT's matrices: ``M2_i(s)`` for all features s share their singular vectors.
 
-FedGAT (equations 9 and 13) sends a client ``M2_i(s) = sum_j h_j(s) U_j`` and argues in its privacy analysis that only sums over j
-can be read off. But ``2 U_j = v_j w_j'`` with ``v_j = u1_j + u2_j / r`` and ``w_j = u1_j + r u2_j``, so every M2_i(s) is diagonal in one
-and the same pair of orthogonal bases. A single singular value decomposition, of a combination ``sum_s c_s M2_i(s)``, gives them all;
-with v_j and w_j scaled to length 1, ``h_j(s) = (v_j' M2_i(s) w_j) (v_j' w_j)`` is the eigenvalue of M2_i(s) that belongs to j. Equal rows
-have equal singular values; any basis of their common space gives the same row, as often as it occurs. Rows of zeros are what is
+FedGAT (equations 9 and 13) sends a client ``M2_i(s) = sum_j h_j(s) U_j`` and argues in its privacy analysis that only
+sums over j can be read off. But ``2 U_j = v_j w_j'`` with ``v_j = u1_j + u2_j / r`` and ``w_j = u1_j + r u2_j``, so
+every M2_i(s) is diagonal in one and the same pair of orthogonal bases. A single singular value decomposition, of a
+combination ``sum_s c_s M2_i(s)``, gives them all; with v_j and w_j scaled to length 1,
+``h_j(s) = (v_j' M2_i(s) w_j) (v_j' w_j)`` is the eigenvalue of M2_i(s) that belongs to j. Equal rows have equal
+singular values; any basis of their common space gives the same row, as often as it occurs. Rows of zeros are what is
 missing to b.
 
-The combination is taken along the features of the neighbourhood (the row space of K2). What the bases leave unexplained shows whether
-they are right; where it is too much (close singular values, or noise on the matrices), several combinations are tried, the one whose
-singular values lie furthest apart counts, and its bases are improved by alternating least squares over all M2_i(s), and K2, whose
-rows in the basis u1_j are the h_j once more, is averaged in. Under noise M1 helps as well: it shows which v_j goes with which w_j.
+The combination is taken along the features of the neighbourhood (the row space of K2). What the bases leave unexplained
+shows whether they are right; where it is too much (close singular values, or noise on the matrices), several
+combinations are tried, the one whose singular values lie furthest apart counts, and its bases are improved by
+alternating least squares over all M2_i(s), and K2, whose rows in the basis u1_j are the h_j once more, is averaged in.
+Under noise M1 helps as well: it shows which v_j goes with which w_j.
 
 ``python -m bench fedgat-attacks`` measures it on Cora.
 """
@@ -152,7 +154,8 @@ def _combine(flat: Tensor, weights: Tensor) -> Tensor:
 
 
 def _row_space(k2: Tensor, rank: int) -> Tensor:
-    """Return orthonormal combinations [P, rank, F] of the features along which ``k2`` [P, 2b, F] varies; zeros past its rank."""
+    """Return orthonormal combinations [P, rank, F] of the features along which ``k2`` [P, 2b, F] varies; zeros past its
+    rank."""
     value, vector = torch.linalg.eigh(k2 @ k2.mT)
     value, vector = value[:, -rank:], vector[:, :, -rank:]
     real = value > 1e-10 * value[:, -1:].clamp(min=1e-30)
@@ -162,7 +165,8 @@ def _row_space(k2: Tensor, rank: int) -> Tensor:
 
 
 def _best_bases(combined: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the b leading left and right singular vectors [P, 2b, b] of the best separated of ``combined`` [P, q, 2b, 2b]."""
+    """Return the b leading left and right singular vectors [P, 2b, b] of the best separated of ``combined`` [P, q, 2b,
+    2b]."""
     left, value, right = torch.linalg.svd(combined)
     half = combined.shape[-1] // 2
     gap = -value[..., : half + 1].diff(dim=-1) / value[..., :1].clamp(min=1e-300)
@@ -185,7 +189,8 @@ def _read(flat: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _improve(flat: Tensor, rows: Tensor, left: Tensor, right: Tensor, partner: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the orthonormal bases [P, 2b, b] that, each given the other and ``rows``, fit all matrices best (Procrustes)."""
+    """Return the orthonormal bases [P, 2b, b] that, each given the other and ``rows``, fit all matrices best
+    (Procrustes)."""
     width = left.shape[1]
     pulled = _combine(flat, rows).view(len(flat), -1, width, width)  # row j: sum_s h_j(s) M2(s)
     new_left = torch.einsum("pjab,pbj->paj", pulled, right)
@@ -198,8 +203,8 @@ def _improve(flat: Tensor, rows: Tensor, left: Tensor, right: Tensor, partner: T
 def _partner(m1: Tensor, center: Tensor) -> Tensor:
     """Return ``sum_j v_j w_j'`` [P, 2b, 2b] of the unit vectors, which takes every w_j to its v_j.
 
-    ``sum_s h_i(s) M1_i(s)`` is ``sum_j U_j`` times ``||h_i||^2``, and r, so the length of U_j, is the same for all j: the nearest
-    partial isometry of rank b is what is wanted.
+    ``sum_s h_i(s) M1_i(s)`` is ``sum_j U_j`` times ``||h_i||^2``, and r, so the length of U_j, is the same for all j:
+    the nearest partial isometry of rank b is what is wanted.
     """
     width = m1.shape[-1]
     total = _combine(m1.flatten(2), center[:, None]).view(len(m1), width, width)

@@ -1,12 +1,14 @@
-"""Take means of merged neighbours apart (defense ``merge-neighbors`` on FedGAT): the scales of 0/1 rows tell whose an entry is.
+"""Take means of merged neighbours apart (defense ``merge-neighbors`` on FedGAT): the scales of 0/1 rows tell whose an
+entry is.
 
-FedGAT scales a row with k ones to ``1 / sqrt(k)`` (Assumption 3), so n times the mean over n members has at each feature a subset sum of
-their n scales. Its total is ``sum_j sqrt(k_j)``, which leaves few candidates for the numbers of ones k_j; a candidate holds if every
-entry is a subset sum of its scales and each member comes out with k_j ones. Entries that several subsets explain (members with as
-many ones as each other) are shared between them, and such rows are guesses.
+FedGAT scales a row with k ones to ``1 / sqrt(k)`` (Assumption 3), so n times the mean over n members has at each
+feature a subset sum of their n scales. Its total is ``sum_j sqrt(k_j)``, which leaves few candidates for the numbers of
+ones k_j; a candidate holds if every entry is a subset sum of its scales and each member comes out with k_j ones.
+Entries that several subsets explain (members with as many ones as each other) are shared between them, and such rows
+are guesses.
 
-What a mean consists of, which nodes' rows are in it, is public: the defense merges consecutive cross-client neighbours. Rows are given to
-nodes by intersecting neighbourhoods, as for unmerged rows. Nothing is called proven.
+What a mean consists of, which nodes' rows are in it, is public: the defense merges consecutive cross-client neighbours.
+Rows are given to nodes by intersecting neighbourhoods, as for unmerged rows. Nothing is called proven.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class MergedRows(Attack):
             bits.append((share[solved] >= 0.5).flatten(0, 1))
         n, features = view.public.num_nodes, view.public.num_features
         groups = torch.cat([torch.empty(0, dtype=torch.long), *group])
-        kinds, types = torch.unique(torch.cat([torch.empty(0, features, dtype=torch.bool), *bits]), dim=0, return_inverse=True)
+        kinds, types = torch.unique(
+            torch.cat([torch.empty(0, features, dtype=torch.bool), *bits]), dim=0, return_inverse=True
+        )
         none = torch.empty(0, dtype=torch.long)
         sizes = torch.bincount(groups, minlength=len(found.centers))
         rows = torch.stack([groups, types.view(-1)])
@@ -85,7 +89,8 @@ class MergedRows(Attack):
         return plant_masked_pairs(view, rng, MaskedVectors if vectors else MaskedMatrices)
 
     def _means(self, view: View, found: NeighborhoodRows, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return neighbourhood [M], row [M, F] and number of members [M] of every distinct row that is nobody's whom we know."""
+        """Return neighbourhood [M], row [M, F] and number of members [M] of every distinct row that is nobody's whom we
+        know."""
         direction = torch.randn(view.public.num_features, generator=rng, dtype=torch.double)
         code = found.rows.double() @ direction
         order = torch.argsort(code, stable=True)
@@ -121,7 +126,8 @@ def split_totals(totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
         totals: [G, F], float64.
 
     Returns:
-        The share of the explanations in which a member has the feature [G, count, F], and which totals were explained [G].
+        The share of the explanations in which a member has the feature [G, count, F], and which totals were explained
+        [G].
     """
     ones = torch.combinations(torch.arange(1, _ONES[count] + 1), count, with_replacement=True).double()
     sums, order = ones.sqrt().sum(1).sort()

@@ -1,7 +1,8 @@
-"""Moments of neighbourhoods as a FedGAT client evaluates them from its messages, for weights of its own choice (equation 12).
+"""Moments of neighbourhoods as a FedGAT client evaluates them from its messages, for weights of its own choice
+(equation 12).
 
-An operator ``D(b)`` is linear in the weights b. In the matrix variant ``F^(n) = K1' D^n K1`` and ``E^(n) = K1' D^n K2``; in the vector
-variant D is ``b' M2 mask4`` and its powers are elementwise.
+An operator ``D(b)`` is linear in the weights b. In the matrix variant ``F^(n) = K1' D^n K1`` and
+``E^(n) = K1' D^n K2``; in the vector variant D is ``b' M2 mask4`` and its powers are elementwise.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Evaluator(ABC):
 
     @abstractmethod
     def mixed(self, along: Tensor, toward: Tensor, order: int) -> Tensor:
-        """Return ``sum_j (a' h_j)^order (b' h_j) h_j`` [P, q, F] for operators ``along`` of q weights b and ``toward`` of one a."""
+        """Return ``sum_j (a' h_j)^order (b' h_j) h_j`` [P, q, F] for operators ``along`` of q weights b and ``toward``
+        of one a."""
 
     @abstractmethod
     def spread(self, toward: Tensor) -> Tensor:

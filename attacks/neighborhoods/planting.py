@@ -1,7 +1,9 @@
-"""Self-test problems for attacks on FedGAT's messages: every neighbourhood holds at most one row that the observer does not own.
+"""Self-test problems for attacks on FedGAT's messages: every neighbourhood holds at most one row that the observer does
+not own.
 
-Up to 256 of the observer's nodes get exactly one neighbour each, at another client and without other neighbours; an observer that
-owns nothing gets nodes without neighbours. Public facts stay; rows of others are drawn from the prior; there is no defense.
+Up to 256 of the observer's nodes get exactly one neighbour each, at another client and without other neighbours; an
+observer that owns nothing gets nodes without neighbours. Public facts stay; rows of others are drawn from the prior;
+there is no defense.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ def _matrices(centers: Tensor, h: Tensor, rng: torch.Generator) -> MaskedMatrice
     u = 0.5 * torch.einsum("pja,pjb->pjab", first + second / r, first + r * second)
     m1 = torch.einsum("ps,pab->psab", h[:, 0], u.sum(1))
     m2 = torch.einsum("pjs,pjab->psab", h, u)
-    return MaskedMatrices(centers, m1.float(), m2.float(), (2**0.5 * first.sum(1)).float(), (2**0.5 * first.mT @ h).float())
+    return MaskedMatrices(
+        centers, m1.float(), m2.float(), (2**0.5 * first.sum(1)).float(), (2**0.5 * first.mT @ h).float()
+    )
 
 
 def _vectors(centers: Tensor, h: Tensor, rng: torch.Generator) -> MaskedVectors:

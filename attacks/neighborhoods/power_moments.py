@@ -1,12 +1,14 @@
-"""Power moments: what every masking of FedGAT must hand out for one vector of weights, ``E^(n) = sum_j x_j^n h_j``, n = 1 ... p.
+"""Power moments: what every masking of FedGAT must hand out for one vector of weights, ``E^(n) = sum_j x_j^n h_j``, n =
+1 ... p.
 
-The fallback for schemes under which a client cannot evaluate moments for weights of its own choice along more than one direction,
-which :mod:`moments` needs: here one direction b_2 with ``x_j = b_2 . h_j`` and the p orders of the series suffice (equation 8). The
-textbook way takes the x_j from the power sums ``F^(n)`` by Newton's identities and the rows from a Vandermonde system. The x_j are
-better determined by the vectors themselves: with Y0 and Y1 the matrices of E^(1) ... E^(p-1) and E^(2) ... E^(p), they are the
-eigenvalues of ``Y1 Y0^+`` (Prony's problem with vector amplitudes). The Vandermonde system then gives ``m_j h_j``, m_j being how many
-neighbours share the row, and ``m_j x_j = b_2 . (m_j h_j)`` splits them. Neighbourhoods of p or more distinct rows are out of reach,
-and close x_j need more digits than float32 has.
+The fallback for schemes under which a client cannot evaluate moments for weights of its own choice along more than one
+direction, which :mod:`moments` needs: here one direction b_2 with ``x_j = b_2 . h_j`` and the p orders of the series
+suffice (equation 8). The textbook way takes the x_j from the power sums ``F^(n)`` by Newton's identities and the rows
+from a Vandermonde system. The x_j are better determined by the vectors themselves: with Y0 and Y1 the matrices of E^(1)
+... E^(p-1) and E^(2) ... E^(p), they are the eigenvalues of ``Y1 Y0^+`` (Prony's problem with vector amplitudes). The
+Vandermonde system then gives ``m_j h_j``, m_j being how many neighbours share the row, and
+``m_j x_j = b_2 . (m_j h_j)`` splits them. Neighbourhoods of p or more distinct rows are out of reach, and close x_j
+need more digits than float32 has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The plain view of FedGAT's server: Algorithm 1 has every client upload its feature rows, and nothing is left to attack.
+"""The plain view of FedGAT's server: Algorithm 1 has every client upload its feature rows, and nothing is left to
+attack.
 
 The paper proposes homomorphic encryption for this upload and does not implement it. The wire reads the same rows.
 """

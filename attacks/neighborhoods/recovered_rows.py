@@ -1,8 +1,8 @@
 """Rows recovered from the messages about single neighbourhoods, before it is known which row belongs to which node.
 
-A message about node i speaks of its closed neighbourhood: its neighbours and i itself. Whatever the masking, an attack on it ends
-with b rows in no meaningful order; :mod:`row_assignment` then finds out whose they are. Only i's own row is named: it
-is the one that M1 holds for every neighbour.
+A message about node i speaks of its closed neighbourhood: its neighbours and i itself. Whatever the masking, an attack
+on it ends with b rows in no meaningful order; :mod:`row_assignment` then finds out whose they are. Only i's own row is
+named: it is the one that M1 holds for every neighbour.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class NeighborhoodRows:
         first = torch.full_like(unique, len(centers)).scatter_reduce(0, inverse, torch.arange(len(centers)), "amin")
         kept = first[inverse[group]] == group
         lengths = torch.tensor([0, *(len(p.rows) for p in parts)]).cumsum(0).tolist()
-        own = torch.cat([torch.where(p.own >= 0, p.own + low, -1) for p, low in zip(parts, lengths, strict=False)])[first]
+        own = torch.cat([torch.where(p.own >= 0, p.own + low, -1) for p, low in zip(parts, lengths, strict=False)])[
+            first
+        ]
         place = torch.where(kept, kept.cumsum(0) - 1, -1)
         return NeighborhoodRows(
             unique,

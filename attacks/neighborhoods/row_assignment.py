@@ -1,10 +1,11 @@
 """Whose row is it? Rows recovered per neighbourhood are given to nodes by intersecting neighbourhoods.
 
-A client knows who the neighbours of its own nodes are, and one masked neighbourhood yields the multiset of its members' rows. Three
-rules settle members until nothing changes: a node's row occurs in every neighbourhood the node belongs to; a row that is used up in
-a neighbourhood belongs to none of its other members; a row that only as many members can have as it occurs is theirs. The observer's
-own rows, and those of nodes whose own neighbourhood was sent, are known and start it. Nodes that belong to the same neighbourhoods
-cannot be told apart by any of this: one consistent choice is made, and marked by its confidence.
+A client knows who the neighbours of its own nodes are, and one masked neighbourhood yields the multiset of its members'
+rows. Three rules settle members until nothing changes: a node's row occurs in every neighbourhood the node belongs to;
+a row that is used up in a neighbourhood belongs to none of its other members; a row that only as many members can have
+as it occurs is theirs. The observer's own rows, and those of nodes whose own neighbourhood was sent, are known and
+start it. Nodes that belong to the same neighbourhoods cannot be told apart by any of this: one consistent choice is
+made, and marked by its confidence.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from fglaudit.view import View
 
 @dataclass(frozen=True)
 class _Types:
-    """Distinct rows: mean of what was recovered [T, F] with its noise [T], type of every row [R] and of every known row [K]."""
+    """Distinct rows: mean of what was recovered [T, F] with its noise [T], type of every row [R] and of every known row
+    [K]."""
 
     rows: Tensor
     std: Tensor
@@ -49,7 +51,9 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     told = torch.cat([known.nodes, found.centers[named]])
     kinds = torch.cat([types.of_known, types.of_rows[found.own[named]]])
     evidence = EmbeddingEvidence(view, types.rows, known.nodes, types.of_known)
-    matching = match_members(members, torch.stack([found.group, types.of_rows]), found.sizes(), told, kinds, rng, evidence)
+    matching = match_members(
+        members, torch.stack([found.group, types.of_rows]), found.sizes(), told, kinds, rng, evidence
+    )
     fresh = ~torch.isin(matching.nodes, known.nodes)
     nodes, chosen = matching.nodes[fresh], matching.types[fresh]
     loose = _loose(found, types, matching, members)
@@ -64,7 +68,11 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     confidence = torch.cat([matching.confidence[fresh], torch.full((len(loose),), 0.5)])
     settled = torch.cat([matching.settled[fresh], torch.zeros(len(loose), dtype=torch.bool)])
     exact = bool(found.sure.all()) and raw is None and rows_stay(view)
-    whole = types.rows[chosen].norm(dim=1) < 1 - 1e-3 if view.public.features is FeatureKind.REAL else torch.ones_like(settled)
+    whole = (
+        types.rows[chosen].norm(dim=1) < 1 - 1e-3
+        if view.public.features is FeatureKind.REAL
+        else torch.ones_like(settled)
+    )
     return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & whole & exact)
 
 
@@ -76,7 +84,9 @@ def _distinct(view: View, found: NeighborhoodRows, known: Tensor) -> _Types:
     if view.public.features is FeatureKind.REAL or noisy:
         kind = close_rows(rows, std)
     else:
-        kind = equal_bits(as_bits(torch.where(rows.abs() > NEGLIGIBLE * rows.abs().amax(), rows, 0.0)) if len(rows) else rows)
+        kind = equal_bits(
+            as_bits(torch.where(rows.abs() > NEGLIGIBLE * rows.abs().amax(), rows, 0.0)) if len(rows) else rows
+        )
     count = int(kind.max().item()) + 1 if len(kind) else 0
     recovered = kind[: len(found.rows)]
     weight = 1 / (found.std.float().square() + 1e-12)
@@ -90,8 +100,8 @@ def _distinct(view: View, found: NeighborhoodRows, known: Tensor) -> _Types:
 def _members(view: View, found: NeighborhoodRows) -> Tensor:
     """Return pairs (neighbourhood, node) the observer knows to be members [2, M].
 
-    Where a defense cut edges, own nodes with a single cross-client neighbour lost it; a neighbourhood that is then still smaller than the
-    list of its members has candidates instead.
+    Where a defense cut edges, own nodes with a single cross-client neighbour lost it; a neighbourhood that is then
+    still smaller than the list of its members has candidates instead.
     """
     n = view.public.num_nodes
     position = torch.full((n,), -1)

@@ -1,10 +1,11 @@
 """From rows as FedGAT's messages carry them to rows as the data set has them.
 
-FedGAT scales every feature row to norm at most one (Assumption 3). Rows whose non-zero entries are equal survive that: the largest
-entry shows the level, half of it separates ones from zeros. Under noise every number of ones m is considered: the level is then known
-(``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum one), and with it the chance of every entry. Weighed by how
-well each m explains the row, the chances give the row with the best expected F1, which for a row that is settled is the row itself.
-A real-valued row longer than one has lost its length; it is returned as sent.
+FedGAT scales every feature row to norm at most one (Assumption 3). Rows whose non-zero entries are equal survive that:
+the largest entry shows the level, half of it separates ones from zeros. Under noise every number of ones m is
+considered: the level is then known (``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum
+one), and with it the chance of every entry. Weighed by how well each m explains the row, the chances give the row with
+the best expected F1, which for a row that is settled is the row itself. A real-valued row longer than one has lost its
+length; it is returned as sent.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _ROWS_AT_ONCE = 1024
 
 
 def known_rows_as_sent(view: View) -> Auxiliary:
-    """Return the observer's own and auxiliary rows as they entered the messages: as uploaded where that was recorded, else
-    scaled by the public rule."""
+    """Return the observer's own and auxiliary rows as they entered the messages: as uploaded where that was recorded,
+    else scaled by the public rule."""
     known = view.known_rows()
     x = known.x / known.x.norm(dim=1, keepdim=True).clamp(min=1)
     position = torch.full((view.public.num_nodes,), -1)
@@ -67,13 +68,16 @@ def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, norm: float)
         prior = feature_prior(view, nodes).mean.double().clamp(1e-6, 1 - 1e-6)
         scaled = kind is FeatureKind.SCALED_BINARY
         blocks = [slice(low, low + _ROWS_AT_ONCE) for low in range(0, len(rows), _ROWS_AT_ONCE)]
-        bits = torch.cat([best_f1_bits(_chances(rows[b].double(), prior[b], std[b].double(), norm, scaled)) for b in blocks])
+        bits = torch.cat(
+            [best_f1_bits(_chances(rows[b].double(), prior[b], std[b].double(), norm, scaled)) for b in blocks]
+        )
     found = bits.to(rows.dtype)
     return found / found.sum(1, keepdim=True).clamp(min=1) if kind is FeatureKind.SCALED_BINARY else found
 
 
 def _chances(rows: Tensor, prior: Tensor, std: Tensor, norm: float, scaled: bool) -> Tensor:
-    """Return the posterior chances [R, F] of ones; ``prior`` [R, F] are those without the rows, ``std`` [R] is the noise."""
+    """Return the posterior chances [R, F] of ones; ``prior`` [R, F] are those without the rows, ``std`` [R] is the
+    noise."""
     odds, variance = prior.logit(), std.square().clamp(min=1e-12)[:, None]
     count, spread = prior.sum(1), (prior * (1 - prior)).sum(1) + 1.0
     chances = torch.zeros_like(rows)

@@ -16,7 +16,8 @@ Judge = Callable[[Tensor], Tensor]
 """From the types settled so far [n], -1 while open, to a score of every option [O], in units of log likelihood."""
 
 Evidence = Callable[[Tensor, Tensor, Tensor, Tensor], Judge | None]
-"""From nodes [n], their types settled by the rules [n], and options (local node, type) [O] each to a judge of these options."""
+"""From nodes [n], their types settled by the rules [n], and options (local node, type) [O] each to a judge of these
+options."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Matching:
 
 @dataclass
 class _State:
-    """Working state. Options are (node, type) pairs that may hold; slots are (neighbourhood, type) pairs with a number of rows.
+    """Working state. Options are (node, type) pairs that may hold; slots are (neighbourhood, type) pairs with a number
+    of rows.
 
     A use is one option in one slot: the node is a member of the neighbourhood and the type occurs in it.
     """
@@ -139,7 +141,9 @@ def match_members(
     _guess(state, confidence, 1.0, rng, judge)
     types = state.types()
     if bool((types < 0).any()):  # contradictory nodes: any row left over in one of their neighbourhoods
-        state = _options(members[0], local, rows, torch.zeros_like(listed, dtype=torch.bool), listed >= sizes, len(nodes))
+        state = _options(
+            members[0], local, rows, torch.zeros_like(listed, dtype=torch.bool), listed >= sizes, len(nodes)
+        )
         done = types >= 0
         state.choose(_named(state, nodes, nodes[done], types[done]))
         state.drop_spent()
@@ -232,10 +236,11 @@ def _chance(state: _State, score: Tensor) -> Tensor:
 
 
 def _apart(state: _State, pending: Tensor, score: Tensor, by_lead: bool, rng: torch.Generator) -> Tensor:
-    """Return one option, of highest ``score`` [O], for each of several pending nodes that share no neighbourhood with each other.
+    """Return one option, of highest ``score`` [O], for each of several pending nodes that share no neighbourhood with
+    each other.
 
-    Nodes go first whose best option leads the second by most (``by_lead``), or whose best option scores highest. Blind scores are
-    highest for types that occur in exactly the neighbourhoods of the node.
+    Nodes go first whose best option leads the second by most (``by_lead``), or whose best option scores highest. Blind
+    scores are highest for types that occur in exactly the neighbourhoods of the node.
     """
     n, node = len(pending), state.option_node
     shaken = torch.rand(len(score), generator=rng, dtype=torch.double)

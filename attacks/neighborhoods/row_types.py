@@ -1,4 +1,5 @@
-"""Which recovered rows are the same row: one row, recovered from several neighbourhoods, is the thread that leads to its node."""
+"""Which recovered rows are the same row: one row, recovered from several neighbourhoods, is the thread that leads to
+its node."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def close_rows(rows: Tensor, std: Tensor) -> Tensor:
     first, second = torch.cat(links).T
     exact = noise[first] + noise[second] == 0
     distance = (rows[first[exact]] - rows[second[exact]]).norm(dim=1)
-    scale = torch.maximum(size[first[exact]], size[second[exact]]).sqrt().clamp(min=0.01 * float(size.max().sqrt().item()))
+    scale = (
+        torch.maximum(size[first[exact]], size[second[exact]]).sqrt().clamp(min=0.01 * float(size.max().sqrt().item()))
+    )
     keep = torch.ones_like(exact)
     keep[exact] = distance <= _SAME * scale
     pairs = (first[keep].numpy(), second[keep].numpy())

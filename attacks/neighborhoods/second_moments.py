@@ -1,15 +1,17 @@
-"""Second moments: whatever FedGAT masks, a client evaluates exact moments of its neighbourhoods, and two of them give every row.
+"""Second moments: whatever FedGAT masks, a client evaluates exact moments of its neighbourhoods, and two of them give
+every row.
 
-To train, a client computes ``E^(n)(b) = sum_j (b' h_j)^n h_j`` (equation 8, with b1 = 0) for weights b of its own choice. Polarised over
-b, the first two orders are ``H'H`` and ``H' diag(H a) H``, where the rows of H are the h_j; on the row space of H both are diagonal in one
-basis, which a symmetric eigenproblem gives (Jennrich's simultaneous diagonalisation). This uses no property of the masks: every
-scheme that evaluates these moments exactly gives the rows away. An eigenvector g is only known up to its length, which
-``g' a = s sqrt(m) lambda`` fixes: lambda is the eigenvalue ``a' h``, s a sign and m how many neighbours share the row h. So equal rows
-merge and are split again.
+To train, a client computes ``E^(n)(b) = sum_j (b' h_j)^n h_j`` (equation 8, with b1 = 0) for weights b of its own
+choice. Polarised over b, the first two orders are ``H'H`` and ``H' diag(H a) H``, where the rows of H are the h_j; on
+the row space of H both are diagonal in one basis, which a symmetric eigenproblem gives (Jennrich's simultaneous
+diagonalisation). This uses no property of the masks: every scheme that evaluates these moments exactly gives the rows
+away. An eigenvector g is only known up to its length, which ``g' a = s sqrt(m) lambda`` fixes: lambda is the eigenvalue
+``a' h``, s a sign and m how many neighbours share the row h. So equal rows merge and are split again.
 
-Where distinct rows of one neighbourhood are linearly dependent, higher orders tell them apart: ``(h_j, lambda_j h_j, lambda_j^2 h_j)``
-are independent where the lambda_j differ, and their moments are mixed moments ``sum_j (a' h_j)^n (b' h_j) h_j`` of orders up to six.
-This is better conditioned than power sums along one direction, solved by Newton's identities and a Vandermonde system.
+Where distinct rows of one neighbourhood are linearly dependent, higher orders tell them apart:
+``(h_j, lambda_j h_j, lambda_j^2 h_j)`` are independent where the lambda_j differ, and their moments are mixed moments
+``sum_j (a' h_j)^n (b' h_j) h_j`` of orders up to six. This is better conditioned than power sums along one direction,
+solved by Newton's identities and a Vandermonde system.
 """
 
 from __future__ import annotations
@@ -109,7 +111,10 @@ def _jennrich(evaluator: Evaluator, basis: Tensor, draw: Tensor) -> Tensor:
     value, vector = torch.linalg.eigh(first @ basis.mT)
     value = value.clamp(min=1e-12 * value[:, -1:].clamp(min=1e-30))
     whiten, color = vector * value.rsqrt()[:, None], vector.mT * value.sqrt()[..., None]
-    best, spread = torch.zeros_like(basis), torch.full((len(basis),), -torch.inf, dtype=torch.double, device=basis.device)
+    best, spread = (
+        torch.zeros_like(basis),
+        torch.full((len(basis),), -torch.inf, dtype=torch.double, device=basis.device),
+    )
     for alpha in draw:
         toward = torch.einsum("pk,pk...->p...", alpha, along)[:, None]
         polar = (evaluator.moments(along + toward)[1] - own - evaluator.moments(toward)[1]) / 2
@@ -143,7 +148,8 @@ def _misfit(rows: Tensor, probes: Tensor, first: Tensor, second: Tensor) -> Tens
 
 
 def _by_higher_orders(evaluator: Evaluator, basis: Tensor, alpha: Tensor, depth: int) -> Tensor:
-    """Return rows [P, b, F] by simultaneous diagonalisation of the moments of ``(h_j, lambda_j h_j, ..., lambda_j^depth h_j)``.
+    """Return rows [P, b, F] by simultaneous diagonalisation of the moments of
+    ``(h_j, lambda_j h_j, ..., lambda_j^depth h_j)``.
 
     Args:
         basis: the row space of H [P, r, F]; may hold more directions than that.

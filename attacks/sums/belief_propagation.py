@@ -1,9 +1,11 @@
-"""Loopy belief propagation over bits and sums: the posterior of every bit given all equations, noise and prior together.
+"""Loopy belief propagation over bits and sums: the posterior of every bit given all equations, noise and prior
+together.
 
-A constraint says ``sum of coefficients x bits = target + noise``. Its message to one of its bits needs the distribution of the sum of the
-others. Constraints of at most ``_ENUMERATED`` bits sum over all patterns. Longer ones run a forward-backward pass over their terms
-with the partial sum as the state, on a grid finer than the noise (exact for counts). Messages are log odds. Exact on trees; the graphs of
-boundary nodes and their remote neighbours are nearly trees.
+A constraint says ``sum of coefficients x bits = target + noise``. Its message to one of its bits needs the distribution
+of the sum of the others. Constraints of at most ``_ENUMERATED`` bits sum over all patterns. Longer ones run a
+forward-backward pass over their terms with the partial sum as the state, on a grid finer than the noise (exact for
+counts). Messages are log odds. Exact on trees; the graphs of boundary nodes and their remote neighbours are nearly
+trees.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _CELLS_IN_ALL = 1 << 31
 """Work in one call; larger problems get fewer rounds, at least two."""
 
 
-def bit_log_odds(system: BinarySystem, log_odds: Tensor, *, std: Tensor, rounds: int = 12, damping: float = 0.3) -> Tensor:
+def bit_log_odds(
+    system: BinarySystem, log_odds: Tensor, *, std: Tensor, rounds: int = 12, damping: float = 0.3
+) -> Tensor:
     """Return the posterior log odds of a one for every variable [V].
 
     Args:

@@ -1,4 +1,5 @@
-"""The chain from equations to bits: bounds, weights taken apart, independent groups, and belief propagation for the rest."""
+"""The chain from equations to bits: bounds, weights taken apart, independent groups, and belief propagation for the
+rest."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class DecodedBits:
 
 
 def settle_bits(system: BinarySystem, *, take_apart: bool = True) -> BinarySystem:
-    """Alternate bounds and (unless ``take_apart`` is off) decoding of weighted sums until neither settles another bit."""
+    """Alternate bounds and (unless ``take_apart`` is off) decoding of weighted sums until neither settles another
+    bit."""
     system = propagate(system)
     while take_apart:
         before = int((system.bits < 0).sum().item())

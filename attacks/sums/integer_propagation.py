@@ -1,9 +1,9 @@
 """Integer propagation on neighbour sums of binary rows: bounds alone, entry by entry.
 
-An entry of zero says that no neighbour has the word; an entry equal to the sum of all open coefficients says that all have it;
-and a bit whose coefficient exceeds what is left of an entry is zero. Settled bits are subtracted and the bounds applied again
-until nothing changes. Works on plain counts as on weighted sums and is combined with the rows that linear algebra determines
-(:mod:`row_space`). Open bits are guessed by the linear estimate.
+An entry of zero says that no neighbour has the word; an entry equal to the sum of all open coefficients says that all
+have it; and a bit whose coefficient exceeds what is left of an entry is zero. Settled bits are subtracted and the
+bounds applied again until nothing changes. Works on plain counts as on weighted sums and is combined with the rows that
+linear algebra determines (:mod:`row_space`). Open bits are guessed by the linear estimate.
 """
 
 from __future__ import annotations

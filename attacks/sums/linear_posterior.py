@@ -1,9 +1,11 @@
-"""Linear algebra of the equations: which unknown rows do they determine, and what is the best linear estimate of the rest?
+"""Linear algebra of the equations: which unknown rows do they determine, and what is the best linear estimate of the
+rest?
 
-Row j is determined whatever the other rows are if and only if the unit vector e_j lies in the row space of the coefficient matrix B. With
-B = U diag(s) V' of one connected component, that is the case where the j-th row of V (non-zero s only) has norm one. The
-estimate is the posterior mean of a Gaussian prior: ``mean + V diag(s v / (s^2 v + noise^2)) U' (values - B mean)``; without
-noise it is the least change to the prior mean that satisfies all equations, and exact for determined rows.
+Row j is determined whatever the other rows are if and only if the unit vector e_j lies in the row space of the
+coefficient matrix B. With B = U diag(s) V' of one connected component, that is the case where the j-th row of V
+(non-zero s only) has norm one. The estimate is the posterior mean of a Gaussian prior:
+``mean + V diag(s v / (s^2 v + noise^2)) U' (values - B mean)``; without noise it is the least change to the prior mean
+that satisfies all equations, and exact for determined rows.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _INSIDE = 1e-8
 
 @dataclass(frozen=True)
 class LinearPosterior:
-    """Of U unknown rows: the estimate [U, F], which are determined [U], and a bound on the rounding error of determined rows [U]."""
+    """Of U unknown rows: the estimate [U, F], which are determined [U], and a bound on the rounding error of determined
+    rows [U]."""
 
     mean: Tensor
     determined: Tensor
@@ -39,7 +42,9 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
         variance: prior variance [U, F]; one value per node is used, its mean over features.
     """
     unknowns, device = equations.num_unknowns, equations.values.device
-    bad = torch.zeros(equations.num_rows, device=device).index_add_(0, equations.rows, equations.coefficients.isnan().float())
+    bad = torch.zeros(equations.num_rows, device=device).index_add_(
+        0, equations.rows, equations.coefficients.isnan().float()
+    )
     usable = (equations.hidden == 0) & (bad == 0)
     term = usable[equations.rows].nonzero().squeeze(1)
     rows, columns, weight = equations.rows[term], equations.columns[term], equations.coefficients[term]
@@ -67,11 +72,16 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
         at_column = column_order[column_start[same][:, None] + torch.arange(width, device=device)]
         place.fill_(-1)
         block = torch.arange(len(same), device=device)[:, None]
-        place[0, at_row], place[1, at_row] = block.expand_as(at_row), torch.arange(height, device=device).expand_as(at_row)
+        place[0, at_row], place[1, at_row] = (
+            block.expand_as(at_row),
+            torch.arange(height, device=device).expand_as(at_row),
+        )
         place[1, equations.num_rows + at_column] = torch.arange(width, device=device).expand_as(at_column)
         inside = place[0, rows] >= 0
         matrix = torch.zeros(len(same), height, width, dtype=torch.double, device=device)
-        matrix[place[0, rows[inside]], place[1, rows[inside]], place[1, equations.num_rows + columns[inside]]] = weight[inside]
+        matrix[place[0, rows[inside]], place[1, rows[inside]], place[1, equations.num_rows + columns[inside]]] = weight[
+            inside
+        ]
         left, singular, right = torch.linalg.svd(matrix, full_matrices=False)
         keep = singular > _RANK_TOLERANCE * singular[:, :1]
         projection = ((right**2) * keep[:, :, None]).sum(1)
@@ -89,5 +99,7 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
 def _labels(rows: int, unknowns: int, row: Tensor, column: Tensor) -> Tensor:
     """Return component numbers of equations and unknowns [rows + unknowns]."""
     size = rows + unknowns
-    links = coo_array((torch.ones(len(row)).numpy(), (row.cpu().numpy(), (column + rows).cpu().numpy())), shape=(size, size))
+    links = coo_array(
+        (torch.ones(len(row)).numpy(), (row.cpu().numpy(), (column + rows).cpu().numpy())), shape=(size, size)
+    )
     return torch.from_numpy(connected_components(links, directed=False)[1]).long().to(row.device)

@@ -1,10 +1,10 @@
 """Maximum a posteriori attack on neighbour sums: all equations, the noise and the prior weighed together.
 
-Noise-free sums of binary rows are first taken apart as far as algebra goes (bounds, weights, exact enumeration of small groups); belief
-propagation then gives every open bit its posterior under the prior. Sums with noise (a differential privacy mechanism whose
-distribution and scale are public) enter belief propagation as Gaussian likelihoods; as the noise vanishes this becomes the exact
-decoder. Real-valued rows get the Gaussian posterior mean. From the posterior each discrete row takes the entries with the best
-expected F1, which for a settled row is the row itself.
+Noise-free sums of binary rows are first taken apart as far as algebra goes (bounds, weights, exact enumeration of small
+groups); belief propagation then gives every open bit its posterior under the prior. Sums with noise (a differential
+privacy mechanism whose distribution and scale are public) enter belief propagation as Gaussian likelihoods; as the
+noise vanishes this becomes the exact decoder. Real-valued rows get the Gaussian posterior mean. From the posterior each
+discrete row takes the entries with the best expected F1, which for a settled row is the row itself.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def _decode_noisy(equations: NeighborEquations, odds: Tensor, rounds: int) -> De
     return DecodedBits(probability, (probability > 0.5).float(), torch.zeros_like(probability, dtype=torch.bool))
 
 
-def decided(equations: NeighborEquations, decoded: DecodedBits, scales: RowScales, prior: FeaturePrior) -> Reconstruction:
+def decided(
+    equations: NeighborEquations, decoded: DecodedBits, scales: RowScales, prior: FeaturePrior
+) -> Reconstruction:
     """Return for every row the entries with the best expected F1 under independent bits."""
     chance = torch.where(decoded.proven, decoded.bits, decoded.probability)
     bits = best_f1_bits(chance)

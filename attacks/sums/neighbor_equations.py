@@ -1,11 +1,11 @@
 """What an observer of ``NeighborSums`` knows for certain, as linear equations over the feature rows it does not have.
 
-FedGCN (section 4): client m uploads ``P[m, i] = sum of A_ij x_j over the closed neighbours j of i at m``, and whoever needs node i
-receives ``S_i = sum of A_ij x_j over all closed neighbours``. Everything the observer sent itself is subtracted exactly; what remains
-is one equation per node (clients) or per node and uploader (server, wire).
+FedGCN (section 4): client m uploads ``P[m, i] = sum of A_ij x_j over the closed neighbours j of i at m``, and whoever
+needs node i receives ``S_i = sum of A_ij x_j over all closed neighbours``. Everything the observer sent itself is
+subtracted exactly; what remains is one equation per node (clients) or per node and uploader (server, wire).
 
-With ``A_ij = 1 / sqrt(D_i D_j)``, ``D = degree + 1``, row i is multiplied by ``sqrt(D_i)``: a neighbour then has the same
-coefficient ``1 / sqrt(D_j)`` in every equation it is part of.
+With ``A_ij = 1 / sqrt(D_i D_j)``, ``D = degree + 1``, row i is multiplied by ``sqrt(D_i)``: a neighbour then has the
+same coefficient ``1 / sqrt(D_j)`` in every equation it is part of.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_clients, own_nodes, sees_deliveries
 from fglaudit.adversary.public_rules import absent_clients, bounded_degrees, fewest_neighbors, rounding_of_sums
-from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, possible_owners, recorded_sums, sees_parts
+from fglaudit.attacks.sums.recorded_sums import (
+    RecordedSums,
+    missing_sums,
+    owners,
+    possible_owners,
+    recorded_sums,
+    sees_parts,
+)
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.view import FEATURE_ROWS, View
 
@@ -71,11 +78,19 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
     if reason is not None:
         return reason
     if sees_deliveries(view) and view.topology is None and not view.own:
-        return "without the edges it is unknown which rows a sum is made of; give the observer topology, or use server-partial-sums"
+        return (
+            "without the edges it is unknown which rows a sum is made of; give the observer topology, or use"
+            " server-partial-sums"
+        )
     if len(absent_clients(view, NeighborSums)) and not sees_deliveries(view):
         return "clients dropped out of the sums, and a client does not know which of its neighbours are theirs"
-    if bounded_degrees(view) and (view.topology is not None or any(client.remote_degrees is None for client in view.own)):
-        return "which edges the degree bound leaves depends on who holds which node, and on degrees; a client knows both of its own edges"
+    if bounded_degrees(view) and (
+        view.topology is not None or any(client.remote_degrees is None for client in view.own)
+    ):
+        return (
+            "which edges the degree bound leaves depends on who holds which node, and on degrees; a client knows both"
+            " of its own edges"
+        )
     normalised = view.public.hyperparameters["aggregate"] == "normalised"
     nothing_else = view.topology is None and view.degrees is None
     if need_degrees and normalised and nothing_else and all(client.remote_degrees is None for client in view.own):
@@ -85,8 +100,8 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Knowledge:
-    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N], which nodes are
-    certainly in the sums [N], and which certainly are not [N] because their client dropped out."""
+    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N], which
+    nodes are certainly in the sums [N], and which certainly are not [N] because their client dropped out."""
 
     sums: RecordedSums
     edges: Tensor
@@ -100,8 +115,8 @@ class _Knowledge:
 def neighbor_equations(view: View) -> NeighborEquations:
     """Return the observer's equations; auxiliary rows count as known and are subtracted.
 
-    An observer of the uploads gets one equation per partial sum, and one per total sum where it cannot tell which client
-    holds which of the terms.
+    An observer of the uploads gets one equation per partial sum, and one per total sum where it cannot tell which
+    client holds which of the terms.
     """
     sums, edges = recorded_sums(view), known_edges(view)
     parts = sees_parts(view)
@@ -193,7 +208,9 @@ def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Ten
     return values.index_add(0, where, -own), values.abs().index_add(0, where, own.abs())
 
 
-def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, parts: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _terms(
+    view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, parts: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows [E] and node ids [E] of the unknown terms of every sum, and ``hidden`` [R]."""
     n, count = view.public.num_nodes, len(about)
     edges, degrees, mine = known.edges, known.degrees, known.mine
@@ -207,8 +224,8 @@ def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, pa
     keep = ~mine[columns]
     fewest = fewest_neighbors(view)
     if fewest > 1:
-        # A node with few neighbours at other clients gets nothing from them. Where the observer cannot tell, for want of owners,
-        # whether that holds for a node, only the node's own term is certain.
+        # A node with few neighbours at other clients gets nothing from them. Where the observer cannot tell, for want
+        # of owners, whether that holds for a node, only the node's own term is certain.
         foreign = known.owner[columns] != known.owner[about][rows]
         lone = torch.bincount(rows[foreign], minlength=count) < fewest
         unowned = torch.bincount(rows[known.owner[columns] < 0], minlength=count) > 0
@@ -227,7 +244,8 @@ def _terms(view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, pa
 
 
 def _expected_uploaders(neighbors: Tensor, others: int) -> Tensor:
-    """Return how many of ``others`` clients hold at least one of ``neighbors`` nodes spread evenly: each adds its own noise."""
+    """Return how many of ``others`` clients hold at least one of ``neighbors`` nodes spread evenly: each adds its own
+    noise."""
     return (others * (1 - (1 - 1 / max(others, 1)) ** neighbors.double())).clamp(min=1)
 
 

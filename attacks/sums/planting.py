@@ -1,8 +1,8 @@
 """Self-test problems for attacks on ``NeighborSums``: every sum holds at most one row that the observer does not own.
 
-Every node of the observer gets exactly one neighbour at another client, and that neighbour has no other: its row lies in the open
-in one sum. All other nodes are alone; the server and the wire see their rows in their own sums. Own rows, ids, number of
-clients and public facts stay; rows of others are drawn from the prior; there is no defense.
+Every node of the observer gets exactly one neighbour at another client, and that neighbour has no other: its row lies
+in the open in one sum. All other nodes are alone; the server and the wire see their rows in their own sums. Own rows,
+ids, number of clients and public facts stay; rows of others are drawn from the prior; there is no defense.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
     """Return the problem described in the module docstring.
 
     Args:
-        lone_nodes: whether nodes that are no neighbours of own nodes are part of it; by default for the server and the wire
-            if they know all edges, and so can tell what their sums are made of.
+        lone_nodes: whether nodes that are no neighbours of own nodes are part of it; by default for the server and the
+            wire if they know all edges, and so can tell what their sums are made of.
     """
     public, n = view.public, view.public.num_nodes
     rng = split(rng, "plant")
@@ -72,7 +72,8 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
 
 
 def _simulate(view: View, x: Tensor, edges: Tensor, degrees: Tensor, owner: Tensor) -> tuple[MessageBatch, ...]:
-    """Return the sums of a pre-training aggregation over closed ``edges`` [2, E], cut down to what the observer sees."""
+    """Return the sums of a pre-training aggregation over closed ``edges`` [2, E], cut down to what the observer
+    sees."""
     public, n = view.public, view.public.num_nodes
     row, column = edges
     weight = torch.ones(len(row))
@@ -88,7 +89,9 @@ def _simulate(view: View, x: Tensor, edges: Tensor, degrees: Tensor, owner: Tens
     delivery = torch.unique(owner[column] * n + row if several_hops else owner[total_nodes] * n + total_nodes)
     receiver, delivered = torch.div(delivery, n, rounding_mode="floor"), delivery % n
     up = _ragged(sender, node, parts, public.num_clients, up=True)
-    down = _ragged(receiver, delivered, totals[torch.searchsorted(total_nodes, delivered)], public.num_clients, up=False)
+    down = _ragged(
+        receiver, delivered, totals[torch.searchsorted(total_nodes, delivered)], public.num_clients, up=False
+    )
     if sees_parts(view):
         return up, down
     seen = torch.tensor(view.observer.clients, dtype=torch.long)

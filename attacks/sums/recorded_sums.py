@@ -1,4 +1,5 @@
-"""What an observer of ``NeighborSums`` holds before any algebra: the recorded sums, the degrees and the edges it knows."""
+"""What an observer of ``NeighborSums`` holds before any algebra: the recorded sums, the degrees and the edges it
+knows."""
 
 from __future__ import annotations
 
@@ -71,9 +72,9 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
 def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     """Return which clients may hold each node [N, K], as one who sees all messages to and from the server can tell.
 
-    With one hop a total sum goes to its owner alone. With more hops three rules narrow the candidates: the owner of j receives the
-    sums of j and of each neighbour of j; and, where uploads can be read, it uploads a part of each of them, and whoever uploads a part
-    of the sum of i holds one of i's closed neighbours.
+    With one hop a total sum goes to its owner alone. With more hops three rules narrow the candidates: the owner of j
+    receives the sums of j and of each neighbour of j; and, where uploads can be read, it uploads a part of each of
+    them, and whoever uploads a part of the sum of i holds one of i's closed neighbours.
     """
     n, k = view.public.num_nodes, view.public.num_clients
     candidates = torch.zeros(n, k, dtype=torch.bool)
@@ -97,7 +98,11 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
         while True:
             holders = torch.zeros(n, k).index_add_(0, row, candidates[column].float())
             only = (sent.bool() & (holders == 1) & whole[:, None])[row] & candidates[column]
-            forced = torch.zeros_like(sent).scatter_reduce(0, column[:, None].expand(-1, k), only.to(torch.int8), "amax").bool()
+            forced = (
+                torch.zeros_like(sent)
+                .scatter_reduce(0, column[:, None].expand(-1, k), only.to(torch.int8), "amax")
+                .bool()
+            )
             narrowed = torch.where(forced.any(1, keepdim=True), candidates & forced, candidates)
             if bool((narrowed == candidates).all()):
                 break

@@ -17,7 +17,8 @@ from fglaudit.view import View
 _LARGEST_COUNT = 96
 _LARGEST_DEGREE = 400
 _SEARCHABLE_NOISE = 1e-3
-"""Above this standard deviation single entries no longer show their integer, and the mean scale of known rows is used."""
+"""Above this standard deviation single entries no longer show their integer, and the mean scale of known rows is
+used."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ class RowScales:
         return bits / bits.sum(1, keepdim=True).clamp(min=1) if self.normalised else bits
 
 
-def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior) -> tuple[NeighborEquations, RowScales]:
+def resolve_scales(
+    view: View, equations: NeighborEquations, prior: FeaturePrior
+) -> tuple[NeighborEquations, RowScales]:
     """Return equations over bits, with all coefficients known, and how to turn bits into rows."""
     certain = torch.ones(equations.num_unknowns, dtype=torch.bool)
     normalised = view.public.features is FeatureKind.SCALED_BINARY
@@ -56,7 +59,9 @@ def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior
     certain[:] = False
     if float(equations.std.max().item()) > _SEARCHABLE_NOISE:
         level = prior.level if normalised else min(1.0, float(clip or 1.0) / max(prior.size, 1.0) ** power)
-        return dataclasses.replace(equations, coefficients=equations.coefficients * level), RowScales(normalised, certain)
+        return dataclasses.replace(equations, coefficients=equations.coefficients * level), RowScales(
+            normalised, certain
+        )
     limit = float("inf") if clip is None else float(clip)
 
     def value(count: Tensor) -> Tensor:
@@ -70,6 +75,7 @@ def resolve_scales(view: View, equations: NeighborEquations, prior: FeaturePrior
 
 
 def _complete_rows(equations: NeighborEquations) -> NeighborEquations:
-    """Drop the unknown coefficients of incomplete rows by marking their terms as bounds only: weight zero tells nothing."""
+    """Drop the unknown coefficients of incomplete rows by marking their terms as bounds only: weight zero tells
+    nothing."""
     partial = equations.coefficients.isnan() & (equations.hidden > 0)[equations.rows]
     return dataclasses.replace(equations, coefficients=torch.where(partial, 0.0, equations.coefficients))

@@ -1,9 +1,10 @@
 """Row-space attack on neighbour sums: solve the linear equations that an observer's sums amount to.
 
-FedGCN section 4 argues that a sum over several neighbours protects each of them. It does not where sums overlap: the row of neighbour j is
-determined exactly if and only if the unit vector e_j lies in the row space of the observer's coefficient matrix, whatever the
-features are (binary or real, weighted or counts). Those rows are marked as proven; the others get the linear estimate that
-changes the prior mean least. Observers: a client, colluding clients, and, if they know the edges, the server and the wire.
+FedGCN section 4 argues that a sum over several neighbours protects each of them. It does not where sums overlap: the
+row of neighbour j is determined exactly if and only if the unit vector e_j lies in the row space of the observer's
+coefficient matrix, whatever the features are (binary or real, weighted or counts). Those rows are marked as proven; the
+others get the linear estimate that changes the prior mean least. Observers: a client, colluding clients, and, if they
+know the edges, the server and the wire.
 """
 
 from __future__ import annotations

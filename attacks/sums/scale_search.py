@@ -1,10 +1,10 @@
 """Find the unknown scale of every neighbour's row from the values that a sum takes.
 
-Where a degree is unknown, neighbour j enters with coefficient ``1 / sqrt(D)`` for some integer D. Where rows are normalised, it enters with
-``w / q``: q is an integer and also the number of its entries. Rows are sparse, so most entries of a sum are the word of
-one neighbour alone: the right integer is met by many entries of every sum the neighbour is part of, a wrong one by few.
-Neighbours that cannot be told apart (equal coefficients before scaling) share out the integers found; who gets which is a guess unless
-another sum tells.
+Where a degree is unknown, neighbour j enters with coefficient ``1 / sqrt(D)`` for some integer D. Where rows are
+normalised, it enters with ``w / q``: q is an integer and also the number of its entries. Rows are sparse, so most
+entries of a sum are the word of one neighbour alone: the right integer is met by many entries of every sum the
+neighbour is part of, a wrong one by few. Neighbours that cannot be told apart (equal coefficients before scaling) share
+out the integers found; who gets which is a guess unless another sum tells.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _PRIOR_WEIGHT = 0.25
 _NO_HIT = 0.02
 
 
-def fill_degrees(equations: NeighborEquations, size: float, known: Tensor, largest: int) -> tuple[NeighborEquations, Tensor]:
+def fill_degrees(
+    equations: NeighborEquations, size: float, known: Tensor, largest: int
+) -> tuple[NeighborEquations, Tensor]:
     """Return the equations with unknown coefficients ``1 / sqrt(D)`` filled in, and D of every unknown [U].
 
     Args:
@@ -41,14 +43,17 @@ def fill_degrees(equations: NeighborEquations, size: float, known: Tensor, large
 def fill_counts(
     equations: NeighborEquations, value: Callable[[Tensor], Tensor], known: Tensor, largest: int
 ) -> tuple[NeighborEquations, Tensor]:
-    """Return the equations of the binary rows behind rows ``value(q) x bits`` with q entries, and q of every unknown [U].
+    """Return the equations of the binary rows behind rows ``value(q) x bits`` with q entries, and q of every unknown
+    [U].
 
     Args:
         known: numbers of entries of known rows [n], a sample of what is likely.
     """
     every = torch.ones_like(equations.columns, dtype=torch.bool)
     found = _search(equations, torch.arange(1, largest + 1), value, lambda q: q, every, known)
-    return dataclasses.replace(equations, coefficients=equations.coefficients * value(found[equations.columns].double())), found
+    return dataclasses.replace(
+        equations, coefficients=equations.coefficients * value(found[equations.columns].double())
+    ), found
 
 
 def _search(
@@ -77,7 +82,9 @@ def _search(
     hits = _hits(sorted_values, slack, row, weight[:, None] * value(integers.double()))
     share = (hits / wanted).clamp(max=1)
     terms = torch.bincount(column, minlength=equations.num_unknowns).clamp(min=1)
-    seen = torch.bincount(known.clamp(max=int(integers[-1])), minlength=int(integers[-1]) + 1)[int(integers[0]) :].double()
+    seen = torch.bincount(known.clamp(max=int(integers[-1])), minlength=int(integers[-1]) + 1)[
+        int(integers[0]) :
+    ].double()
     prior = _PRIOR_WEIGHT * ((seen + 0.1) / (seen + 0.1).sum()).log().to(hits.device)
     score = prior.expand(equations.num_unknowns, -1).clone()
     score.index_add_(0, column, share.clamp(min=_NO_HIT).log() / terms[column, None])

@@ -1,12 +1,14 @@
 """Blind reading of neighbour sums: what the server and the wire learn without knowing a single edge or degree.
 
-FedGCN without encryption shows the server ``P[m, i]``, the part of node i's sum that lies at client m. Clients hold few neighbours
-of any one node, so a part has few terms, and the part at i's own client contains ``x_i / D_i``. Entries of such a part take few distinct
-values: one per term, and sums of two where two terms share a word. Values that are no such sums are the terms; the self term is
-the one whose inverse is an integer (``D_i``, or ``D_i`` times the number of entries if rows are normalised), while other terms
-are ``1 / sqrt(D_i D_j)``. Its entries are x_i, assigned to node i by the message itself. With noise, entries well above it are taken.
+FedGCN without encryption shows the server ``P[m, i]``, the part of node i's sum that lies at client m. Clients hold few
+neighbours of any one node, so a part has few terms, and the part at i's own client contains ``x_i / D_i``. Entries of
+such a part take few distinct values: one per term, and sums of two where two terms share a word. Values that are no
+such sums are the terms; the self term is the one whose inverse is an integer (``D_i``, or ``D_i`` times the number of
+entries if rows are normalised), while other terms are ``1 / sqrt(D_i D_j)``. Its entries are x_i, assigned to node i by
+the message itself. With noise, entries well above it are taken.
 
-Where the parts cannot be read and the totals can (secure aggregation), the totals are read in the same way: they have more terms.
+Where the parts cannot be read and the totals can (secure aggregation), the totals are read in the same way: they have
+more terms.
 
 Not separable: terms of equal value, e.g. a neighbour at the same client with the same degree.
 """
@@ -104,7 +106,8 @@ def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
-    """Return the entries of the self term of each sum [B, F], whose entries are off by at most ``error``, and how sure it is one [B]."""
+    """Return the entries of the self term of each sum [B, F], whose entries are off by at most ``error``, and how sure
+    it is one [B]."""
     row, entry = (parts > error).nonzero(as_tuple=True)
     value = parts[row, entry]
     order = value.argsort(stable=True)
@@ -122,7 +125,10 @@ def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
     match = (pair[:, None] - table[:, :, None, None]).abs() <= 2 * _SAME * table[:, :, None, None] + 3 * error
     common = torch.minimum(frequency[:, :, None], frequency[:, None, :])
     match &= (
-        below & (common[:, None] >= frequency[:, :, None, None]) & (common[:, None] > 0) & (frequency > 0)[:, :, None, None]
+        below
+        & (common[:, None] >= frequency[:, :, None, None])
+        & (common[:, None] > 0)
+        & (frequency > 0)[:, :, None, None]
     )
     composite = match.flatten(2).any(2)
     inverse = 1 / table.clamp(min=1e-12)
@@ -141,7 +147,8 @@ def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
 
 
 def _tabulate(row: Tensor, value: Tensor, number: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Lay out distinct values by row, most frequent first: values and frequencies [rows, V], and each value's place [n]."""
+    """Lay out distinct values by row, most frequent first: values and frequencies [rows, V], and each value's place
+    [n]."""
     order = number.argsort(descending=True, stable=True)
     order = order[row[order].argsort(stable=True)]
     count = torch.bincount(row, minlength=rows)

@@ -1,13 +1,14 @@
-"""Whether a known node can lie at a client: words that none of a client's nodes has stand out in its first model update.
+"""Whether a known node can lie at a client: words that none of a client's nodes has stand out in its first model
+update.
 
-The rows of the input layer that belong to a word no node in reach has get no gradient from the loss, only weight decay's. Adam
-makes steps of equal length out of any constant gradient, so such a row moves by exactly minus the learning rate times the sign
-of its weights (without weight decay it does not move at all), while a row that occurs moves by signs of its own. The mean over
-the hidden units tells the two apart for every word, also through noise as strong as the steps. A node with a word that the
-client lacks is not the client's.
+The rows of the input layer that belong to a word no node in reach has get no gradient from the loss, only weight
+decay's. Adam makes steps of equal length out of any constant gradient, so such a row moves by exactly minus the
+learning rate times the sign of its weights (without weight decay it does not move at all), while a row that occurs
+moves by signs of its own. The mean over the hidden units tells the two apart for every word, also through noise as
+strong as the steps. A node with a word that the client lacks is not the client's.
 
-The statistic's two levels are fitted as a mixture of two Gaussians. The score is the log likelihood ratio of "all the node's
-words occur at the client" against the words' frequencies over all clients.
+The statistic's two levels are fitted as a mixture of two Gaussians. The score is the log likelihood ratio of "all the
+node's words occur at the client" against the words' frequencies over all clients.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def _decays(view: View) -> bool:
 
 
 def _statistic(view: View) -> Tensor:
-    """Return per client and word how much like an absent word's its row of the first update is [K, F]: 1 per step if absent."""
+    """Return per client and word how much like an absent word's its row of the first update is [K, F]: 1 per step if
+    absent."""
     step = float(view.public.hyperparameters["learning_rate"])
     models = next(model_rounds(view, 1))
     weight, _ = input_map(view, models.received)
@@ -97,16 +99,21 @@ def _statistic(view: View) -> Tensor:
 
 
 def _chance_absent(statistic: Tensor) -> Tensor:
-    """Return the posterior probability that the entries of ``statistic`` [K, F] belong to the upper of two Gaussians."""
+    """Return the posterior probability that the entries of ``statistic`` [K, F] belong to the upper of two
+    Gaussians."""
     values = statistic.double()
     mean = torch.stack([values.max(), values.min()])
     spread = torch.full_like(mean, float(values.std().item()) / 2 + _LEAST_SPREAD)
     weight = torch.full_like(mean, 0.5)
     upper = torch.zeros_like(values)
     for _ in range(_EM_STEPS):
-        score = -((values.unsqueeze(2) - mean) / spread).square() / 2 + (weight / spread).log() - math.log(2 * math.pi) / 2
+        score = (
+            -((values.unsqueeze(2) - mean) / spread).square() / 2 + (weight / spread).log() - math.log(2 * math.pi) / 2
+        )
         upper = (score[..., 0] - score[..., 1]).sigmoid()
-        upper = torch.where(values > mean[0], torch.maximum(upper, 1 - upper), upper)  # beyond the upper mean nothing else lies
+        upper = torch.where(
+            values > mean[0], torch.maximum(upper, 1 - upper), upper
+        )  # beyond the upper mean nothing else lies
         shares = torch.stack([upper, 1 - upper], 2)
         total = shares.sum((0, 1)).clamp(min=1e-9)
         mean = (shares * values.unsqueeze(2)).sum((0, 1)) / total

@@ -1,10 +1,10 @@
 """Label distribution of a client from the biases of its last layer, as they move in the first rounds.
 
-The gradient of a class's bias is the mean predicted probability of the class minus its share among the client's training nodes.
-Adam hides its length but not its course: the first step is its sign, and later ones follow from the ratios of successive
-gradients. The attack predicts the gradients from the received models (predictions for the observer's known rows of each class;
-without any, for the global nodes, taken as nodes), runs the public optimiser on them, and looks for the distribution under
-which the biases move as they did.
+The gradient of a class's bias is the mean predicted probability of the class minus its share among the client's
+training nodes. Adam hides its length but not its course: the first step is its sign, and later ones follow from the
+ratios of successive gradients. The attack predicts the gradients from the received models (predictions for the
+observer's known rows of each class; without any, for the global nodes, taken as nodes), runs the public optimiser on
+them, and looks for the distribution under which the biases move as they did.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from fglaudit.view import View
 _BIAS = "classes.bias"
 _FIT_STEPS = 400
 _MODEL_ERROR = 0.3, 0.02
-"""Spread of an observed step around a predicted one, in learning rates, at first and at least: predictions are for other nodes than the
-client's. It is fitted twice on the way."""
+"""Spread of an observed step around a predicted one, in learning rates, at first and at least: predictions are for
+other nodes than the client's. It is fitted twice on the way."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class UpdateLabels(Attack):
                 dropout = Dropout(share, rng)
                 if bool(use.any()):
                     chance = (
-                        chance + log_probabilities(view, models.received, received, known.x[use], dropout).exp() / self.draws
+                        chance
+                        + log_probabilities(view, models.received, received, known.x[use], dropout).exp() / self.draws
                     )
                 else:
                     chance = chance + predict(view, models.received, received, received, dropout).exp() / self.draws
@@ -100,8 +101,8 @@ class UpdateLabels(Attack):
         return Course(torch.stack(moves), torch.stack(predicted))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted, from models that know nothing
-        but biases, others in every round."""
+        """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted, from models that
+        know nothing but biases, others in every round."""
         clients = sending_clients(view, ModelUpdate)
         rounds, classes = type(self).first_rounds or 1, view.public.num_classes
         models = initial_model(view.public.layout, split(rng, "model")).repeat(rounds, len(clients), 1)
@@ -121,7 +122,8 @@ class UpdateLabels(Attack):
 
 
 def _messages(view: View, clients: Tensor, models: Tensor, changes: Tensor, centers: Tensor) -> View:
-    """Return a view of rounds in which clients receive ``models`` [T, K, D] and upload ``changes``; global nodes stay [K, g, d]."""
+    """Return a view of rounds in which clients receive ``models`` [T, K, D] and upload ``changes``; global nodes stay
+    [K, g, d]."""
     server = torch.full_like(clients, SERVER)
     batches = []
     for round, (received, change) in enumerate(zip(models, changes, strict=True)):
@@ -135,7 +137,8 @@ def _messages(view: View, clients: Tensor, models: Tensor, changes: Tensor, cent
 
 
 def _fit(view: View, course: Course) -> Tensor:
-    """Return the distributions [K, C] whose predicted course is nearest to the observed one, with a weak pull to the known labels."""
+    """Return the distributions [K, C] whose predicted course is nearest to the observed one, with a weak pull to the
+    known labels."""
     step = float(view.public.hyperparameters["learning_rate"])
     known = view.known_rows().y
     counts = torch.bincount(known[known >= 0], minlength=view.public.num_classes).double() + 1
@@ -143,7 +146,9 @@ def _fit(view: View, course: Course) -> Tensor:
     noise = noise_std(view, ModelUpdate) ** 2
     clip = UploadClip.of(view, ModelUpdate)
     variance = noise + (_MODEL_ERROR[0] * step) ** 2
-    repeats = max(1, round(float(course.moves[0].abs().max().item()) / step)) if noise_std(view, ModelUpdate) == 0 else 1
+    repeats = (
+        max(1, round(float(course.moves[0].abs().max().item()) / step)) if noise_std(view, ModelUpdate) == 0 else 1
+    )
     # Under Adam, all weights move about one step at a time.
     length = step * repeats * sum(math.prod(shape) for shape in view.public.layout.values())
     shrink = 1.0 if clip.length is None else min(1.0, clip.length / length)
@@ -168,7 +173,8 @@ def _fit(view: View, course: Course) -> Tensor:
 
 
 def simulate(view: View, predicted: Tensor, shares: Tensor, step: float, repeats: int) -> Tensor:
-    """Return how the biases [T, K, C] of clients with label ``shares`` [K, C] would move, in ``repeats`` steps per round."""
+    """Return how the biases [T, K, C] of clients with label ``shares`` [K, C] would move, in ``repeats`` steps per
+    round."""
     keep = bool(view.public.hyperparameters.get("keep_optimizer", True))
     mean, square, done = torch.zeros_like(shares), torch.zeros_like(shares), 0
     moves = []

@@ -1,8 +1,9 @@
-"""``python -m bench.golden OUT [--against OLD]``: small versions of the suites, run twice to show that a change changed no result.
+"""``python -m bench.golden OUT [--against OLD]``: small versions of the suites, run twice to show that a change changed
+no result.
 
-Run it before a change and after it, on one machine with one version of the package. Every column of ``findings.csv`` but the
-seconds must be equal, character by character. One suite at a time uses one core (``--jobs 1``, one thread); two suites run side
-by side where there are cores for them.
+Run it before a change and after it, on one machine with one version of the package. Every column of ``findings.csv``
+but the seconds must be equal, character by character. One suite at a time uses one core (``--jobs 1``, one thread); two
+suites run side by side where there are cores for them.
 """
 
 from __future__ import annotations

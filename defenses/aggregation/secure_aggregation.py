@@ -1,22 +1,23 @@
 """Secure aggregation: the server gets the sum of what clients send, and nothing else of it.
 
-Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017, sections 3-5 and figure 4, for an
-honest-but-curious server: pairwise masks from X25519, HKDF and ChaCha20, a mask of its own per client, and shares of keys and seeds so
-that clients may drop out after the keys are exchanged (:mod:`fglaudit.secagg`). The result is then the sum, or the mean, over those who
-are left.
+Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017, sections 3-5 and figure
+4, for an honest-but-curious server: pairwise masks from X25519, HKDF and ChaCha20, a mask of its own per client, and
+shares of keys and seeds so that clients may drop out after the keys are exchanged (:mod:`fglaudit.secagg`). The result
+is then the sum, or the mean, over those who are left.
 
-What the server sees: the sums, in the clear, because masks cancel in them. **Sums are not private by themselves**: whoever knows the
-graph can take FedGCN's sums apart as a client can. Together with c clients the server sees the sum over the others; a single other one is
-exposed. With t clients it opens every message: they hold enough shares. A server that deviates from the protocol is not covered.
+What the server sees: the sums, in the clear, because masks cancel in them. **Sums are not private by themselves**:
+whoever knows the graph can take FedGCN's sums apart as a client can. Together with c clients the server sees the sum
+over the others; a single other one is exposed. With t clients it opens every message: they hold enough shares. A server
+that deviates from the protocol is not covered.
 
 Choices where the paper is silent:
 
-* Every client sends a row for every node, zeros included: which rows a client has would show edges, and a row with a single sender
-  would have no pairwise mask.
-* All clients take part in an aggregation of rows, and of models where all send theirs, in one batch or several; otherwise the
-  senders of the batch do (FedAvg that samples clients).
-* Values are rounded to fixed point modulo 2^bits. The encoding leaves room for n values of the largest size, so sums cannot overflow. A
-  value beyond the bound is an error before anything is masked; it is never clipped.
+* Every client sends a row for every node, zeros included: which rows a client has would show edges, and a row with a
+  single sender would have no pairwise mask.
+* All clients take part in an aggregation of rows, and of models where all send theirs, in one batch or several;
+  otherwise the senders of the batch do (FedAvg that samples clients).
+* Values are rounded to fixed point modulo 2^bits. The encoding leaves room for n values of the largest size, so sums
+  cannot overflow. A value beyond the bound is an error before anything is masked; it is never clipped.
 * Where a payload has no public bound (models), ``range`` is it.
 * Keys are new in every round; they are not drawn from the run's seed, and change no result.
 """
@@ -50,7 +51,8 @@ _MOST_CLIENTS = 256
 
 @dataclass
 class _Round:
-    """One aggregation: who takes part, under which rows of the masks, and what is left of the masks once it is added up.
+    """One aggregation: who takes part, under which rows of the masks, and what is left of the masks once it is added
+    up.
 
     Attributes:
         number: of the aggregation, counted over the run.
@@ -91,8 +93,9 @@ class _Session(DefenseSession):
         places = torch.searchsorted(current.clients, batch.senders)
         if not bool(torch.isin(batch.senders, current.clients).all()) or current.sent.intersection(places.tolist()):
             raise FglauditError(
-                f"in a round every client that takes part sends one masked message; {type(batch.payload).__name__} of round "
-                f"{batch.round} comes twice, or from others than in the first batch; use another defense for this protocol"
+                f"in a round every client that takes part sends one masked message; {type(batch.payload).__name__} of"
+                f" round {batch.round} comes twice, or from others than in the first batch; use another defense for"
+                " this protocol"
             )
         current.sent.update(places.tolist())
         kept = torch.isin(places, torch.tensor(current.aggregation.survivors))
@@ -147,7 +150,10 @@ class _Session(DefenseSession):
         return Guarantee(
             mechanism=f"secure aggregation of {names}: an honest-but-curious server reads sums only"
             + (f"; in the clear: {', '.join(clear)}" if clear else ""),
-            key_custody=f"every client its own; the server and {self.defense.least(n)} of {n} clients together read each message",
+            key_custody=(
+                f"every client its own; the server and {self.defense.least(n)} of {n} clients together read each"
+                " message"
+            ),
         )
 
     def _code(self, payload: type[Payload], summands: int) -> FixedPoint:
@@ -191,14 +197,18 @@ class _Session(DefenseSession):
             )
         found = next((r for r in self.rounds.values() if r.number == rows.aggregation), None)
         if found is None:
-            raise FglauditError("masked sums are opened in the round they were sent in; got older ones; forward them earlier")
+            raise FglauditError(
+                "masked sums are opened in the round they were sent in; got older ones; forward them earlier"
+            )
         return found
 
     def _opened(self, batch: MessageBatch, read: Any) -> MessageBatch:
         fields = {
-            name: read(self._of(value), value.sealed).reshape(value.shape).to(value.dtype)
-            if isinstance(value, SealedTensor)
-            else value
+            name: (
+                read(self._of(value), value.sealed).reshape(value.shape).to(value.dtype)
+                if isinstance(value, SealedTensor)
+                else value
+            )
             for name, value in batch.payload.tensors().items()
         }
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(fields))
@@ -208,8 +218,8 @@ class _Session(DefenseSession):
         survivors[list(current.aggregation.survivors)] = 1
         if not bool(((rows.parts == survivors).all(1) | (rows.slot < 0)).all()):
             raise FglauditError(
-                "masks cancel in the sum over all clients that are left; a sum lacks some, or has one twice; use the defense where the "
-                "server adds up one message of every client"
+                "masks cancel in the sum over all clients that are left; a sum lacks some, or has one twice; use the"
+                " defense where the server adds up one message of every client"
             )
         if rows.field not in current.remainder:
             if not current.remainder:
@@ -237,7 +247,8 @@ def _dense(current: _Round, batch: MessageBatch, value: Tensor) -> Tensor:
     place = batch.entry_messages() * len(current.slots) + slot
     if not torch.equal(current.slots[slot], nodes) or len(torch.unique(place)) < len(place):
         raise FglauditError(
-            f"{type(batch.payload).__name__} must have at most one row for each node of aggregates(); it has others; correct the protocol"
+            f"{type(batch.payload).__name__} must have at most one row for each node of aggregates(); it has others;"
+            " correct the protocol"
         )
     dense = torch.zeros(len(batch.senders) * len(current.slots), words.shape[1], dtype=words.dtype)
     dense[place] = words
@@ -287,8 +298,8 @@ class SecureAggregation(Defense):
             raise FglauditError(f"range must be positive; got {self.range:g}; use e.g. range: 16")
         if not 0.5 < self.threshold <= 1:
             raise FglauditError(
-                f"threshold is a share of the clients in (0.5, 1]: with less, two halves could be asked for different shares; "
-                f"got {self.threshold:g}; use e.g. 0.67"
+                "threshold is a share of the clients in (0.5, 1]: with less, two halves could be asked for different"
+                f" shares; got {self.threshold:g}; use e.g. 0.67"
             )
         if not 0 <= self.dropouts < 1:
             raise FglauditError(f"dropouts is a share of the clients in [0, 1); got {self.dropouts:g}; use e.g. 0.1")
@@ -304,13 +315,15 @@ class SecureAggregation(Defense):
         if context.num_clients < 2:
             return "with one client a sum is its message"
         if context.num_clients > _MOST_CLIENTS:
-            return f"every pair of clients agrees on keys in every round, which is done for up to {_MOST_CLIENTS} clients"
+            return (
+                f"every pair of clients agrees on keys in every round, which is done for up to {_MOST_CLIENTS} clients"
+            )
         if reasons:
             return "; ".join(reasons)
         if not served:
             return (
-                f"the server of {context.protocol} does more with what it gets than adding it up, or gets none of {', '.join(self.on)}: "
-                "it cannot work on sums alone"
+                f"the server of {context.protocol} does more with what it gets than adding it up, or gets none of"
+                f" {', '.join(self.on)}: it cannot work on sums alone"
             )
         return None
 
@@ -319,7 +332,8 @@ class SecureAggregation(Defense):
             import cryptography  # noqa: F401
         except ImportError as error:
             raise FglauditError(
-                "secure aggregation needs the library cryptography; it is not installed; run: pip install 'fglaudit[secagg]'"
+                "secure aggregation needs the library cryptography; it is not installed; run: pip install"
+                " 'fglaudit[secagg]'"
             ) from error
         if reason := self.unsupported(context):
             raise FglauditError(f"secure aggregation does not apply: {reason}; use another defense or payload")
@@ -329,7 +343,8 @@ class SecureAggregation(Defense):
         """Return the payloads that are masked, and reasons why others that are named cannot be."""
         named = {p: a for p, a in context.aggregates.items() if p.__name__ in self.on}
         reasons = [
-            f"the server of {context.protocol} weights {payload.__name__} by receiver or sender, and masks cancel only in plain sums"
+            f"the server of {context.protocol} weights {payload.__name__} by receiver or sender, and masks cancel only"
+            " in plain sums"
             for payload, aggregate in named.items()
             if aggregate.weighted
         ]

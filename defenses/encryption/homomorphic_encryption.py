@@ -1,16 +1,20 @@
-"""Homomorphic encryption: clients encrypt what they send, the server adds ciphertexts up and passes the sums on, clients decrypt.
+"""Homomorphic encryption: clients encrypt what they send, the server adds ciphertexts up and passes the sums on,
+clients decrypt.
 
-Custody: the clients share one secret key that one of them makes and gives to the others; the server gets parameters and no key
-(``fglaudit.he.keys``). So a client reads what it did without encryption; the server together with one client, or one client that taps
-the wire, reads everything. The server still sees which rows every client sends, hence which client has neighbours of which node, how wide
-a row's fields are, hence whether its degree is large, and every payload that is not sealed (models).
+Custody: the clients share one secret key that one of them makes and gives to the others; the server gets parameters and
+no key (``fglaudit.he.keys``). So a client reads what it did without encryption; the server together with one client, or
+one client that taps the wire, reads everything. The server still sees which rows every client sends, hence which client
+has neighbours of which node, how wide a row's fields are, hence whether its degree is large, and every payload that is
+not sealed (models).
 
-``padded``: every client sends every row, zeros where it has none, with fields of one width. That hides presence and width where every
-row has one receiver. With several, which client gets a row shows its neighbours all the same, and padding is refused.
+``padded``: every client sends every row, zeros where it has none, with fields of one width. That hides presence and
+width where every row has one receiver. With several, which client gets a row shows its neighbours all the same, and
+padding is refused.
 
-Schemes: ``bfv`` adds whole numbers exactly, several to a slot, real numbers in fixed point (``fglaudit.he.fixed_point``); ``ckks`` adds
-real numbers with an error of about 1e-6, one to a slot, for features whose range is wide: ciphertexts are then 15 times larger. It alone
-serves where the server multiplies by public numbers, or where no bound is known (models): ``fglaudit.he.weighted_rows``.
+Schemes: ``bfv`` adds whole numbers exactly, several to a slot, real numbers in fixed point
+(``fglaudit.he.fixed_point``); ``ckks`` adds real numbers with an error of about 1e-6, one to a slot, for features whose
+range is wide: ciphertexts are then 15 times larger. It alone serves where the server multiplies by public numbers, or
+where no bound is known (models): ``fglaudit.he.weighted_rows``.
 """
 
 from __future__ import annotations
@@ -55,7 +59,9 @@ class _Sealer:
 class _Session(DefenseSession):
     def __init__(self, defense: HomomorphicEncryption, context: Context) -> None:
         self.defense = defense
-        self.sealers = {payload: self._sealer(context.aggregates[payload], context) for payload in defense.payloads(context)}
+        self.sealers = {
+            payload: self._sealer(context.aggregates[payload], context) for payload in defense.payloads(context)
+        }
 
     def _sealer(self, aggregate: Aggregate, context: Context) -> _Sealer | RowSealer:
         defense = self.defense
@@ -96,13 +102,21 @@ class _Session(DefenseSession):
         (name, value), *others = fields.items()
         assert not others, "one field of each payload is sealed"
         packed = seal_rows(
-            sealer.codec, sealer.layout, sealer.summands, rows, value.flatten(1).cpu(), splits, padded=self.defense.padded
+            sealer.codec,
+            sealer.layout,
+            sealer.summands,
+            rows,
+            value.flatten(1).cpu(),
+            splits,
+            padded=self.defense.padded,
         )
         shape = (len(packed.rows), *value.shape[1:])
         tensors[name] = sealed_tensor(packed, shape, value.dtype)
         if "nodes" in tensors:
             tensors["nodes"] = packed.rows
-            splits = torch.cat([splits.new_zeros(1), torch.bincount(packed.origin, minlength=len(batch.senders)).cumsum(0)])
+            splits = torch.cat(
+                [splits.new_zeros(1), torch.bincount(packed.origin, minlength=len(batch.senders)).cumsum(0)]
+            )
         payload = type(batch.payload).from_tensors(tensors)
         return dataclasses.replace(batch, payload=payload, splits=None if batch.splits is None else splits)
 
@@ -112,11 +126,14 @@ class _Session(DefenseSession):
         tensors = dict(batch.payload.tensors())
         for name, value in batch.payload.sealed_fields().items():
             if isinstance(value.sealed, PackedRows):
-                tensors[name] = sealed_tensor(value.sealed.addressed(splits, batch.receivers), tuple(value.shape), value.dtype)
+                tensors[name] = sealed_tensor(
+                    value.sealed.addressed(splits, batch.receivers), tuple(value.shape), value.dtype
+                )
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
-        """Decrypt. Padding says nothing to whoever reads it: rows of zeros are left out of padded messages to the server."""
+        """Decrypt. Padding says nothing to whoever reads it: rows of zeros are left out of padded messages to the
+        server."""
         tensors = dict(batch.payload.tensors())
         for name, value in batch.payload.sealed_fields().items():
             assert isinstance(value.sealed, PackedRows | WeightedRows)
@@ -169,11 +186,14 @@ class HomomorphicEncryption(Defense):
     Attributes:
         scheme: "bfv" or "ckks".
         degree: of the polynomials; 0: 4096 for bfv, 8192 for ckks.
-        bits: of a fixed-point number, sums included; one of 4, 8, 14, 18, 28, 56. Whole numbers get as many as their bound needs.
+        bits: of a fixed-point number, sums included; one of 4, 8, 14, 18, 28, 56. Whole numbers get as many as their
+            bound needs.
         padded: every client sends every row, so that presence and width tell nothing.
         on: names of the payloads; empty: all that can be encrypted.
-        largest: bound on absolute values where the protocol knows none; larger ones are refused before they are encrypted.
-        most_gigabytes: of ciphertexts in one training, for payloads that take whole ciphertexts row by row; more is refused.
+        largest: bound on absolute values where the protocol knows none; larger ones are refused before they are
+            encrypted.
+        most_gigabytes: of ciphertexts in one training, for payloads that take whole ciphertexts row by row; more is
+            refused.
     """
 
     name: ClassVar[str] = "homomorphic-encryption"
@@ -194,15 +214,20 @@ class HomomorphicEncryption(Defense):
             bfv_parameters(self.used_degree)
         elif self.used_degree != SUMS.degree:
             raise FglauditError(
-                f"ckks with noise flooding has parameters for polynomial degree {SUMS.degree}; got {self.degree}; leave degree out"
+                f"ckks with noise flooding has parameters for polynomial degree {SUMS.degree}; got {self.degree}; leave"
+                " degree out"
             )
         if self.bits not in WIDTHS:
-            raise FglauditError(f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14")
+            raise FglauditError(
+                f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14"
+            )
         for name in self.on:
             payload_type(name)
         for field in ("largest", "most_gigabytes"):
             if not getattr(self, field) > 0:
-                raise FglauditError(f"{field} must be positive; got {getattr(self, field):g}; leave it out for the default")
+                raise FglauditError(
+                    f"{field} must be positive; got {getattr(self, field):g}; leave it out for the default"
+                )
 
     @property
     def used_degree(self) -> int:
@@ -233,17 +258,23 @@ class HomomorphicEncryption(Defense):
             return context.unsealable(payload)
         if self.by_rows(aggregate):
             if self.padded:
-                return f"padding is for rows that some clients send and others do not; {name} is not of that kind; leave padded out"
+                return (
+                    f"padding is for rows that some clients send and others do not; {name} is not of that kind; leave"
+                    " padded out"
+                )
             return Cost.of(aggregate).beyond(self.most_gigabytes, name)
         if aggregate.weighted:
             return (
-                f"the server multiplies {name} by numbers other than 0 and 1; ciphertexts packed for sums leave no room for that; "
-                "use scheme: ckks"
+                f"the server multiplies {name} by numbers other than 0 and 1; ciphertexts packed for sums leave no room"
+                " for that; use scheme: ckks"
             )
         if aggregate.largest is None:
             return f"packed ciphertexts hold sums up to a bound, and none is known for {name}; use scheme: ckks"
         if self.padded and len(torch.unique(aggregate.rows)) < len(aggregate.rows):
-            return f"padding hides nothing where rows of {name} have several receivers: which client gets a row shows its neighbours"
+            return (
+                f"padding hides nothing where rows of {name} have several receivers: which client gets a row shows its"
+                " neighbours"
+            )
         return None
 
     def bind(self, context: Context) -> DefenseSession:

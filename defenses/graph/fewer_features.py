@@ -1,11 +1,12 @@
-"""Send fewer features: outside a public random subset every entry of every row is zero before anything is computed from it.
+"""Send fewer features: outside a public random subset every entry of every row is zero before anything is computed from
+it.
 
-The subset is drawn from a seed, without looking at any data, and is known to everybody. What is kept is not protected at all: every
-attack reads it as before. A rate of exactly rebuilt rows falls to nothing as soon as one feature of a row is not sent, however much
-of the row is known; judge this defense by F1 or precision and recall.
+The subset is drawn from a seed, without looking at any data, and is known to everybody. What is kept is not protected
+at all: every attack reads it as before. A rate of exactly rebuilt rows falls to nothing as soon as one feature of a row
+is not sent, however much of the row is known; judge this defense by F1 or precision and recall.
 
-Rows keep their width (the others are zero), so that models and messages keep their shapes; counted bytes are an upper bound of
-what a sender of the kept columns needs.
+Rows keep their width (the others are zero), so that models and messages keep their shapes; counted bytes are an upper
+bound of what a sender of the kept columns needs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class _Session(DefenseSession):
         return {"kept_features": self.kept.tolist()}
 
     def guarantee(self) -> Guarantee:
-        return Guarantee(mechanism=f"{len(self.kept)} public features are sent as they are; exact whole rows say nothing here")
+        return Guarantee(
+            mechanism=f"{len(self.kept)} public features are sent as they are; exact whole rows say nothing here"
+        )
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ class FewerFeatures(Defense):
     def unsupported(self, context: Context) -> str | None:
         if not any(release.payload is RawFeatures for release in context.releases):
             return (
-                f"{context.protocol} uploads no feature rows; attacks on sums would take features that are not sent for zeros and "
-                "prove wrong rows"
+                f"{context.protocol} uploads no feature rows; attacks on sums would take features that are not sent for"
+                " zeros and prove wrong rows"
             )
         return None
 

@@ -1,8 +1,9 @@
-"""Drop the cross-client neighbours of nodes that have few of them; with fewest = 2 this is the rule of FedGCN and FedGAT.
+"""Drop the cross-client neighbours of nodes that have few of them; with fewest = 2 this is the rule of FedGCN and
+FedGAT.
 
-FedGAT's privacy analysis and FedGCN's footnote drop a node's only cross-client neighbour, because an aggregate over one row is that
-row. This asks for a larger crowd. It does not help against attacks that take aggregates apart: FedGAT's matrices give every
-row of a neighbourhood of any size, sums over larger neighbourhoods remain equations in the rows.
+FedGAT's privacy analysis and FedGCN's footnote drop a node's only cross-client neighbour, because an aggregate over one
+row is that row. This asks for a larger crowd. It does not help against attacks that take aggregates apart: FedGAT's
+matrices give every row of a neighbourhood of any size, sums over larger neighbourhoods remain equations in the rows.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class MinimumNeighborhood(Defense):
     def __post_init__(self) -> None:
         if self.fewest < 2:
             raise FglauditError(
-                f"fewest must be at least 2, since every neighbourhood has one member; got {self.fewest}; use the defense `none` "
-                "to drop nothing"
+                f"fewest must be at least 2, since every neighbourhood has one member; got {self.fewest}; use the"
+                " defense `none` to drop nothing"
             )
 
     def unsupported(self, context: Context) -> str | None:

@@ -1,14 +1,15 @@
-"""Local differential privacy as FedGT uses it (section 4.3): ``clip(g, delta) + Laplace(0, lambda)`` on what clients upload.
+"""Local differential privacy as FedGT uses it (section 4.3): ``clip(g, delta) + Laplace(0, lambda)`` on what clients
+upload.
 
-The paper does not say what the clip is. ``norm: elementwise`` (default) cuts every coordinate to [-delta, delta]; ``norm: l1`` scales
-the whole vector of one message down to L1 norm delta. The epsilon that the paper claims, ``2 delta / lambda``, is one coordinate's of one
-round in the first case and one round's in the second: n coordinates and T rounds cost ``n T 2 delta / lambda`` and
-``T 2 delta / lambda``. Coordinates are counted as they are sent.
+The paper does not say what the clip is. ``norm: elementwise`` (default) cuts every coordinate to [-delta, delta];
+``norm: l1`` scales the whole vector of one message down to L1 norm delta. The epsilon that the paper claims,
+``2 delta / lambda``, is one coordinate's of one round in the first case and one round's in the second: n coordinates
+and T rounds cost ``n T 2 delta / lambda`` and ``T 2 delta / lambda``. Coordinates are counted as they are sent.
 
-The record is the features of all nodes of one client, replaced by any others: a clip bounds no smaller unit any better, since one node may
-move every coordinate to the other end. The guarantee covers training only where everything that clients upload about features gets the
-noise; otherwise no epsilon is stated, and the mechanism's description names what was left in the clear. What the server sends is
-computed from noisy uploads.
+The record is the features of all nodes of one client, replaced by any others: a clip bounds no smaller unit any better,
+since one node may move every coordinate to the other end. The guarantee covers training only where everything that
+clients upload about features gets the noise; otherwise no epsilon is stated, and the mechanism's description names what
+was left in the clear. What the server sends is computed from noisy uploads.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class ClippedLaplace(Defense):
             value = getattr(self, field)
             if not (value > 0 and math.isfinite(value)):
                 raise FglauditError(
-                    f"clipped-laplace needs {field} (the paper's {symbol}) > 0; got {value:g}; use e.g. 0.002 and 0.001, "
-                    "or the defense `none` for no noise"
+                    f"clipped-laplace needs {field} (the paper's {symbol}) > 0; got {value:g}; use e.g. 0.002 and"
+                    " 0.001, or the defense `none` for no noise"
                 )
         check_norm("laplace", self.norm)
         if not 0 <= self.delta < 1:
@@ -119,7 +120,10 @@ class ClippedLaplace(Defense):
         known = [release.payload.__name__ for release in context.releases]
         missing = [name for name in self.on if name not in known]
         if missing:
-            return f"{context.protocol} does not list {missing[0]} among the payloads through which features leave a client"
+            return (
+                f"{context.protocol} does not list {missing[0]} among the payloads through which features leave a"
+                " client"
+            )
         named = [release for release in context.releases if release.payload.__name__ in self.on]
         return next(filter(None, (not_bounded_by_clips(context, release, "client") for release in named)), None)
 

@@ -1,13 +1,14 @@
-"""Clip each message and add Gaussian or Laplace noise to it: for payloads that one record enters through its own sender alone.
+"""Clip each message and add Gaussian or Laplace noise to it: for payloads that one record enters through its own sender
+alone.
 
-A user's latent ``x_i W_i`` moves with its features as far as its trained weights let it, so no bound on the features bounds it.
-What is bounded instead is the message: its values are scaled to norm at most ``clip`` (L2 for Gaussian, L1 for Laplace noise).
-Whatever replaces the user's features, one message moves by at most ``2 clip``; the noise is calibrated to that, over all releases of
-one training.
+A user's latent ``x_i W_i`` moves with its features as far as its trained weights let it, so no bound on the features
+bounds it. What is bounded instead is the message: its values are scaled to norm at most ``clip`` (L2 for Gaussian, L1
+for Laplace noise). Whatever replaces the user's features, one message moves by at most ``2 clip``; the noise is
+calibrated to that, over all releases of one training.
 
-The guarantee is about one node's features (replaced by any others), with edges and labels public. It covers the whole training where
-everything else is computed from the noisy messages (nFedGNN: the server's gradients, and with them the next latents); where other
-messages depend on the features too (CNFGNN's weights) no epsilon is stated.
+The guarantee is about one node's features (replaced by any others), with edges and labels public. It covers the whole
+training where everything else is computed from the noisy messages (nFedGNN: the server's gradients, and with them the
+next latents); where other messages depend on the features too (CNFGNN's weights) no epsilon is stated.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class ClippedNoise(Defense):
         )
         norm = mechanism.norm.upper()
         promise = Guarantee(
-            mechanism=f"{self.mechanism} scale={mechanism.scale:.4g} on {self.on}, clipped to {norm} norm {self.clip:g}",
+            mechanism=(
+                f"{self.mechanism} scale={mechanism.scale:.4g} on {self.on}, clipped to {norm} norm {self.clip:g}"
+            ),
             epsilon_claimed=self.epsilon,
             epsilon_accounted=mechanism.epsilon(self.delta, release.times) if release.covers_training else None,
             delta=self.delta,

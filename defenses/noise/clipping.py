@@ -1,7 +1,7 @@
 """Clip messages without adding noise: every message of the payloads ``on`` is scaled down to L2 norm at most ``clip``.
 
-It bounds how far one message can move the receiver and is half of what a differentially private mechanism needs; it promises nothing
-by itself: a scaled Jacobian shows the same features.
+It bounds how far one message can move the receiver and is half of what a differentially private mechanism needs; it
+promises nothing by itself: a scaled Jacobian shows the same features.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class Clipping(Defense):
     def unsupported(self, context: Context) -> str | None:
         named = named_releases(context.releases, self.on, self.clip)
         if not named:
-            return f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to clip"
+            return (
+                f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to"
+                " clip"
+            )
         return next(filter(None, (not_clippable(release) for release, _ in named)), None)
 
     def bind(self, context: Context) -> DefenseSession:

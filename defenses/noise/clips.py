@@ -23,7 +23,9 @@ def check_clips(on: tuple[str, ...], clip: tuple[float, ...]) -> None:
         payload_type(name)
 
 
-def named_releases(releases: Sequence[Release], on: Sequence[str], clip: Sequence[float]) -> list[tuple[Release, float]]:
+def named_releases(
+    releases: Sequence[Release], on: Sequence[str], clip: Sequence[float]
+) -> list[tuple[Release, float]]:
     """Return those of ``releases`` whose payload is named in ``on``, each with its clip."""
     clips = dict(zip(on, clip, strict=True))
     return [(release, clips[release.payload.__name__]) for release in releases if release.payload.__name__ in clips]
@@ -32,7 +34,10 @@ def named_releases(releases: Sequence[Release], on: Sequence[str], clip: Sequenc
 def not_clippable(release: Release) -> str | None:
     """Return why a payload cannot be clipped message by message, or None."""
     if release.payload.ragged or len(fields(release.payload)) != 1:  # type: ignore[arg-type]
-        return f"clipping works on payloads of one tensor with one entry per message, which {release.payload.__name__} is not"
+        return (
+            f"clipping works on payloads of one tensor with one entry per message, which {release.payload.__name__}"
+            " is not"
+        )
     return None
 
 

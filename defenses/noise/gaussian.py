@@ -1,13 +1,14 @@
 """Gaussian mechanism on a feature-bearing payload, calibrated jointly over everything one node's features enter.
 
-Every feature row is scaled to L2 norm at most ``clip`` before anything is computed from it; the protocol states how far a row of
-norm 1 moves all messages of one release together (``Release.gain``, a bound on the column norms of the aggregation matrix); the noise is
-calibrated to ``gain x clip`` over all releases. The guarantee is about one node's feature row (zeroed out or not), with edges
-and labels public.
+Every feature row is scaled to L2 norm at most ``clip`` before anything is computed from it; the protocol states how far
+a row of norm 1 moves all messages of one release together (``Release.gain``, a bound on the column norms of the
+aggregation matrix); the noise is calibrated to ``gain x clip`` over all releases. The guarantee is about one node's
+feature row (zeroed out or not), with edges and labels public.
 
-Who adds the noise: the clients to what they send; but where a payload is made by the server from rows that it received in the clear
-(``Release.by_server``: FedGAT's matrices and vectors), the server, which is then trusted, and the guarantee holds against clients
-alone. Fields that do not depend on features (``Release.fields``: parts of FedGAT's masks) get none.
+Who adds the noise: the clients to what they send; but where a payload is made by the server from rows that it received
+in the clear (``Release.by_server``: FedGAT's matrices and vectors), the server, which is then trusted, and the
+guarantee holds against clients alone. Fields that do not depend on features (``Release.fields``: parts of FedGAT's
+masks) get none.
 """
 
 from __future__ import annotations

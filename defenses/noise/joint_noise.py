@@ -1,17 +1,19 @@
-"""Clip every message of several payloads and add Gaussian noise to it, accounted over all of them and all rounds together.
+"""Clip every message of several payloads and add Gaussian noise to it, accounted over all of them and all rounds
+together.
 
-For protocols whose records leave their owner in more than one kind of message per round, as in GFL-APPNP: a node's features are in its
-hidden representation, in its Jacobian, and, if it trains, in its model. No bound on the features bounds any of these, because it
-would depend on the trained weights; so each message is scaled to L2 norm at most ``clip`` and moves by at most ``2 clip`` whatever
-replaces the features. With noise of standard deviation ``multiplier x 2 clip`` each message is one Gaussian release with the same
-multiplier; dp-accounting composes all releases of one node in one training.
+For protocols whose records leave their owner in more than one kind of message per round, as in GFL-APPNP: a node's
+features are in its hidden representation, in its Jacobian, and, if it trains, in its model. No bound on the features
+bounds any of these, because it would depend on the trained weights; so each message is scaled to L2 norm at most
+``clip`` and moves by at most ``2 clip`` whatever replaces the features. With noise of standard deviation
+``multiplier x 2 clip`` each message is one Gaussian release with the same multiplier; dp-accounting composes all
+releases of one node in one training.
 
-``ModelUpdate``: what is clipped is the model's difference to the global model that was last sent to its sender, and the noise is added to
-that difference.
+``ModelUpdate``: what is clipped is the model's difference to the global model that was last sent to its sender, and the
+noise is added to that difference.
 
-The guarantee is about one node's features, replaced by any others, with edges and labels public. Epsilon is stated where every message
-that depends on features is named in ``on``. Without ``ModelUpdate`` it holds for the nodes that do not train alone, which ``mechanism``
-says, and is no figure for "node".
+The guarantee is about one node's features, replaced by any others, with edges and labels public. Epsilon is stated
+where every message that depends on features is named in ``on``. Without ``ModelUpdate`` it holds for the nodes that do
+not train alone, which ``mechanism`` says, and is no figure for "node".
 """
 
 from __future__ import annotations
@@ -103,7 +105,8 @@ class JointNoise(Defense):
         named = named_releases(context.releases, self.on, self.clip)
         if not named:
             return (
-                f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so noise on them protects nothing"
+                f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so noise on them protects"
+                " nothing"
             )
         return next(filter(None, (not_bounded_by_clips(context, release, self.unit) for release, _ in named)), None)
 

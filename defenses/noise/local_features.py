@@ -1,8 +1,8 @@
 """Laplace or Gaussian noise on clipped feature rows, at the client and before anything is computed from them.
 
-A row is scaled down to norm at most ``clip`` (L1 for Laplace, L2 for Gaussian noise), so another row in its place moves it by at most
-``2 clip``; every entry gets noise calibrated to that. The noise is as strong as local privacy must have it: its norm grows with
-the number of features, and sums over neighbours average little of it out.
+A row is scaled down to norm at most ``clip`` (L1 for Laplace, L2 for Gaussian noise), so another row in its place moves
+it by at most ``2 clip``; every entry gets noise calibrated to that. The noise is as strong as local privacy must have
+it: its norm grows with the number of features, and sums over neighbours average little of it out.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class LocalFeatures(Defense):
         )
         norm = mechanism.norm.upper()
         promise = Guarantee(
-            mechanism=f"{self.mechanism} scale={mechanism.scale:.4g} on feature rows, clipped to {norm} norm {self.clip:g}",
+            mechanism=(
+                f"{self.mechanism} scale={mechanism.scale:.4g} on feature rows, clipped to {norm} norm {self.clip:g}"
+            ),
             epsilon_claimed=self.epsilon,
             epsilon_accounted=mechanism.epsilon(self.delta, rows),
             delta=self.delta,

@@ -1,19 +1,20 @@
-"""Multi-bit randomised response on feature rows (Sajadmanesh and Gatica-Perez, "Locally private graph neural networks", CCS 2021,
-section 4.1, algorithms 1 and 2).
+"""Multi-bit randomised response on feature rows (Sajadmanesh and Gatica-Perez, "Locally private graph neural networks",
+CCS 2021, section 4.1, algorithms 1 and 2).
 
 Of the d features of a row, m are drawn without replacement. For each of these the client draws one bit t with
 
     P[t = 1] = 1 / (e^(epsilon/m) + 1) + (x - low) / (high - low) * (e^(epsilon/m) - 1) / (e^(epsilon/m) + 1)
 
-and reports x* = 2 t - 1; the others report 0. The rectified report ``(low + high) / 2 + step x*`` with ``step = d (high - low) / (2 m) *
-(e^(epsilon/m) + 1) / (e^(epsilon/m) - 1)`` has the mean x (proposition 4.2), so sums over neighbours are unbiased. Which features were
-drawn does not depend on the row, each bit is (epsilon / m, 0)-private, and m of them compose to epsilon (theorem 4.1). Entries
-outside of [low, high] are cut off, so the guarantee holds for any features.
+and reports x* = 2 t - 1; the others report 0. The rectified report ``(low + high) / 2 + step x*`` with
+``step = d (high - low) / (2 m) * (e^(epsilon/m) + 1) / (e^(epsilon/m) - 1)`` has the mean x (proposition 4.2), so sums
+over neighbours are unbiased. Which features were drawn does not depend on the row, each bit is (epsilon / m,
+0)-private, and m of them compose to epsilon (theorem 4.1). Entries outside of [low, high] are cut off, so the guarantee
+holds for any features.
 
-``sampled: 0`` takes the paper's m, ``max(1, min(d, floor(epsilon / 2.18)))`` (proposition 4.4), with the epsilon of one row.
-By default clients compute with the reports x* themselves, which are the rectified ones up to a public factor and offset: rectified
-rows have entries of size step, hundreds for d = 1433, and training that does not rescale its inputs diverges on them (LPGNN itself
-averages them over many hops first). ``rectified: true`` is the paper's.
+``sampled: 0`` takes the paper's m, ``max(1, min(d, floor(epsilon / 2.18)))`` (proposition 4.4), with the epsilon of one
+row. By default clients compute with the reports x* themselves, which are the rectified ones up to a public factor and
+offset: rectified rows have entries of size step, hundreds for d = 1433, and training that does not rescale its inputs
+diverges on them (LPGNN itself averages them over many hops first). ``rectified: true`` is the paper's.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class _Session(LocalSession):
             relation=Relation.REPLACE,
             releases=context.rows_per_node,
         )
-        # Of an entry at either end of the range, as binary ones are; hardly less than elsewhere unless epsilon is very large.
+        # Of an entry at either end of the range, as binary ones are; hardly less than elsewhere unless epsilon is very
+        # large.
         factor = step / self.step
         noise = Noise("multi-bit", math.sqrt(max(step**2 * self.sampled / most - width**2 / 4, 0.0)) / factor)
         facts = {
@@ -86,7 +88,8 @@ class _Session(LocalSession):
 
 @dataclass(frozen=True)
 class MultiBit(Defense):
-    """Every client reports randomised bits of a few features of each row, and all computes with these. Serves every protocol.
+    """Every client reports randomised bits of a few features of each row, and all computes with these. Serves every
+    protocol.
 
     Attributes:
         epsilon: of all that is ever sent about one node's features, pure (delta = 0).

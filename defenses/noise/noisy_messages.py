@@ -1,7 +1,7 @@
 """Noise on what is sent, shared by the defenses that add it: which messages get it, and what is published about it.
 
-What a message is before the noise - clipped, or made of clipped rows - is each defense's own affair; scales and epsilons are those of
-:mod:`fglaudit.privacy.mechanism`.
+What a message is before the noise - clipped, or made of clipped rows - is each defense's own affair; scales and
+epsilons are those of :mod:`fglaudit.privacy.mechanism`.
 """
 
 from __future__ import annotations

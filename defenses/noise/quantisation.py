@@ -1,8 +1,8 @@
 """Round what clients send to a few levels: ``2^bits`` evenly spaced ones over the range of each message.
 
-Rounding is stochastic (QSGD, Alistarh et al. 2017): up or down with the probabilities that make it unbiased. A message is a float32 tensor
-all the same here, so byte counts do not fall; a real encoder would send ``bits`` per number and two numbers for the range. Nothing is
-promised: rounding errors are bounded and average out over rounds.
+Rounding is stochastic (QSGD, Alistarh et al. 2017): up or down with the probabilities that make it unbiased. A message
+is a float32 tensor all the same here, so byte counts do not fall; a real encoder would send ``bits`` per number and two
+numbers for the range. Nothing is promised: rounding errors are bounded and average out over rounds.
 """
 
 from __future__ import annotations
@@ -71,11 +71,16 @@ class Quantisation(Defense):
             raise FglauditError(f"quantisation needs bits from 1 to {MOST_BITS}; got {self.bits}; change it")
         for name in self.on:
             if payload_type(name).ragged:
-                raise FglauditError(f"quantisation works message by message; {name} has messages of several rows; leave it out")
+                raise FglauditError(
+                    f"quantisation works message by message; {name} has messages of several rows; leave it out"
+                )
 
     def unsupported(self, context: Context) -> str | None:
         if not any(release.payload.__name__ in self.on for release in context.releases):
-            return f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to round"
+            return (
+                f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to"
+                " round"
+            )
         return None
 
     def bind(self, context: Context) -> DefenseSession:

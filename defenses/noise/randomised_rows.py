@@ -1,9 +1,10 @@
-"""Feature rows randomised at the client before anything is computed from them: local differential privacy for every protocol.
+"""Feature rows randomised at the client before anything is computed from them: local differential privacy for every
+protocol.
 
-Whatever is sent later is computed from the randomised rows, and so is covered by the same epsilon, for any number of rounds
-(post-processing; Dwork and Roth 2014, proposition 2.1). The record is all feature rows of one node, replaced by any others; a node
-that several clients hold, or that has several samples, spends its budget on all of its rows together (``Context.rows_per_node``).
-Edges and labels are public to the guarantee.
+Whatever is sent later is computed from the randomised rows, and so is covered by the same epsilon, for any number of
+rounds (post-processing; Dwork and Roth 2014, proposition 2.1). The record is all feature rows of one node, replaced by
+any others; a node that several clients hold, or that has several samples, spends its budget on all of its rows together
+(``Context.rows_per_node``). Edges and labels are public to the guarantee.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class LocalSession(DefenseSession):
     """Randomises rows in :meth:`prepare`.
 
     Args:
-        context: of the run; epsilon is stated once every client has been prepared, and not if a protocol passes one over.
+        context: of the run; epsilon is stated once every client has been prepared, and not if a protocol passes one
+            over.
         promise: what is then guaranteed.
         noise: what the randomised rows have more than the true ones.
         parameters: what else is public about the randomiser.

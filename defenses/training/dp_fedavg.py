@@ -1,24 +1,25 @@
 """Federated averaging with differential privacy for whole clients (McMahan, Ramage, Talwar and Zhang, ICLR 2018).
 
-Every client's change of its model in a round is scaled down to L2 norm at most ``clip``, and Gaussian noise is added. Unit: all that one
-client holds. Who adds the noise, and against whom it therefore helps:
+Every client's change of its model in a round is scaled down to L2 norm at most ``clip``, and Gaussian noise is added.
+Unit: all that one client holds. Who adds the noise, and against whom it therefore helps:
 
-* ``trust: server``: the server, once, to the mean that it returns. The server and whoever hears the uploads are not part of the
-  promise: it holds against clients and for the final model. If a fixed number of clients is drawn every round, the draw is
-  counted for (see below).
+* ``trust: server``: the server, once, to the mean that it returns. The server and whoever hears the uploads are not
+  part of the promise: it holds against clients and for the final model. If a fixed number of clients is drawn every
+  round, the draw is counted for (see below).
 * ``trust: local``: every client, to its own upload, enough for this upload alone. It holds against everybody.
-* ``trust: distributed``: every client, its share of what ``server`` would add. The sum then has the promised noise, and who sees only
-  the sum (secure aggregation) is held to ``epsilon``. Here uploads are seen one by one, so what is accounted is what one of them alone
-  gives, about sqrt(m) times less noise with m clients in a round.
+* ``trust: distributed``: every client, its share of what ``server`` would add. The sum then has the promised noise, and
+  who sees only the sum (secure aggregation) is held to ``epsilon``. Here uploads are seen one by one, so what is
+  accounted is what one of them alone gives, about sqrt(m) times less noise with m clients in a round.
 
-**Adjacency.** One client's changes zeroed out, with the number of clients and their weights in the mean public; sensitivity
-``clip`` times the largest weight. With ``trust: server`` and clients drawn without replacement: one client's changes replaced, twice
-that, because only for that form the accountant knows samples of fixed size (``fglaudit.privacy.subsampled_accounting``). A client knows
-whether it was drawn itself, so the others are counted as drawn from one client less, and the promise is against one client, not a
-coalition. With the other trusts senders are seen, so the draw hides nobody and every round counts.
+**Adjacency.** One client's changes zeroed out, with the number of clients and their weights in the mean public;
+sensitivity ``clip`` times the largest weight. With ``trust: server`` and clients drawn without replacement: one
+client's changes replaced, twice that, because only for that form the accountant knows samples of fixed size
+(``fglaudit.privacy.subsampled_accounting``). A client knows whether it was drawn itself, so the others are counted as
+drawn from one client less, and the promise is against one client, not a coalition. With the other trusts senders are
+seen, so the draw hides nobody and every round counts.
 
-**What is covered.** Models. Where features also leave a client in another way, no epsilon is accounted for the training, and the
-mechanism's description names what is in the clear.
+**What is covered.** Models. Where features also leave a client in another way, no epsilon is accounted for the
+training, and the mechanism's description names what is in the clear.
 """
 
 from __future__ import annotations
@@ -64,7 +65,13 @@ class _Session(DefenseSession):
             )
             return Mechanism("gaussian", "l2", defense.clip, self.relation, multiplier, share), spent
         whole = calibrated(
-            "gaussian", defense.clip, self.relation, epsilon=defense.epsilon, delta=delta, releases=self.rounds, gain=share
+            "gaussian",
+            defense.clip,
+            self.relation,
+            epsilon=defense.epsilon,
+            delta=delta,
+            releases=self.rounds,
+            gain=share,
         )
         if defense.trust != "distributed":
             return whole, whole.epsilon(delta, self.rounds)
@@ -109,10 +116,15 @@ class _Session(DefenseSession):
 
     def guarantee(self) -> Guarantee:
         defense = self.defense
-        left = f"; {', '.join(self.in_the_clear)} in the clear, so nothing bounds the whole" if self.in_the_clear else ""
+        left = (
+            f"; {', '.join(self.in_the_clear)} in the clear, so nothing bounds the whole" if self.in_the_clear else ""
+        )
         alone = "; the epsilon accounted is that of one upload seen alone" if defense.trust == "distributed" else ""
         return Guarantee(
-            mechanism=f"dp-fedavg sigma={self.mechanism.scale:.4g} added by {ADDED_BY[defense.trust]}, clip {defense.clip:g}{alone}{left}",
+            mechanism=(
+                f"dp-fedavg sigma={self.mechanism.scale:.4g} added by {ADDED_BY[defense.trust]}, clip"
+                f" {defense.clip:g}{alone}{left}"
+            ),
             epsilon_claimed=defense.epsilon,
             epsilon_accounted=None if self.in_the_clear else self.accounted,
             delta=defense.delta,
@@ -166,8 +178,8 @@ class DpFedAvg(Defense):
             return uploads
         if self.trust != "local" and not uploads.mean:
             return (
-                f"{context.protocol}'s server does not return one plain mean with these settings, so noise on what it returns, or "
-                "shares of it, cannot be calibrated; use trust: local"
+                f"{context.protocol}'s server does not return one plain mean with these settings, so noise on what it"
+                " returns, or shares of it, cannot be calibrated; use trust: local"
             )
         return None
 

@@ -1,27 +1,29 @@
 """Differentially private gradient descent on local training (Abadi et al., CCS 2016), for the nodes of a graph.
 
-In every local step the gradient of each training node's loss is clipped to L2 norm ``clip``, the clipped gradients are added up with
-Gaussian noise, and the client goes on with that sum: optimizer, averaging and everything that is sent of the models are computed from
-it. Every client adds its own noise, so the server need not be trusted. Opacus does the same for one torch module; here the per-example
-gradients of all clients are one tensor (``fglaudit.federated.example_gradients``), equal to Opacus's where both apply (a test).
+In every local step the gradient of each training node's loss is clipped to L2 norm ``clip``, the clipped gradients are
+added up with Gaussian noise, and the client goes on with that sum: optimizer, averaging and everything that is sent of
+the models are computed from it. Every client adds its own noise, so the server need not be trusted. Opacus does the
+same for one torch module; here the per-example gradients of all clients are one tensor
+(``fglaudit.federated.example_gradients``), equal to Opacus's where both apply (a test).
 
-**Unit: a node.** In a GNN a node is in the losses of its neighbourhood, not in its own alone. Before training every client drops edges
-until no node has more than ``degree_bound`` neighbours; ``fglaudit.privacy.degree_bound`` has the rule, and derives how many losses M one node
-can change, the rule's own change included. Each moves the sum by at most ``2 clip``: sensitivity ``2 clip M`` per pass over the
-training nodes, over all clients and batches together.
+**Unit: a node.** In a GNN a node is in the losses of its neighbourhood, not in its own alone. Before training every
+client drops edges until no node has more than ``degree_bound`` neighbours; ``fglaudit.privacy.degree_bound`` has the
+rule, and derives how many losses M one node can change, the rule's own change included. Each moves the sum by at most
+``2 clip``: sensitivity ``2 clip M`` per pass over the training nodes, over all clients and batches together.
 
-* ``edges: private``: adjacent graphs differ by one node taken away with its features, label and edges, at most ``degree_bound`` of them
-  within its client (a node with more loses its promise about edges, not about features and label). Who is a training node, and how
-  many each client has, is public. Only where losses see no other client's nodes: elsewhere degrees and dropped edges go to others.
+* ``edges: private``: adjacent graphs differ by one node taken away with its features, label and edges, at most
+  ``degree_bound`` of them within its client (a node with more loses its promise about edges, not about features and
+  label). Who is a training node, and how many each client has, is public. Only where losses see no other client's
+  nodes: elsewhere degrees and dropped edges go to others.
 * ``edges: public``: they differ by one node's features and label; all edges are public.
 
 Labels and edges are protected as part of a node; neither has an epsilon of its own.
 
-**What is covered.** Gradients, and so the models. Where features also leave otherwise (FedGCN's sums with one hop or more) no epsilon is
-accounted, whatever the noise: the mechanism's description names what is in the clear.
+**What is covered.** Gradients, and so the models. Where features also leave otherwise (FedGCN's sums with one hop or
+more) no epsilon is accounted, whatever the noise: the mechanism's description names what is in the clear.
 
-``sampling_rate`` < 1 takes every loss with that probability in a step (Poisson). It saves nothing: the noise per unit of signal is
-smallest with all of them, since a node's many losses are rarely drawn together but never all left out.
+``sampling_rate`` < 1 takes every loss with that probability in a step (Poisson). It saves nothing: the noise per unit
+of signal is smallest with all of them, since a node's many losses are rarely drawn together but never all left out.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class _Session(DefenseSession):
         self.in_the_clear = sorted({r.payload.__name__ for r in context.releases if r.payload is not ModelUpdate})
 
     def _calibrated(self) -> tuple[Mechanism, float]:
-        """Return the noise on the sum of all losses that a node changes, each of them replaced, and the epsilon that it comes to."""
+        """Return the noise on the sum of all losses that a node changes, each of them replaced, and the epsilon that it
+        comes to."""
         defense, budget = self.defense, {"epsilon": self.defense.epsilon, "delta": self.defense.delta}
         if defense.sampling_rate == 1:
             found = calibrated(
@@ -62,7 +65,8 @@ class _Session(DefenseSession):
             )
             return found, found.epsilon(defense.delta, self.passes)
         per_sensitivity, spent = smallest_multiplier(
-            lambda z: poisson_losses_epsilon(z, defense.sampling_rate, self.losses, self.passes, defense.delta), **budget
+            lambda z: poisson_losses_epsilon(z, defense.sampling_rate, self.losses, self.passes, defense.delta),
+            **budget,
         )
         multiplier = Relation.REPLACE.moves * per_sensitivity
         return Mechanism("gaussian", "l2", defense.clip, Relation.REPLACE, multiplier, float(self.losses)), spent
@@ -95,16 +99,21 @@ class _Session(DefenseSession):
 
     def guarantee(self) -> Guarantee:
         defense = self.defense
-        left = f"; {', '.join(self.in_the_clear)} in the clear, so nothing bounds the whole" if self.in_the_clear else ""
+        left = (
+            f"; {', '.join(self.in_the_clear)} in the clear, so nothing bounds the whole" if self.in_the_clear else ""
+        )
         if defense.edges == "private":
             adjacency = (
-                f"one node with at most {defense.degree_bound} edges within its client taken away: features, label, edges; who trains "
-                "is public"
+                f"one node with at most {defense.degree_bound} edges within its client taken away: features, label,"
+                " edges; who trains is public"
             )
         else:
             adjacency = "one node's features and label replaced; edges and who trains public"
         return Guarantee(
-            mechanism=f"dp-sgd sigma={self.mechanism.scale:.4g}, clip {defense.clip:g}, {self.losses} losses change per node{left}",
+            mechanism=(
+                f"dp-sgd sigma={self.mechanism.scale:.4g}, clip {defense.clip:g}, {self.losses} losses change per"
+                f" node{left}"
+            ),
             epsilon_claimed=defense.epsilon,
             epsilon_accounted=None if self.in_the_clear else self.accounted,
             delta=defense.delta,
@@ -147,7 +156,9 @@ class DpSgd(Defense):
         if self.degree_bound < 1:
             raise FglauditError(f"degree_bound must be at least 1; got {self.degree_bound}; use e.g. degree_bound: 5")
         if not 0 < self.sampling_rate <= 1:
-            raise FglauditError(f"sampling_rate is a probability in (0, 1]; got {self.sampling_rate:g}; use 1 for all losses")
+            raise FglauditError(
+                f"sampling_rate is a probability in (0, 1]; got {self.sampling_rate:g}; use 1 for all losses"
+            )
         if self.edges not in EDGES:
             raise unknown("edges", self.edges, EDGES)
         if self.unit != "node":
@@ -161,13 +172,13 @@ class DpSgd(Defense):
             return None
         if examples.across:
             return (
-                f"losses of {context.protocol} see nodes of other clients with these settings, and degrees and dropped edges with them: "
-                "edges cannot be private; use edges: public"
+                f"losses of {context.protocol} see nodes of other clients with these settings, and degrees and dropped"
+                " edges with them: edges cannot be private; use edges: public"
             )
         if examples.widest is not None and self.degree_bound > examples.widest:
             return (
-                f"{context.protocol} draws from at most {examples.widest} neighbours, and which these are depends on the others; "
-                f"use degree_bound: {examples.widest} or less"
+                f"{context.protocol} draws from at most {examples.widest} neighbours, and which these are depends on"
+                f" the others; use degree_bound: {examples.widest} or less"
             )
         return None
 

@@ -1,10 +1,11 @@
 """Binary rows from few random measurements of each, and the check that makes a find certain.
 
-Message passing (:mod:`fglaudit.adversary.message_passing`) either finds a row or stops at a blurred estimate. A binary row that repeats
-all M measurements to float32 rounding is the right one, whatever the prior: with b bits per measurement (spread of a measurement over
-its rounding error) the expected number of other binary rows of F entries that fit as well is at most ``2^(F - M b)``. Rows that do not
-fit are tried again from disturbed priors. A row with a single one is a column of the matrix and is looked up: message passing is an
-approximation for many measurements, and with a handful it misses even these.
+Message passing (:mod:`fglaudit.adversary.message_passing`) either finds a row or stops at a blurred estimate. A binary
+row that repeats all M measurements to float32 rounding is the right one, whatever the prior: with b bits per
+measurement (spread of a measurement over its rounding error) the expected number of other binary rows of F entries that
+fit as well is at most ``2^(F - M b)``. Rows that do not fit are tried again from disturbed priors. A row with a single
+one is a column of the matrix and is looked up: message passing is an approximation for many measurements, and with a
+handful it misses even these.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def recover_bits(
     restarts: int,
     rng: torch.Generator,
 ) -> Bits:
-    """Recover rows from ``values`` [U, M] with prior ``log_odds`` [U, F]; without noise (``variance`` 0) fits are looked for."""
+    """Recover rows from ``values`` [U, M] with prior ``log_odds`` [U, F]; without noise (``variance`` 0) fits are
+    looked for."""
     fits = torch.zeros(len(values), dtype=torch.bool, device=values.device)
     chance = torch.empty_like(log_odds)
     exact = isinstance(variance, float) and variance == 0

@@ -57,7 +57,11 @@ class UploadClip:
         clip = Clipping.of(view, payload)
         if payload.__name__ not in view.public.noise or clip is None:
             return UploadClip()
-        return UploadClip(bound=clip.bound) if clip.order == math.inf else UploadClip(length=clip.bound, order=int(clip.order))
+        return (
+            UploadClip(bound=clip.bound)
+            if clip.order == math.inf
+            else UploadClip(length=clip.bound, order=int(clip.order))
+        )
 
     def answer(self, mean: Tensor, std: Tensor) -> Answer:
         """Return how the clip answers to coordinates that are Gaussian [K, g, d], all of a client's in one message.

@@ -1,8 +1,8 @@
 """What a guess knows: a prior over the features of unknown nodes from rows the observer already has, and no messages.
 
-A word's chance is its frequency among the known rows, shrunk towards the mean of the node's known neighbours (graphs in use are
-homophilous): ``(kappa frequency + sum of n known neighbour rows) / (kappa + n)``. ``kappa`` is the strength under which the
-observer's own rows, each predicted from its own neighbours, are likeliest.
+A word's chance is its frequency among the known rows, shrunk towards the mean of the node's known neighbours (graphs in
+use are homophilous): ``(kappa frequency + sum of n known neighbour rows) / (kappa + n)``. ``kappa`` is the strength
+under which the observer's own rows, each predicted from its own neighbours, are likeliest.
 """
 
 from __future__ import annotations

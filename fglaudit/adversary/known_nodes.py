@@ -1,5 +1,5 @@
-"""Rows that the observer knows, seen by the clients' graph transformers without their graph: each attends to itself and the
-global nodes.
+"""Rows that the observer knows, seen by the clients' graph transformers without their graph: each attends to itself and
+the global nodes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def unknown_architecture(view: View) -> str | None:
 
 
 def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dropout: Dropout) -> Tensor:
-    """Return log class probabilities [K, n, C] of nodes with input representations ``inputs`` [K, n, d] under ``models`` [K, D] with
-    ``global_nodes`` [K, g, d]."""
+    """Return log class probabilities [K, n, C] of nodes with input representations ``inputs`` [K, n, d] under
+    ``models`` [K, D] with ``global_nodes`` [K, g, d]."""
     shape = GraphTransformer(*(int(view.public.hyperparameters[field]) for field in _FIELDS))
     itself = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
     where = Neighborhood(None, itself, None)

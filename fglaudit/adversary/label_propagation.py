@@ -13,17 +13,18 @@ _DAMPING = 0.9
 
 
 def propagate_labels(view: View, nodes: Tensor) -> Tensor:
-    """Return the chances of the classes [n, C] of ``nodes`` [n]; without edges those of the known labels for every node."""
+    """Return the chances of the classes [n, C] of ``nodes`` [n]; without edges those of the known labels for every
+    node."""
     known = view.known_rows()
-    nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
-    nodes, y = nodes[y >= 0], y[y >= 0]
+    labelled, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
+    labelled, y = labelled[y >= 0], y[y >= 0]
     classes = view.public.num_classes
     prior = torch.bincount(y, minlength=classes).double() + 1
     prior = prior / prior.sum()
     seeds = torch.zeros(view.public.num_nodes, classes, dtype=torch.double)
-    seeds[nodes] = torch.nn.functional.one_hot(y, classes).double()
+    seeds[labelled] = torch.nn.functional.one_hot(y, classes).double()
     fixed = torch.zeros(view.public.num_nodes, dtype=torch.bool)
-    fixed[nodes] = True
+    fixed[labelled] = True
     row, column = known_edges(view)
     row, column = row[row != column], column[row != column]
     degree = torch.bincount(row, minlength=len(seeds)).clamp(min=1).double().unsqueeze(1)

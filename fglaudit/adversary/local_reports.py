@@ -1,9 +1,9 @@
 """Attacks against feature rows that were randomised before anything was computed from them.
 
-Messages then carry reports: an attack works on them as on real-valued rows, with the observer's own reports as its own rows
-(:func:`as_sent`), and what it rebuilds is an estimate of each node's report. The row behind it is decided by likelihood
-(:func:`decided`): the mechanism and its parameters are public, so every entry of a report shifts the prior log odds of that entry by
-a known amount. No row is ever proven, since a report fits every row.
+Messages then carry reports: an attack works on them as on real-valued rows, with the observer's own reports as its own
+rows (:func:`as_sent`), and what it rebuilds is an estimate of each node's report. The row behind it is decided by
+likelihood (:func:`decided`): the mechanism and its parameters are public, so every entry of a report shifts the prior
+log odds of that entry by a known amount. No row is ever proven, since a report fits every row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from fglaudit.view import FEATURE_ROWS, Noise, View
 _AT_UNIT_NORM = 1e-3
 
 
-def attack_reports(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> Reconstruction | Inference:
-    """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide what they say about the rows."""
+def attack_reports(
+    attack: Attack, view: View, rng: torch.Generator, device: torch.device
+) -> Reconstruction | Inference:
+    """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide what they say about the
+    rows."""
     noise = view.public.noise.get(FEATURE_ROWS)
     if noise is None or noise.distribution in attack.reads_noisy_rows:
         return attack.run(view, rng=rng, device=device)
@@ -51,7 +54,8 @@ def as_sent(view: View) -> View:
 
 
 def decided(result: Reconstruction, view: View, noise: Noise) -> Reconstruction:
-    """Return the rows with the best expected F1 behind the estimated reports of ``result``, in the data set's own levels."""
+    """Return the rows with the best expected F1 behind the estimated reports of ``result``, in the data set's own
+    levels."""
     reports = _rescaled(result.rows.double(), _usual_length(view, noise))
     prior = feature_prior(view, result.nodes)
     if view.public.features is FeatureKind.REAL:
@@ -60,7 +64,9 @@ def decided(result: Reconstruction, view: View, noise: Noise) -> Reconstruction:
     else:
         odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit() + log_likelihood_ratios(reports, view, noise, prior)
         bits = best_f1_bits(torch.sigmoid(odds))
-        rows = bits / bits.sum(1, keepdim=True).clamp(min=1) if view.public.features is FeatureKind.SCALED_BINARY else bits
+        rows = (
+            bits / bits.sum(1, keepdim=True).clamp(min=1) if view.public.features is FeatureKind.SCALED_BINARY else bits
+        )
     unproven = torch.zeros(len(rows), dtype=torch.bool)
     return Reconstruction(rows.float(), result.nodes, 0.5 * result.confidence, unproven)
 
@@ -72,7 +78,9 @@ def log_likelihood_ratios(reports: Tensor, view: View, noise: Noise, prior: Feat
         said: Tensor = ((reports - facts["center"]) / facts["step"]).clamp(-1, 1)
         return said * float(facts["bit_epsilon"])
     order = 1 if noise.distribution == "laplace" else 2
-    level = min(prior.level, norm_bound(view) / max(prior.size, 1.0) ** (1 / order))  # of the ones of a row of usual size
+    level = min(
+        prior.level, norm_bound(view) / max(prior.size, 1.0) ** (1 / order)
+    )  # of the ones of a row of usual size
     if noise.distribution == "laplace":
         nearer: Tensor = reports.abs() - (reports - level).abs()
         return nearer / noise.scale

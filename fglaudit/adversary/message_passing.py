@@ -1,9 +1,10 @@
 """Bayes-optimal approximate message passing: sparse rows from a few random linear measurements of each.
 
-Row u is measured as ``y_u = A_u x_u + noise``, with far fewer measurements M than features F, entries of ``A_u`` without a common mean
-and of one size, and independent priors on the entries of ``x_u``. One sweep of generalised approximate message passing (Rangan, 2011;
-Donoho, Maleki and Montanari, 2009, for the case without noise) costs two products with ``A``: each entry sees the row through a Gaussian
-channel ``r = x + N(0, tau)``, and the posterior mean under its own prior is the next estimate. All rows are one batch.
+Row u is measured as ``y_u = A_u x_u + noise``, with far fewer measurements M than features F, entries of ``A_u``
+without a common mean and of one size, and independent priors on the entries of ``x_u``. One sweep of generalised
+approximate message passing (Rangan, 2011; Donoho, Maleki and Montanari, 2009, for the case without noise) costs two
+products with ``A``: each entry sees the row through a Gaussian channel ``r = x + N(0, tau)``, and the posterior mean
+under its own prior is the next estimate. All rows are one batch.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def message_passing(
     for _ in range(sweeps):
         weight = (uncertainty + noise).reciprocal().expand_as(values)
         # The residuals show the uncertainty better than the posterior variances do where the prior is off.
-        seen = (weight.square() * (residual.square() - noise)).sum(1, keepdim=True) / weight.square().sum(1, keepdim=True)
+        seen = (weight.square() * (residual.square() - noise)).sum(1, keepdim=True) / weight.square().sum(
+            1, keepdim=True
+        )
         uncertainty = seen.clamp(min=_LEAST_VARIANCE * energy)
         weight = (uncertainty + noise).reciprocal().expand_as(values)
         tau = 1 / (energy * weight.sum(1, keepdim=True))
@@ -120,7 +123,8 @@ def bernoulli(log_odds: Tensor, count: Tensor | None = None) -> Estimator:
     """Entries are 1 with prior ``log_odds`` [U, F], else 0.
 
     Args:
-        count: number of ones of each row [U], NaN where it is not known; all log odds are then shifted until it is the expected number.
+        count: number of ones of each row [U], NaN where it is not known; all log odds are then shifted until it is the
+            expected number.
     """
 
     def estimate(r: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,8 +139,8 @@ def bernoulli(log_odds: Tensor, count: Tensor | None = None) -> Estimator:
 
 
 def count_shift(log_odds: Tensor, count: Tensor, steps: int = 16) -> Tensor:
-    """Return the shift [U, 1] under which the probabilities of ``log_odds`` [U, F] sum to ``count`` [U]: bisection, then Newton's
-    method while it stays inside."""
+    """Return the shift [U, 1] under which the probabilities of ``log_odds`` [U, F] sum to ``count`` [U]: bisection,
+    then Newton's method while it stays inside."""
     low = torch.full_like(log_odds[:, :1], -30.0)
     high = -low
     shift = torch.zeros_like(low)
@@ -150,7 +154,8 @@ def count_shift(log_odds: Tensor, count: Tensor, steps: int = 16) -> Tensor:
 
 
 def bernoulli_gaussian(log_odds: Tensor, center: Tensor, spread: Tensor) -> Estimator:
-    """Entries are 0, or with prior ``log_odds`` drawn from a Gaussian of mean ``center`` and variance ``spread`` (all [U, F] or [F])."""
+    """Entries are 0, or with prior ``log_odds`` drawn from a Gaussian of mean ``center`` and variance ``spread`` (all
+    [U, F] or [F])."""
 
     def estimate(r: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
         total = spread + tau

@@ -1,4 +1,5 @@
-"""What self-tests plant with: messages held in memory, rows drawn from the prior, clients with other cross-client edges."""
+"""What self-tests plant with: messages held in memory, rows drawn from the prior, clients with other cross-client
+edges."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class MemoryMessages:
 
 
 def planted_rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw rows for ``nodes`` from the prior [R, F]; discrete rows have at least three entries, or all if there are fewer."""
+    """Draw rows for ``nodes`` from the prior [R, F]; discrete rows have at least three entries, or all if there are
+    fewer."""
     prior = feature_prior(view, nodes)
     if view.public.features is FeatureKind.REAL:
         noise = torch.randn(prior.mean.shape, generator=rng, dtype=torch.double)

@@ -16,7 +16,8 @@ _ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggrega
 
 
 def fewest_neighbors(view: View) -> int:
-    """Return how many cross-client neighbours a node must have to receive anything from them; 1 where nothing is dropped."""
+    """Return how many cross-client neighbours a node must have to receive anything from them; 1 where nothing is
+    dropped."""
     return int(view.public.defense_parameters.get("fewest", 1))
 
 
@@ -40,7 +41,8 @@ def absent_clients(view: View, payload: type[Payload]) -> Tensor:
 
 
 def rounding_of_sums(view: View, payload: type[Payload]) -> float:
-    """Return how far a sum over clients may be off because the defense rounds what they send, besides the rounding to float32."""
+    """Return how far a sum over clients may be off because the defense rounds what they send, besides the rounding to
+    float32."""
     rounding: float = view.public.defense_parameters.get("rounding", {}).get(payload.__name__, 0.0)
     return rounding
 

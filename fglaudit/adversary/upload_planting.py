@@ -1,5 +1,5 @@
-"""Self-test problems for attacks on FedGT's uploads: one round in which every client's upload says in the open what is looked
-for.
+"""Self-test problems for attacks on FedGT's uploads: one round in which every client's upload says in the open what is
+looked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def without_defense(view: View, messages: MemoryMessages) -> View:
 
 
 def planted_updates(view: View, rng: torch.Generator, changes: Callable[[Tensor], Tensor]) -> View:
-    """Return a view of one round of model updates, those that ``changes`` makes of the models [K, D] that were received."""
+    """Return a view of one round of model updates, those that ``changes`` makes of the models [K, D] that were
+    received."""
     clients = sending_clients(view, ModelUpdate)
     first = initial_model(view.public.layout, split(rng, "model")).expand(len(clients), -1)
     server = torch.full_like(clients, SERVER)

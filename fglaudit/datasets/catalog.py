@@ -36,9 +36,10 @@ class PygSource:
         folder: the class's root, relative to the data root.
         raw: folder of the raw files, relative to ``folder``.
         files: names of the raw files.
-        nodes, edges, features, classes: what a sound copy gives; ``edges`` are the columns of ``edge_index`` as loaded, None
-            where the number is not asserted.
-        split: nodes in the (first) public train, validation and test mask; None where there is none or it is not asserted.
+        nodes, edges, features, classes: what a sound copy gives; ``edges`` are the columns of ``edge_index`` as loaded,
+            None where the number is not asserted.
+        split: nodes in the (first) public train, validation and test mask; None where there is none or it is not
+            asserted.
         make: calls the class with (class, root).
         class_name: in ``torch_geometric.datasets``.
     """
@@ -57,7 +58,8 @@ class PygSource:
 
 @dataclass(frozen=True)
 class OgbSource:
-    """A node-classification set of the Open Graph Benchmark in its published CSV form, below ``folder`` of the data root."""
+    """A node-classification set of the Open Graph Benchmark in its published CSV form, below ``folder`` of the data
+    root."""
 
     folder: str
     split: str
@@ -98,7 +100,9 @@ def _amazon(name: str, nodes: int, edges: int, features: int, classes: int) -> P
     )
 
 
-def _wikipedia(name: str, nodes: int, edges: int, features: int, classes: int, split: tuple[int, int, int]) -> PygSource:
+def _wikipedia(
+    name: str, nodes: int, edges: int, features: int, classes: int, split: tuple[int, int, int]
+) -> PygSource:
     splits = tuple(f"{name}_split_0.6_0.2_{i}.npz" for i in range(10))
     return PygSource(
         folder="wikipedia",

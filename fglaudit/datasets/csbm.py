@@ -1,9 +1,9 @@
 """Contextual stochastic block model: a graph with communities whose nodes carry class-dependent features.
 
 Edges follow a degree-corrected block model (Karrer and Newman, 2011): endpoints are drawn in proportion to a power-law
-propensity, a fixed share of the edges (the homophily) inside a class, the rest across classes. Features are either words
-(binary; Zipf frequencies, tilted per class) or Gaussian around a class centre, as in Deshpande et al. (2018): their
-``sqrt(mu / N)`` is ``signal`` here.
+propensity, a fixed share of the edges (the homophily) inside a class, the rest across classes. Features are either
+words (binary; Zipf frequencies, tilted per class) or Gaussian around a class centre, as in Deshpande et al. (2018):
+their ``sqrt(mu / N)`` is ``signal`` here.
 
 ``CORA_LIKE`` has Cora's counts, so that everything runs without a download.
 """
@@ -37,12 +37,12 @@ class CsbmOptions:
         homophily: share of edges that join two nodes of one class, met exactly (rounded to a whole edge).
         features: "binary" or "gaussian".
         ones_per_row: mean number of words in a row (binary only).
-        signal: how strongly features depend on the class. Binary: standard deviation of the class's tilt of the log word
-            frequencies. Gaussian: ratio of the class centre's norm to the noise's norm.
+        signal: how strongly features depend on the class. Binary: standard deviation of the class's tilt of the log
+            word frequencies. Gaussian: ratio of the class centre's norm to the noise's norm.
         degree_exponent: the node of rank r has propensity r ** -degree_exponent; 0 gives nearly equal degrees.
         border: share of nodes between the classes, as interdisciplinary papers are: they take most of the edges across
-            classes (border * 0.7 <= 1 - homophily) and their features do not depend on the class. With 0 every node is equally
-            typical of its class, and a GCN is right almost everywhere.
+            classes (border * 0.7 <= 1 - homophily) and their features do not depend on the class. With 0 every node is
+            equally typical of its class, and a GCN is right almost everywhere.
         class_sizes: nodes per class; None for sizes that differ by at most one.
         seed: of the draw. It belongs to the data set, not to the cell: all cells of a suite see one graph.
     """
@@ -70,8 +70,10 @@ class CsbmOptions:
             (self.classes >= 2, f"csbm needs at least 2 classes; got {self.classes}; set classes: 2 or more"),
             (
                 len(sizes) == self.classes and sum(sizes) == self.nodes and min(sizes, default=0) >= 1,
-                f"csbm needs one size of at least 1 per class, adding up to nodes; got class_sizes {list(sizes)} for {self.classes} "
-                f"classes and {self.nodes} nodes; change class_sizes, classes or nodes",
+                (
+                    f"csbm needs one size of at least 1 per class, adding up to nodes; got class_sizes {list(sizes)}"
+                    f" for {self.classes} classes and {self.nodes} nodes; change class_sizes, classes or nodes"
+                ),
             ),
             (0 <= self.homophily <= 1, f"csbm needs homophily in [0, 1]; got {self.homophily}; it is a share of edges"),
             (self.dimensions >= 1, f"csbm needs at least 1 feature; got dimensions: {self.dimensions}; raise it"),
@@ -85,12 +87,17 @@ class CsbmOptions:
             ),
             (
                 self.border >= 0 and self.border * BORDER_MIXING <= 1 - self.homophily + 1e-9,
-                f"csbm needs 0 <= border * {BORDER_MIXING} <= 1 - homophily; got border {self.border} with homophily "
-                f"{self.homophily}; lower border",
+                (
+                    f"csbm needs 0 <= border * {BORDER_MIXING} <= 1 - homophily; got border {self.border} with"
+                    f" homophily {self.homophily}; lower border"
+                ),
             ),
             (
                 self.features == "gaussian" or 0 < self.ones_per_row <= self.dimensions,
-                f"csbm needs ones_per_row in (0, dimensions]; got {self.ones_per_row} with dimensions {self.dimensions}; lower it",
+                (
+                    f"csbm needs ones_per_row in (0, dimensions]; got {self.ones_per_row} with dimensions"
+                    f" {self.dimensions}; lower it"
+                ),
             ),
         ]
         for holds, message in rules:
@@ -101,8 +108,8 @@ class CsbmOptions:
         room_across = self.nodes * (self.nodes - 1) // 2 - room_inside
         if self.edges < 0 or inside > room_inside // 2 or across > room_across // 2:
             raise FglauditError(
-                f"csbm draws sparse graphs: at most half of all pairs may be edges; got {inside} edges inside classes of "
-                f"{room_inside} pairs and {across} across of {room_across}; lower edges or change homophily"
+                f"csbm draws sparse graphs: at most half of all pairs may be edges; got {inside} edges inside classes"
+                f" of {room_inside} pairs and {across} across of {room_across}; lower edges or change homophily"
             )
 
     def sizes(self) -> tuple[int, ...]:
@@ -137,8 +144,9 @@ CORA_LIKE = CsbmOptions(
 def draw(options: CsbmOptions, name: str = "csbm") -> Graph:
     """Draw a graph; equal options give equal graphs.
 
-    Public split: 20 nodes per class, then 500 validation and 1000 test nodes, as in Cora; where the classes or the graph are
-    too small for that, a fifth of every class trains (at least one node) and the rest is validation and test as 1 : 2.
+    Public split: 20 nodes per class, then 500 validation and 1000 test nodes, as in Cora; where the classes or the
+    graph are too small for that, a fifth of every class trains (at least one node) and the rest is validation and test
+    as 1 : 2.
     """
     labels = torch.repeat_interleave(torch.arange(options.classes), torch.tensor(options.sizes()))
     edge_index = _draw_edges(options, labels)
@@ -161,7 +169,8 @@ def draw(options: CsbmOptions, name: str = "csbm") -> Graph:
 
 
 def _draw_edges(options: CsbmOptions, labels: Tensor) -> Tensor:
-    """Return undirected edges [2, edges], each once; no node is isolated where there are at least as many edges as nodes."""
+    """Return undirected edges [2, edges], each once; no node is isolated where there are at least as many edges as
+    nodes."""
     rng = derive(options.seed, "csbm", "edges")
     n = options.nodes
     rank = torch.randperm(n, generator=rng) + 1
@@ -169,7 +178,9 @@ def _draw_edges(options: CsbmOptions, labels: Tensor) -> Tensor:
     mixing = _mixing(options)
 
     def codes_of(a: Tensor, b: Tensor, same: bool) -> Tensor:
-        good = (a != b) & ((labels[a] == labels[b]) == same)  # rounding at an interval's end may pick the neighbouring class
+        good = (a != b) & (
+            (labels[a] == labels[b]) == same
+        )  # rounding at an interval's end may pick the neighbouring class
         a, b = a[good], b[good]
         return torch.minimum(a, b) * n + torch.maximum(a, b)
 
@@ -220,7 +231,9 @@ class _Endpoints:
 
     def __init__(self, weights: Tensor, labels: Tensor, options: CsbmOptions) -> None:
         self.labels = labels
-        self.reach = weights.cumsum(0)  # node i owns the interval (reach[i - 1], reach[i]]; those of a class are adjacent
+        self.reach = weights.cumsum(
+            0
+        )  # node i owns the interval (reach[i - 1], reach[i]]; those of a class are adjacent
         self.high = self.reach[torch.tensor(options.sizes()).cumsum(0) - 1]
         self.low = torch.cat([self.high.new_zeros(1), self.high[:-1]])
         self.total = self.reach[-1]

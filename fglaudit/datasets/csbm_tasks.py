@@ -1,19 +1,21 @@
 """The generators of GFL-APPNP's three tasks (Wu et al. 2022, appendix A.2.1), where every node is a client.
 
-All start from the contextual stochastic block model of Deshpande et al. (2018): two classes, tags v = +-1 drawn with probability 1/2,
-edges with probability ``(d + lambda sqrt(d)) / N`` inside a class and ``(d - lambda sqrt(d)) / N`` across, features
-``sqrt(mu / N) v u + Z / sqrt(p)`` with ``u ~ N(0, I / p)`` and Z standard normal.
+All start from the contextual stochastic block model of Deshpande et al. (2018): two classes, tags v = +-1 drawn with
+probability 1/2, edges with probability ``(d + lambda sqrt(d)) / N`` inside a class and ``(d - lambda sqrt(d)) / N``
+across, features ``sqrt(mu / N) v u + Z / sqrt(p)`` with ``u ~ N(0, I / p)`` and Z standard normal.
 
 * ``csbm-dnc`` (deterministic node classification): one sample per node, its label is the tag.
 * ``csbm-snc`` (stochastic node classification): several samples per node, all labelled with the tag.
-* ``csbm-sc`` (supervised classification): the label of each sample is +1 with probability 0.7 where v = +1 and 0.3 where v = -1, and
-  takes the place of v in the features. Every node's samples are split; in the other two tasks the nodes are.
+* ``csbm-sc`` (supervised classification): the label of each sample is +1 with probability 0.7 where v = +1 and 0.3
+  where v = -1, and takes the place of v in the features. Every node's samples are split; in the other two tasks the
+  nodes are.
 
 Choices where the text is silent or misprinted:
 
 * Noise is ``Z / sqrt(p)``. The printed ``Z / p`` would let an MLP solve the task for which the paper reports 61 %.
 * All graphs are drawn until connected, as the text says of csbm-sc alone: Assumption 3 needs it for all.
-* The balanced, connected training set is grown: random neighbours of the nodes chosen so far, half of them of each class.
+* The balanced, connected training set is grown: random neighbours of the nodes chosen so far, half of them of each
+  class.
 * Every draw is a topology of its own, unless ``topology`` keeps one, as the paper does for its repeats.
 """
 
@@ -83,10 +85,12 @@ def draw_task(name: str, task: CsbmTask | None = None, draw: int = 0) -> Graph:
     """Return draw number ``draw`` of a task's data; equal arguments give equal graphs.
 
     Returns:
-        csbm-dnc: x [N, p], y and masks [N]; csbm-snc: x [N, S, p], y and masks [N]; csbm-sc: x [N, S, p], y and masks [N, S].
+        csbm-dnc: x [N, p], y and masks [N]; csbm-snc: x [N, S, p], y and masks [N]; csbm-sc: x [N, S, p], y and masks
+            [N, S].
 
     Raises:
-        FglauditError: unknown task, values out of range, or no connected graph (with a connected, balanced training set) found.
+        FglauditError: unknown task, values out of range, or no connected graph (with a connected, balanced training
+            set) found.
     """
     values = resolve(name, task or CsbmTask())
     rng = derive(draw if values.topology is None else values.topology, name, "graph")
@@ -99,8 +103,8 @@ def draw_task(name: str, task: CsbmTask | None = None, draw: int = 0) -> Graph:
         if name == "csbm-sc" or train is not None:
             return _fill(name, values, tags, edges, train, draw)
     raise FglauditError(
-        f"{name} needs a connected graph; {MAX_REDRAWS} draws with degree {values.degree:g} and graph_signal {values.graph_signal:g} "
-        "gave none; raise degree or lower graph_signal"
+        f"{name} needs a connected graph; {MAX_REDRAWS} draws with degree {values.degree:g} and graph_signal"
+        f" {values.graph_signal:g} gave none; raise degree or lower graph_signal"
     )
 
 
@@ -120,16 +124,25 @@ def resolve(name: str, task: CsbmTask) -> _Values:
         (0 < values.degree < values.nodes, f"degree must lie between 0 and nodes; got {values.degree:g}; change it"),
         (
             0 <= values.graph_signal <= min(math.sqrt(max(values.degree, 0)), most),
-            f"graph_signal must lie in [0, min(sqrt(degree), (nodes - degree) / sqrt(degree))]; got {values.graph_signal:g} with degree "
-            f"{values.degree:g}: edge probabilities would leave [0, 1]; lower it",
+            (
+                "graph_signal must lie in [0, min(sqrt(degree), (nodes - degree) / sqrt(degree))]; got"
+                f" {values.graph_signal:g} with degree {values.degree:g}: edge probabilities would leave [0, 1];"
+                " lower it"
+            ),
         ),
-        (values.feature_signal >= 0, f"feature_signal must not be negative; got {values.feature_signal:g}; use 0 or more"),
+        (
+            values.feature_signal >= 0,
+            f"feature_signal must not be negative; got {values.feature_signal:g}; use 0 or more",
+        ),
         (values.dimensions >= 1, f"dimensions must be at least 1; got {values.dimensions}; raise it"),
         (
             (values.samples == 1) == (name == "csbm-dnc") and values.samples >= 1,
             f"samples must be 1 for csbm-dnc and more for the others; got {values.samples}; change samples or the task",
         ),
-        (name != "csbm-sc" or values.samples >= 3, f"csbm-sc splits a node's samples in three; got {values.samples}; raise it"),
+        (
+            name != "csbm-sc" or values.samples >= 3,
+            f"csbm-sc splits a node's samples in three; got {values.samples}; raise it",
+        ),
     ]
     for holds, message in rules:
         if not holds:
@@ -160,7 +173,8 @@ def components(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def balanced_connected(edge_index: Tensor, labels: Tensor, size: int, rng: torch.Generator) -> Tensor | None:
-    """Return a mask [N] of ``size`` nodes, half of each class, whose induced subgraph is connected; None if growing one fails."""
+    """Return a mask [N] of ``size`` nodes, half of each class, whose induced subgraph is connected; None if growing one
+    fails."""
     adjacent = torch.zeros(len(labels), len(labels), dtype=torch.bool)
     adjacent[edge_index[0], edge_index[1]] = True
     room = [size - size // 2, size // 2]

@@ -19,7 +19,8 @@ def dataset_names() -> dict[str, str]:
 
 
 def dataset_facts(graph: Graph) -> dict[str, int | float | str]:
-    """Return counts of ``graph``: undirected edges, homophily (share of edges inside a class), degrees, words, public split."""
+    """Return counts of ``graph``: undirected edges, homophily (share of edges inside a class), degrees, words, public
+    split."""
     degrees = graph.degrees()
     row, col = graph.edge_index
     inside = (graph.y[row] == graph.y[col]).double()
@@ -43,7 +44,8 @@ def dataset_facts(graph: Graph) -> dict[str, int | float | str]:
 
 
 def check_root(root: str | Path) -> list[tuple[str, str]]:
-    """Return (data set, status) for every set read from files: "ok", "absent", or which files are missing. Reads no content."""
+    """Return (data set, status) for every set read from files: "ok", "absent", or which files are missing. Reads no
+    content."""
     base = Path(root)
     wanted = {name: (base / s.folder / s.raw, list(s.files)) for name, s in PYG_SOURCES.items()}
     wanted.update({name: (base / s.folder, ogb_files(name)) for name, s in OGB_SOURCES.items()})
@@ -51,7 +53,11 @@ def check_root(root: str | Path) -> list[tuple[str, str]]:
     for name, (folder, files) in wanted.items():
         missing = [file for file in files if not (folder / file).is_file()]
         status = (
-            "ok" if not missing else f"missing in {folder}: {', '.join(missing)}" if folder.is_dir() else f"absent ({folder})"
+            "ok"
+            if not missing
+            else f"missing in {folder}: {', '.join(missing)}"
+            if folder.is_dir()
+            else f"absent ({folder})"
         )
         found.append((name, status))
     return found

@@ -13,8 +13,8 @@ from fglaudit.errors import FglauditError, unknown
 def fetch(name: str, root: str | Path) -> Path:
     """Download the raw files of ``name`` below ``root`` where they are missing; return their folder.
 
-    The download runs in a temporary folder beside the target, so a broken one leaves nothing behind; files that are there
-    already are kept.
+    The download runs in a temporary folder beside the target, so a broken one leaves nothing behind; files that are
+    there already are kept.
 
     Raises:
         FglauditError: the set needs no download or has no automatic one, or the download failed.
@@ -24,7 +24,9 @@ def fetch(name: str, root: str | Path) -> Path:
         raise unknown("data set", name, DESCRIPTIONS)
     if name in OGB_SOURCES:
         source, target = OGB_SOURCES[name], Path(root) / OGB_SOURCES[name].folder
-        raise FglauditError(f"{name} is not fetched automatically; unpack {source.url} so that {target} holds raw/ and split/")
+        raise FglauditError(
+            f"{name} is not fetched automatically; unpack {source.url} so that {target} holds raw/ and split/"
+        )
     if name not in PYG_SOURCES:
         raise FglauditError(f"only public data sets are fetched; {name!r} needs no download; use it as it is")
     pyg = PYG_SOURCES[name]

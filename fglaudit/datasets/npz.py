@@ -20,28 +20,40 @@ def load_npz(path: str) -> RawGraph:
     """Read x [N, F], edge_index [2, E], y [N] and, all or none, boolean masks [N] from ``path``.
 
     Raises:
-        FglauditError: the file is missing or corrupt, an array is missing or has the wrong shape or type, features are NaN or
-            infinite, an edge names a node that is not there, a label is below -1, or masks overlap.
+        FglauditError: the file is missing or corrupt, an array is missing or has the wrong shape or type, features are
+            NaN or infinite, an edge names a node that is not there, a label is below -1, or masks overlap.
     """
     arrays = _read(Path(path).expanduser())
     x, edge_index, y = (arrays[name] for name in REQUIRED)
-    _require(x.ndim == 2 and x.size > 0, f"x must have shape [nodes, features] and not be empty; got {x.shape}", "reshape x")
+    _require(
+        x.ndim == 2 and x.size > 0, f"x must have shape [nodes, features] and not be empty; got {x.shape}", "reshape x"
+    )
     _require(x.dtype.kind in "fiub", f"x must hold numbers; got dtype {x.dtype}", "save x as float32")
     nodes = x.shape[0]
     bad = ~np.isfinite(x.astype(np.float32)).all(axis=1)
     _require(
-        not bad.any(), f"features must be finite; {bad.sum()} rows have NaN or inf, the first is {bad.argmax()}", "clean x"
+        not bad.any(),
+        f"features must be finite; {bad.sum()} rows have NaN or inf, the first is {bad.argmax()}",
+        "clean x",
     )
     _require(y.shape == (nodes,), f"y must have shape [{nodes}], one label per row of x; got {y.shape}", "reshape y")
-    _require(y.dtype.kind in "iu", f"y must hold integers; got dtype {y.dtype}", "save y as int64 class numbers 0, 1, ...")
-    _require(bool((y.astype(np.int64) >= -1).all()), f"labels must be >= 0 (-1: unlabelled); got {y.min()}", "renumber y")
+    _require(
+        y.dtype.kind in "iu", f"y must hold integers; got dtype {y.dtype}", "save y as int64 class numbers 0, 1, ..."
+    )
+    _require(
+        bool((y.astype(np.int64) >= -1).all()), f"labels must be >= 0 (-1: unlabelled); got {y.min()}", "renumber y"
+    )
     _require(bool((y.astype(np.int64) >= 0).any()), "at least one node must have a label; all are -1", "fill in y")
     _require(
         edge_index.ndim == 2 and edge_index.shape[0] == 2,
         f"edge_index must have shape [2, edges]; got {edge_index.shape}",
         "transpose it if it is [edges, 2]",
     )
-    _require(edge_index.dtype.kind in "iu", f"edge_index must hold integers; got dtype {edge_index.dtype}", "save it as int64")
+    _require(
+        edge_index.dtype.kind in "iu",
+        f"edge_index must hold integers; got dtype {edge_index.dtype}",
+        "save it as int64",
+    )
     edges = edge_index.astype(np.int64)
     outside = edges[(edges < 0) | (edges >= nodes)]
     _require(
@@ -72,7 +84,9 @@ def _read(path: Path) -> Arrays:
             "write it with numpy.savez(path, x=..., edge_index=..., y=...)"
         ) from error
     missing = [name for name in REQUIRED if name not in arrays]
-    _require(not missing, f"{path} must hold x, edge_index and y; missing {missing}, found {names}", "add the missing arrays")
+    _require(
+        not missing, f"{path} must hold x, edge_index and y; missing {missing}, found {names}", "add the missing arrays"
+    )
     return arrays
 
 
@@ -92,7 +106,9 @@ def _masks(arrays: Arrays, nodes: int) -> dict[str, torch.Tensor]:
         _require(mask.dtype.kind == "b", f"{name} must be boolean; got dtype {mask.dtype}", "save it with dtype bool")
         masks[name.removesuffix("_mask")] = torch.from_numpy(mask.astype(bool)).unsqueeze(1)
     shared = int((sum(mask.int() for mask in masks.values()) > 1).sum())  # type: ignore[union-attr]
-    _require(shared == 0, f"train, val and test masks must be disjoint; {shared} nodes are in more than one", "fix the masks")
+    _require(
+        shared == 0, f"train, val and test masks must be disjoint; {shared} nodes are in more than one", "fix the masks"
+    )
     return masks
 
 

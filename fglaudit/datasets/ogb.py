@@ -1,7 +1,7 @@
 """Open Graph Benchmark node sets from their published CSV folders.
 
-The files are read directly: the benchmark's own package keeps pickled copies beside them, asks on the terminal before it
-downloads, and is not needed for reading.
+The files are read directly: the benchmark's own package keeps pickled copies beside them, asks on the terminal before
+it downloads, and is not needed for reading.
 """
 
 from __future__ import annotations
@@ -46,17 +46,21 @@ def load_ogb(name: str, root: str | None) -> RawGraph:
         y = _table(folder / "raw/node-label.csv.gz", np.int64).reshape(-1)
         ids = {mask: _table(folder / f"split/{source.split}/{part}.csv.gz", np.int64) for mask, part in SPLITS.items()}
     except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
-        raise FglauditError(f"CSV files of {name} must be readable; in {folder}: {error}; unpack {source.url} again") from error
+        raise FglauditError(
+            f"CSV files of {name} must be readable; in {folder}: {error}; unpack {source.url} again"
+        ) from error
     got, expected = (*x.shape, int(y.max()) + 1), (source.nodes, source.features, source.classes)
     if got != expected or len(y) != len(x) or edge_index.max() >= len(x):
         raise FglauditError(
-            f"{name} has (nodes, features, classes) = {expected}; the files in {folder} give {got}, {len(y)} labels and largest "
-            f"node id {edge_index.max()}; unpack {source.url} again"
+            f"{name} has (nodes, features, classes) = {expected}; the files in {folder} give {got}, {len(y)} labels and"
+            f" largest node id {edge_index.max()}; unpack {source.url} again"
         )
     masks = {mask: torch.zeros(len(x), 1, dtype=torch.bool) for mask in SPLITS}
     for mask, nodes in ids.items():
         masks[mask][torch.from_numpy(nodes.reshape(-1))] = True
-    return RawGraph(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(np.ascontiguousarray(edge_index)), **masks)
+    return RawGraph(
+        torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(np.ascontiguousarray(edge_index)), **masks
+    )
 
 
 def _table(path: Path, dtype: type[np.generic]) -> np.ndarray[tuple[int, int], np.dtype[np.generic]]:

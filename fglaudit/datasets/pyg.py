@@ -1,9 +1,9 @@
 """Public data sets through torch-geometric's own readers.
 
-The classes write ``processed/`` beside ``raw/``. So they run in a temporary folder where the raw files are linked, and what
-they give is kept as one safetensors file in the user's cache, named after the content of the raw files: a changed root never
-meets an old cache, and a killed process leaves no half-written one. The classes cannot download here: their ``download`` is
-replaced by an error.
+The classes write ``processed/`` beside ``raw/``. So they run in a temporary folder where the raw files are linked, and
+what they give is kept as one safetensors file in the user's cache, named after the content of the raw files: a changed
+root never meets an old cache, and a killed process leaves no half-written one. The classes cannot download here: their
+``download`` is replaced by an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def load_pyg(name: str, root: str | None) -> RawGraph:
     """Return data set ``name`` from the raw files under ``root``.
 
     Raises:
-        FglauditError: files are missing, do not match the root's ``SHA256SUMS``, cannot be parsed, or give the wrong counts.
+        FglauditError: files are missing, do not match the root's ``SHA256SUMS``, cannot be parsed, or give the wrong
+            counts.
     """
     source = PYG_SOURCES[name]
     base = find_root(root, name)
@@ -50,8 +51,8 @@ def load_pyg(name: str, root: str | None) -> RawGraph:
         raise
     except Exception as error:  # a corrupt pickle can raise anything
         raise FglauditError(
-            f"raw files of {name} must be readable; {raw_folder} holds a corrupt one ({type(error).__name__}: {error}); "
-            f"delete it and run: fglaudit data fetch {name} --root {base}"
+            f"raw files of {name} must be readable; {raw_folder} holds a corrupt one ({type(error).__name__}: {error});"
+            f" delete it and run: fglaudit data fetch {name} --root {base}"
         ) from error
     _check_counts(name, source, raw, raw_folder)
     _write(raw, cached)
@@ -81,7 +82,9 @@ def _parse(source: PygSource, paths: list[Path]) -> RawGraph:
             data = source.make(offline_class(source.class_name), folder)[0]
     masks = [getattr(data, f"{mask}_mask", None) for mask in MASKS]
     splits = max((mask.shape[1] for mask in masks if mask is not None and mask.dim() == 2), default=1)
-    train, val, test = (None if mask is None else mask.bool().reshape(len(mask), -1).expand(-1, splits) for mask in masks)
+    train, val, test = (
+        None if mask is None else mask.bool().reshape(len(mask), -1).expand(-1, splits) for mask in masks
+    )
     return RawGraph(x=data.x.float(), y=data.y.long(), edge_index=data.edge_index, train=train, val=val, test=test)
 
 
@@ -101,8 +104,8 @@ def _check_counts(name: str, source: PygSource, raw: RawGraph, folder: Path) -> 
     expected = (source.nodes, source.edges or edges, source.features, source.classes, source.split or split)
     if got != expected:
         raise FglauditError(
-            f"{name} has (nodes, edges, features, classes, split) = {expected}; the raw files in {folder} give {got}: a file is cut short "
-            f"or altered; delete them and run: fglaudit data fetch {name} --root DIR"
+            f"{name} has (nodes, edges, features, classes, split) = {expected}; the raw files in {folder} give {got}: a"
+            f" file is cut short or altered; delete them and run: fglaudit data fetch {name} --root DIR"
         )
 
 

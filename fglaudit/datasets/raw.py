@@ -39,7 +39,8 @@ def to_graph(raw: RawGraph, name: str, split_index: int) -> tuple[Graph, tuple[s
     splits = 0 if raw.train is None else raw.train.shape[1]
     if split_index >= max(splits, 1):
         raise FglauditError(
-            f"split_index must be below the number of public splits; got {split_index}, {name} has {splits}; lower split_index"
+            f"split_index must be below the number of public splits; got {split_index}, {name} has {splits}; lower"
+            " split_index"
         )
 
     def chosen(mask: Tensor | None) -> Tensor | None:

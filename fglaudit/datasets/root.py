@@ -1,4 +1,5 @@
-"""Where raw files are looked for, where derived files go, and whether a root's checksums hold. Nothing is written into a root."""
+"""Where raw files are looked for, where derived files go, and whether a root's checksums hold. Nothing is written into
+a root."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ def require_files(name: str, root: Path, folder: Path, files: Iterable[str]) -> 
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
         raise FglauditError(
-            f"{name} needs its raw files in {folder}; missing: {', '.join(missing)}; "
-            f"give the root that has them (--root DIR or FGLAUDIT_DATA), or run: fglaudit data fetch {name} --root {root}"
+            f"{name} needs its raw files in {folder}; missing: {', '.join(missing)}; give the root that has them"
+            f" (--root DIR or FGLAUDIT_DATA), or run: fglaudit data fetch {name} --root {root}"
         )
     return paths
 
@@ -70,7 +71,8 @@ def read_checksums(root: Path) -> dict[str, str]:
 
 
 def content_key(name: str, root: Path, paths: Iterable[Path]) -> str:
-    """Return one digest over the content of ``paths``, after checking each against the root's ``SHA256SUMS`` if it has one.
+    """Return one digest over the content of ``paths``, after checking each against the root's ``SHA256SUMS`` if it has
+    one.
 
     Raises:
         FglauditError: if a file differs from its checksum; raised before anything parses the file.
@@ -82,8 +84,8 @@ def content_key(name: str, root: Path, paths: Iterable[Path]) -> str:
         listed = expected.get(path.relative_to(root).as_posix(), digest)
         if listed != digest:
             raise FglauditError(
-                f"raw files must match {root / CHECKSUMS}; {path} is corrupt (sha256 {digest[:12]}..., listed {listed[:12]}...); "
-                f"get it again: delete it, then fglaudit data fetch {name} --root {root}"
+                f"raw files must match {root / CHECKSUMS}; {path} is corrupt (sha256 {digest[:12]}..., listed"
+                f" {listed[:12]}...); get it again: delete it, then fglaudit data fetch {name} --root {root}"
             )
         total.update(f"{path.name} {digest}\n".encode())
     return total.hexdigest()[:16]

@@ -34,12 +34,12 @@ class DatasetSpec:
         root: folder of the raw files; None: ``$FGLAUDIT_DATA``, else ``../shared/data``.
         features: "raw", or "row-normalised": every row divided by its L1 norm, zero rows stay.
         path: the file, for ``name: npz`` only.
-        split: "public" masks, "random": every client draws its own, or "random-shared": drawn once over all nodes, so that clients
-            that share a node use it alike (see ``fglaudit.partition``).
+        split: "public" masks, "random": every client draws its own, or "random-shared": drawn once over all nodes, so
+            that clients that share a node use it alike (see ``fglaudit.partition``).
         train, val, test: fractions of a client's nodes for ``split: random``, of all nodes for ``random-shared``.
         split_index: which public split, where the set has several (Chameleon and Squirrel 10, WikiCS 20).
-        component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of missing
-            links are those of Cora's 2485 nodes in it.
+        component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of
+            missing links are those of Cora's 2485 nodes in it.
         csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.datasets.csbm.CsbmOptions`.
         task: parameters for csbm-dnc, csbm-snc and csbm-sc; what is left out has the paper's value.
         draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora: its graph, samples and split.
@@ -74,7 +74,9 @@ class DatasetSpec:
                 f"path belongs to name: npz and to no other; got name: {self.name}, path: {self.path}; change one"
             )
         if self.csbm is not None and self.name != "csbm":
-            raise FglauditError(f"csbm parameters belong to name: csbm; got name: {self.name}; use name: csbm or drop them")
+            raise FglauditError(
+                f"csbm parameters belong to name: csbm; got name: {self.name}; use name: csbm or drop them"
+            )
         if self.task is not None and self.name not in TASK_SETS:
             raise FglauditError(
                 f"task parameters belong to {', '.join(TASK_SETS)}; got name: {self.name}; change the name or drop them"
@@ -88,8 +90,8 @@ class DatasetSpec:
         fractions = (self.train, self.val, self.test)
         if not all(math.isfinite(f) and 0 <= f <= 1 for f in fractions) or sum(fractions) > 1 + 1e-9:
             raise FglauditError(
-                f"train, val and test are fractions in [0, 1] that add up to at most 1; got {self.train}, {self.val}, {self.test}; "
-                "lower one"
+                f"train, val and test are fractions in [0, 1] that add up to at most 1; got {self.train}, {self.val},"
+                f" {self.test}; lower one"
             )
         if self.train == 0:
             raise FglauditError("train must be above 0: nothing is learned without training nodes; got 0; raise train")
@@ -101,7 +103,8 @@ class DatasetSpec:
         return self.load_with_notes()[0]
 
     def load_with_notes(self) -> tuple[Graph, tuple[str, ...]]:
-        """Return the graph and, in words, what had to be changed to make its edges undirected, distinct and free of loops.
+        """Return the graph and, in words, what had to be changed to make its edges undirected, distinct and free of
+        loops.
 
         Raises:
             FglauditError: missing or corrupt files, or a user's graph that breaks a rule. Nothing is ever downloaded.

@@ -1,12 +1,12 @@
 """subCora: connected subgraphs of 300 nodes of Cora, as in GFL-APPNP (Wu et al. 2022, appendix A.2.1).
 
-800 random nodes are drawn; a connected component of theirs with 30 to 50 nodes, all 7 classes and a standard deviation of the class
-counts of at most 2.5 becomes the training set. As many validation nodes are taken within two hops of it in Cora, and test nodes,
-within two hops too, until there are 300. Edges are those of Cora among the nodes taken.
+800 random nodes are drawn; a connected component of theirs with 30 to 50 nodes, all 7 classes and a standard deviation
+of the class counts of at most 2.5 becomes the training set. As many validation nodes are taken within two hops of it in
+Cora, and test nodes, within two hops too, until there are 300. Edges are those of Cora among the nodes taken.
 
-Where the text is silent: nodes are taken one by one at random among the neighbours of those taken before, so that the graph stays
-connected (Assumption 3); the standard deviation is that of the population; random draws are repeated until one has such a component, of
-which the first counts, so draws of different numbers may share training nodes.
+Where the text is silent: nodes are taken one by one at random among the neighbours of those taken before, so that the
+graph stays connected (Assumption 3); the standard deviation is that of the population; random draws are repeated until
+one has such a component, of which the first counts, so draws of different numbers may share training nodes.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def subcora(cora: Graph, draw: int = 0) -> Graph:
             break
     else:
         raise FglauditError(
-            f"subcora needs a component of {COMPONENT_SIZES} nodes with all classes and {SIZE} nodes within {HOPS} hops; "
-            f"{MAX_REDRAWS} draws gave none"
+            f"subcora needs a component of {COMPONENT_SIZES} nodes with all classes and {SIZE} nodes within {HOPS}"
+            f" hops; {MAX_REDRAWS} draws gave none"
         )
     size = int(train.sum().item())
     val = _grown(cora.edge_index, train, near, size, rng)
@@ -65,7 +65,9 @@ def _training_component(cora: Graph, rng: torch.Generator) -> Tensor | None:
     edges = position[cora.edge_index]
     label = components(edges[:, (edges >= 0).all(0)], DRAWN)
     sizes = torch.bincount(label)
-    counts = torch.zeros(len(sizes), cora.num_classes).index_put_((label, cora.y[nodes]), torch.ones(DRAWN), accumulate=True)
+    counts = torch.zeros(len(sizes), cora.num_classes).index_put_(
+        (label, cora.y[nodes]), torch.ones(DRAWN), accumulate=True
+    )
     fits = (sizes >= COMPONENT_SIZES[0]) & (sizes <= COMPONENT_SIZES[1])
     fits &= (counts > 0).all(1) & (counts.std(1, correction=0) <= MAX_CLASS_DEVIATION)
     if not bool(fits.any()):
@@ -83,7 +85,8 @@ def _neighbours(edge_index: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _grown(edge_index: Tensor, start: Tensor, allowed: Tensor, count: int, rng: torch.Generator) -> Tensor:
-    """Return a mask [N] of ``count`` nodes of ``allowed`` outside ``start``, each a neighbour of ``start`` or of one taken before."""
+    """Return a mask [N] of ``count`` nodes of ``allowed`` outside ``start``, each a neighbour of ``start`` or of one
+    taken before."""
     taken = start.clone()
     for _ in range(count):
         candidates = (_neighbours(edge_index, taken) & allowed & ~taken).nonzero().squeeze(1)

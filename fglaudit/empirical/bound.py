@@ -20,11 +20,12 @@ class Bound:
         delta: of the guarantee that is tested.
         confidence: probability, over the runs, that the statement is true; all tries together.
         method: "clopper-pearson", "gdp" or "one-run".
-        trials: how many runs, or canaries of one run, the bound was computed on (those that chose the test not counted).
-        ceiling: the largest bound that this estimator gives on as many trials, whatever the mechanism. A bound near it says
-            that more runs would show more.
-        at: the bound that the same counts give with another probability of being wrong, all tries together. The test was chosen on
-            other runs, so this may be asked for any probability.
+        trials: how many runs, or canaries of one run, the bound was computed on (those that chose the test not
+            counted).
+        ceiling: the largest bound that this estimator gives on as many trials, whatever the mechanism. A bound near it
+            says that more runs would show more.
+        at: the bound that the same counts give with another probability of being wrong, all tries together. The test
+            was chosen on other runs, so this may be asked for any probability.
     """
 
     epsilon: float
@@ -36,8 +37,9 @@ class Bound:
     at: Callable[[float], float]
 
     def p_value(self, stated: float) -> float:
-        """Return the probability at most, if the mechanism is (``stated``, delta)-private, of counts that speak so strongly
-        against it: the smallest error probability with a bound above ``stated``. Values below 1e-30 are given as that."""
+        """Return the probability at most, if the mechanism is (``stated``, delta)-private, of counts that speak so
+        strongly against it: the smallest error probability with a bound above ``stated``. Values below 1e-30 are given
+        as that."""
         low, high = math.log(SMALLEST_P), 0.0
         if self.at(SMALLEST_P) > stated:
             return SMALLEST_P

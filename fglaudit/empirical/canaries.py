@@ -1,8 +1,9 @@
-"""What a canary is: a feature row of one's own in the place of one node's row, either there, or what the guarantee's neighbouring
-relation has instead: zeros, or where a row may be replaced by any other the opposite row, which is furthest from it after clipping.
+"""What a canary is: a feature row of one's own in the place of one node's row, either there, or what the guarantee's
+neighbouring relation has instead: zeros, or where a row may be replaced by any other the opposite row, which is
+furthest from it after clipping.
 
-The unit is "node", edges and labels are public. The row is a thousand times longer than any of the data: a defense that clips
-brings it to its clip norm, where the guarantee is tight, and one that forgets to clip is found out.
+The unit is "node", edges and labels are public. The row is a thousand times longer than any of the data: a defense that
+clips brings it to its clip norm, where the guarantee is tight, and one that forgets to clip is found out.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Canary:
 
 
 def canary_nodes(graph: FederatedGraph) -> list[int]:
-    """Return nodes whose rows may move the messages most: with fewest links, with most, and with the largest column norm of the
-    symmetrically normalised adjacency."""
+    """Return nodes whose rows may move the messages most: with fewest links, with most, and with the largest column
+    norm of the symmetrically normalised adjacency."""
     owned = torch.unique(torch.cat(graph.clients))
     degrees = graph.degrees()
     receiver, source = graph.edge_index
@@ -48,8 +49,8 @@ def canary_nodes(graph: FederatedGraph) -> list[int]:
 
 
 def canary_rows(graph: FederatedGraph) -> list[Tensor]:
-    """Return rows [F] of equal norm: all of it in one feature, the worst case of a bound on the L1 norm, and spread evenly over the
-    first ``FEATURES``, which finds out a clip of every entry where one of the norm is needed."""
+    """Return rows [F] of equal norm: all of it in one feature, the worst case of a bound on the L1 norm, and spread
+    evenly over the first ``FEATURES``, which finds out a clip of every entry where one of the norm is needed."""
     norm = LENGTH * max(1.0, float(graph.x.norm(dim=-1).max().item()))
     one, even = torch.zeros(2, graph.num_features)
     one[0] = norm

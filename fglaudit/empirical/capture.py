@@ -1,7 +1,8 @@
-"""What a protocol would send about some nodes before noise: the part of training up to the first release, without a defense's noise.
+"""What a protocol would send about some nodes before noise: the part of training up to the first release, without a
+defense's noise.
 
-The defense prepares the clients' graphs as it does in training (clipping, dropped edges); the messages of the released kind are
-kept as they are before :meth:`DefenseSession.release`, and training stops as soon as something else is sent.
+The defense prepares the clients' graphs as it does in training (clipping, dropped edges); the messages of the released
+kind are kept as they are before :meth:`DefenseSession.release`, and training stops as soon as something else is sent.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class _Capture:
 
 
 def _narrowed(payload: Payload, features: int) -> Payload:
-    """Return ``payload`` with the first ``FEATURES`` of its ``features``; unchanged if an axis cannot be told from another."""
+    """Return ``payload`` with the first ``FEATURES`` of its ``features``; unchanged if an axis cannot be told from
+    another."""
     if features <= FEATURES:
         return payload
     narrow = {}
@@ -106,7 +108,8 @@ def _narrowed(payload: Payload, features: int) -> Payload:
 
 
 def entry_ids(batch: MessageBatch) -> Tensor:
-    """Return the node that each entry of the leading axis is about [rows]; where the payload does not say, its sender."""
+    """Return the node that each entry of the leading axis is about [rows]; where the payload does not say, its
+    sender."""
     ids = getattr(batch.payload, "nodes" if batch.payload.ragged else "node", None)
     return ids if isinstance(ids, Tensor) else batch.senders
 
@@ -133,15 +136,18 @@ def capture(
     rng: torch.Generator,
     device: torch.device,
 ) -> list[MessageBatch]:
-    """Return the first release of ``release.payload`` before noise: the entries about ``nodes`` [n] with at most ``largest`` numbers.
+    """Return the first release of ``release.payload`` before noise: the entries about ``nodes`` [n] with at most
+    ``largest`` numbers.
 
-    Equal generators give equal messages up to what the features change. Where the payload does not name its nodes, these are the
-    messages of the clients that hold them. Where the defense states noise for every coordinate alone, features in which no canary
-    has an entry are left out.
+    Equal generators give equal messages up to what the features change. Where the payload does not name its nodes,
+    these are the messages of the clients that hold them. Where the defense states noise for every coordinate alone,
+    features in which no canary has an entry are left out.
     """
     holders = torch.tensor([k for k, held in enumerate(graph.clients) if bool(torch.isin(held, nodes).any())])
     alone = release.payload.__name__ in session.noise()
-    channel = _Capture(session, release, nodes, holders, graph.num_features if alone else 0, largest, split(rng, "prepare"))
+    channel = _Capture(
+        session, release, nodes, holders, graph.num_features if alone else 0, largest, split(rng, "prepare")
+    )
     with contextlib.suppress(_ReleaseDoneError):
         protocol.train(graph, channel, rng=rng, device=device)
     return [batch for batch in channel.batches if len(batch.senders)]

@@ -1,12 +1,13 @@
-"""Epsilon from independent runs of a distinguishing test (Jagielski, Ullman and Oprea, "Auditing differentially private machine
-learning", NeurIPS 2020, section 3; Nasr et al., "Adversary instantiation", S&P 2021, section III).
+"""Epsilon from independent runs of a distinguishing test (Jagielski, Ullman and Oprea, "Auditing differentially private
+machine learning", NeurIPS 2020, section 3; Nasr et al., "Adversary instantiation", S&P 2021, section III).
 
-If a mechanism is (epsilon, delta)-private, every test has ``P[yes | D] <= e^epsilon P[yes | D'] + delta``. Run it often on both
-data sets, bound the rate of hits p from below and of false alarms q from above: ``epsilon >= log((p - delta) / q)``. The runs must
-be independent, with one canary each; many canaries in one run are for ``one_run``. Nothing is assumed of the mechanism.
+If a mechanism is (epsilon, delta)-private, every test has ``P[yes | D] <= e^epsilon P[yes | D'] + delta``. Run it often
+on both data sets, bound the rate of hits p from below and of false alarms q from above:
+``epsilon >= log((p - delta) / q)``. The runs must be independent, with one canary each; many canaries in one run are
+for ``one_run``. Nothing is assumed of the mechanism.
 
-Choices where the papers are silent: the bound of the false alarms takes four fifths of the error probability, because the
-bound moves with their relative error; the threshold comes from a separate part of the runs (``threshold_test``).
+Choices where the papers are silent: the bound of the false alarms takes four fifths of the error probability, because
+the bound moves with their relative error; the threshold comes from a separate part of the runs (``threshold_test``).
 """
 
 from __future__ import annotations

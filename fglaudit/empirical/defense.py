@@ -1,22 +1,23 @@
 """The empirical epsilon of a defense as it is implemented: canaries in, the release replayed many times, noise and all.
 
-One canary row is put into the graph, or what the neighbouring relation has instead; the protocol makes its messages from either
-graph, through the defense's own preparation; the step that releases them (clip and noise) is then drawn thousands of times for
-both. The adversary is the one that the guarantee is about: it knows everything but whether the canary is there. Its score is the
-log-likelihood ratio under the noise that the defense states; if the defense adds another noise the score is worse and the bound
-still true. Where a defense randomises feature rows before they are used, the rows are what is released.
+One canary row is put into the graph, or what the neighbouring relation has instead; the protocol makes its messages
+from either graph, through the defense's own preparation; the step that releases them (clip and noise) is then drawn
+thousands of times for both. The adversary is the one that the guarantee is about: it knows everything but whether the
+canary is there. Its score is the log-likelihood ratio under the noise that the defense states; if the defense adds
+another noise the score is worse and the bound still true. Where a defense randomises feature rows before they are used,
+the rows are what is released.
 
-Unit, adjacency and delta are the guarantee's. Of a defense that releases several times the first release is replayed: the bound
-then holds for the whole training too, and is lower than it might be.
+Unit, adjacency and delta are the guarantee's. Of a defense that releases several times the first release is replayed:
+the bound then holds for the whole training too, and is lower than it might be.
 
-Only entries that the canary reaches are replayed, those that it moves most; of features that it does not touch none, if the
-defense states noise for every coordinate alone. That is the mechanism on fewer rows, for which its guarantee must hold as
-well; a defense whose noise depends on how many rows a message has would be misjudged.
+Only entries that the canary reaches are replayed, those that it moves most; of features that it does not touch none, if
+the defense states noise for every coordinate alone. That is the mechanism on fewer rows, for which its guarantee must
+hold as well; a defense whose noise depends on how many rows a message has would be misjudged.
 
 A defense of local gradients is tested by ``fglaudit.empirical.local_update``.
 
-The bound of a cell holds at 99.99 %. Whether it contradicts the accounted epsilon is decided over all cells of a suite together, by
-p-values (:meth:`fglaudit.empirical.bound.Bound.p_value`): see ``fglaudit.reports.summary``.
+The bound of a cell holds at 99.99 %. Whether it contradicts the accounted epsilon is decided over all cells of a suite
+together, by p-values (:meth:`fglaudit.empirical.bound.Bound.p_value`): see ``fglaudit.reports.summary``.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def audit_defense(
     confidence: float = CONFIDENCE,
     draws: int = DRAWS,
 ) -> Bound | str:
-    """Return a lower bound on the epsilon that ``session`` gives ``protocol`` on ``graph``, or why none can be measured.
+    """Return a lower bound on the epsilon that ``session`` gives ``protocol`` on ``graph``, or why none can be
+    measured.
 
     Args:
         session: bound to the protocol's context on this graph.
@@ -90,7 +92,10 @@ def audit_defense(
     if session.updates() and promise.unit == "node" and not isinstance(examples, str):
         return audit_updates(examples, graph, session, promise, seed=seed, confidence=confidence)
     if promise.unit != "node" or promise.delta is None:
-        return f"canaries are feature rows of nodes and test a guarantee per node; this one is per {promise.unit or 'nothing'}"
+        return (
+            "canaries are feature rows of nodes and test a guarantee per node; this one is per"
+            f" {promise.unit or 'nothing'}"
+        )
     if graph.x.dim() != 2:
         return "canaries are single feature rows; this data set has several samples per node"
     if FEATURE_ROWS in session.noise():
@@ -102,7 +107,10 @@ def audit_defense(
     opposite = promise.relation is Relation.REPLACE
     pair = _worst(protocol, graph, session, release, noise, draws // (2 * MIN_RUNS), seed, device, opposite)
     if not pair.numbers:
-        return f"no entry of {release.payload.__name__} that a canary reaches is small enough to be replayed {MIN_RUNS} times"
+        return (
+            f"no entry of {release.payload.__name__} that a canary reaches is small enough to be replayed {MIN_RUNS}"
+            " times"
+        )
     runs = min(MAX_RUNS, draws // (2 * pair.numbers))
     rng = derive(seed, "empirical", "noise")
     present, absent = (_scores(session, b, pair, noise, runs, rng) for b in (pair.present, pair.absent))
@@ -116,8 +124,8 @@ def _bound_of_rows(
 ) -> Bound:
     """Return the bound for a defense that randomises rows before they are used: one row of a node, or its opposite.
 
-    The score grows with the likelihood ratio: the sum of a report's entries where every entry of the row was changed, as
-    randomised response on some of them has it, else the one entry that was.
+    The score grows with the likelihood ratio: the sum of a report's entries where every entry of the row was changed,
+    as randomised response on some of them has it, else the one entry that was.
     """
     noise, delta = session.noise()[FEATURE_ROWS], promise.delta or 0.0
     changed = graph.num_features if noise.distribution == "multi-bit" else 1
@@ -175,7 +183,8 @@ def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: N
     shown = [_divergence(one, other, noise) for one, other in zip(present, absent, strict=True)]
     fields = noise.fields if noise else ()
     sizes = [
-        torch.full(d.shape, sum(v[0].numel() for v in _values(b, fields).values())) for b, d in zip(present, shown, strict=True)
+        torch.full(d.shape, sum(v[0].numel() for v in _values(b, fields).values()))
+        for b, d in zip(present, shown, strict=True)
     ]
     if not shown:
         return _Pair([], [], 0, 0.0)
@@ -185,12 +194,16 @@ def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: N
     keep = torch.zeros(len(divergence), dtype=torch.bool)
     keep[order] = True
     masks = torch.split(keep, [len(d) for d in shown])
-    kept = [[select_entries(b, m) for b, m in zip(world, masks, strict=True) if bool(m.any())] for world in (present, absent)]
+    kept = [
+        [select_entries(b, m) for b, m in zip(world, masks, strict=True) if bool(m.any())]
+        for world in (present, absent)
+    ]
     return _Pair(kept[0], kept[1], int(numbers[order].sum().item()), float(divergence[order].sum().item()))
 
 
 def _divergence(one: MessageBatch, other: MessageBatch, noise: Noise | None) -> Tensor:
-    """Return the Kullback-Leibler divergence of every entry [rows]; half the squared distance where the noise is unknown."""
+    """Return the Kullback-Leibler divergence of every entry [rows]; half the squared distance where the noise is
+    unknown."""
     ids = entry_ids(one)
     if not torch.equal(ids, entry_ids(other)):
         raise ValueError("the messages must be about the same nodes with and without the canary")
@@ -210,7 +223,12 @@ def _values(batch: MessageBatch, fields: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _scores(
-    session: DefenseSession, batches: list[MessageBatch], pair: _Pair, noise: Noise | None, runs: int, rng: torch.Generator
+    session: DefenseSession,
+    batches: list[MessageBatch],
+    pair: _Pair,
+    noise: Noise | None,
+    runs: int,
+    rng: torch.Generator,
 ) -> Tensor:
     """Return the log-likelihood ratio, canary there against not there, of ``runs`` releases of ``batches`` [runs]."""
     fields = noise.fields if noise else ()

@@ -1,12 +1,14 @@
-"""The empirical epsilon of a defense of local gradients as it is implemented: canary gradients in, all steps of a training run.
+"""The empirical epsilon of a defense of local gradients as it is implemented: canary gradients in, all steps of a
+training run.
 
-One node's losses, as many as it really reaches in the graph that the defense left, have the gradients u or -u, a thousand times longer
-than one; all other gradients are zero. The defense's own step is run as often as training goes through its losses, for thousands of
-independent clients at once; the adversary sees every noisy sum and adds up what points along u.
+One node's losses, as many as it really reaches in the graph that the defense left, have the gradients u or -u, a
+thousand times longer than one; all other gradients are zero. The defense's own step is run as often as training goes
+through its losses, for thousands of independent clients at once; the adversary sees every noisy sum and adds up what
+points along u.
 
-The guarantee is about any gradients, so it must hold for these, which a network need not be able to give. How many losses the node
-reaches is counted here, from the edges that are left: a defense that takes a node for one loss, or drops too few edges, is found out.
-A defense that draws samples of losses says so by its parameter ``sampling_rate``.
+The guarantee is about any gradients, so it must hold for these, which a network need not be able to give. How many
+losses the node reaches is counted here, from the edges that are left: a defense that takes a node for one loss, or
+drops too few edges, is found out. A defense that draws samples of losses says so by its parameter ``sampling_rate``.
 """
 
 from __future__ import annotations
@@ -44,16 +46,25 @@ def reached_losses(client: ClientGraph, hops: int) -> int:
 
 
 def audit_updates(
-    examples: Examples, graph: FederatedGraph, session: DefenseSession, promise: Guarantee, *, seed: int, confidence: float
+    examples: Examples,
+    graph: FederatedGraph,
+    session: DefenseSession,
+    promise: Guarantee,
+    *,
+    seed: int,
+    confidence: float,
 ) -> Bound | str:
-    """Return a lower bound on the epsilon that ``session`` gives a node in local training, or why none can be measured."""
+    """Return a lower bound on the epsilon that ``session`` gives a node in local training, or why none can be
+    measured."""
     if not promise.delta:
         return "a Gaussian mechanism has no epsilon at delta 0"
     if examples.across:
         return "which losses one node reaches at other clients is not known before training"
     clients = [pooled(graph)] if examples.pooled else [graph.client(k) for k in range(graph.num_clients)]
     edges = derive(seed, "empirical", "edges")
-    losses = max(examples.per_node, *(reached_losses(session.prepare(client, edges), examples.hops) for client in clients))
+    losses = max(
+        examples.per_node, *(reached_losses(session.prepare(client, edges), examples.hops) for client in clients)
+    )
     rng = derive(seed, "empirical", "updates")
     along = torch.zeros(WIDTH)
     along[0] = LENGTH

@@ -1,22 +1,22 @@
-"""Epsilon from one run with many canaries (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023,
-algorithm 1 and theorem 5.2).
+"""Epsilon from one run with many canaries (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run",
+NeurIPS 2023, algorithm 1 and theorem 5.2).
 
-Each of m canaries is included by a coin toss of its own. After the run the auditor guesses "included" for some, "not included" for
-some and abstains on the rest: r guesses, of which v are right. If the mechanism is (epsilon, 0)-private, each guess is right with
-probability at most ``q = e^epsilon / (1 + e^epsilon)`` whatever the others are, so ``P[>= v right] <= f(v) = P[Binomial(r, q) >= v]``;
-with delta,
+Each of m canaries is included by a coin toss of its own. After the run the auditor guesses "included" for some, "not
+included" for some and abstains on the rest: r guesses, of which v are right. If the mechanism is (epsilon, 0)-private,
+each guess is right with probability at most ``q = e^epsilon / (1 + e^epsilon)`` whatever the others are, so
+``P[>= v right] <= f(v) = P[Binomial(r, q) >= v]``; with delta,
 
     P[>= v right] <= f(v) + 2 m delta max_{1 <= i <= v} (f(v - i) - f(v)) / i.
 
-The bound is the largest epsilon for which this is at most the error probability. The runs need not be independent of each
-other, and m independent runs with one canary each are a special case. The term with delta grows with m: for small
+The bound is the largest epsilon for which this is at most the error probability. The runs need not be independent of
+each other, and m independent runs with one canary each are a special case. The term with delta grows with m: for small
 delta only.
 
-Choices where the paper leaves them open: the number of guesses must not depend on the memberships that are scored, so a fifth
-of the canaries chooses how many to guess on each side and the others are scored (given the memberships of the first part, the
-mechanism is still private in those of the second); or the numbers are fixed beforehand, as they can be where the noise is stated:
-then a thousand canaries come within 30 % of epsilon = 0.5 in the median, else it takes ten thousand. Guesses go to the highest and lowest
-scores, ties broken at random.
+Choices where the paper leaves them open: the number of guesses must not depend on the memberships that are scored, so a
+fifth of the canaries chooses how many to guess on each side and the others are scored (given the memberships of the
+first part, the mechanism is still private in those of the second); or the numbers are fixed beforehand, as they can be
+where the noise is stated: then a thousand canaries come within 30 % of epsilon = 0.5 in the median, else it takes ten
+thousand. Guesses go to the highest and lowest scores, ties broken at random.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5)
 
 
 def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """Return the largest probability, under (epsilon, delta)-privacy, of ``right`` or more right guesses (theorem 5.2)."""
+    """Return the largest probability, under (epsilon, delta)-privacy, of ``right`` or more right guesses (theorem
+    5.2)."""
     q = float(1 / (1 + np.exp(-epsilon)))
     tail = float(binom.sf(right - 1, guesses, q))
     if delta == 0 or right == 0:
@@ -88,10 +89,12 @@ def one_run(
         included: whether it was [m]; drawn independently with probability 1/2 before the run.
         confidence: of the bound, or of all of them where ``tried`` many are computed and the largest is reported.
         rng: separates the canaries that choose from those that are scored.
-        shares: of the canaries to guess included and not included, if fixed before the run; then all canaries are scored.
+        shares: of the canaries to guess included and not included, if fixed before the run; then all canaries are
+            scored.
 
     Raises:
-        FglauditError: see :func:`error_probability`; if there are fewer than 20 canaries, shapes differ or a score is not finite.
+        FglauditError: see :func:`error_probability`; if there are fewer than 20 canaries, shapes differ or a score is
+            not finite.
     """
     error = error_probability(confidence, tried, delta)
     if scores.dim() != 1 or scores.shape != included.shape or len(scores) < MIN_CANARIES:

@@ -1,8 +1,8 @@
 """A distinguishing test on scores: guess "the canary is there" where the score is beyond a threshold.
 
-The threshold and the side are chosen on one part of the runs and counted on the other, so the counts are those of a test
-that was fixed beforehand and need no correction for the choice. Both sides count: a bound holds for either order of the two
-neighbouring data sets, so guessing "it is not there" is a test as good as its opposite.
+The threshold and the side are chosen on one part of the runs and counted on the other, so the counts are those of a
+test that was fixed beforehand and need no correction for the choice. Both sides count: a bound holds for either order
+of the two neighbouring data sets, so guessing "it is not there" is a test as good as its opposite.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch import Tensor
 from fglaudit.errors import FglauditError
 
 CHOOSING = 0.2
-"""Share of the runs on which a test is chosen. A good threshold is easy to find, a small error rate is costly to bound."""
+"""Share of the runs on which a test is chosen. A good threshold is easy to find, a small error rate is costly to
+bound."""
 MAX_THRESHOLDS = 64
 CAUTION = 0.05
 """Quantile at which rates seen in few runs are taken when choosing."""
@@ -55,7 +56,11 @@ class Counts:
         """
         low = _limit(self.hits, self.hit_runs - self.hits + 1, hit_error, where=self.hits > 0, otherwise=0.0)
         high = _limit(
-            self.alarms + 1, self.alarm_runs - self.alarms, 1 - alarm_error, where=self.alarms < self.alarm_runs, otherwise=1.0
+            self.alarms + 1,
+            self.alarm_runs - self.alarms,
+            1 - alarm_error,
+            where=self.alarms < self.alarm_runs,
+            otherwise=1.0,
         )
         return low, high
 
@@ -108,9 +113,15 @@ def _separate(scores: Tensor, rng: torch.Generator) -> tuple[Array, Array]:
 
 
 def _best(
-    thresholds: Array, scores_in: Array, scores_out: Array, value: Callable[[Counts], Array], runs_in: int, runs_out: int
+    thresholds: Array,
+    scores_in: Array,
+    scores_out: Array,
+    value: Callable[[Counts], Array],
+    runs_in: int,
+    runs_out: int,
 ) -> tuple[float, bool]:
-    """Return the threshold, and whether to say yes from it upwards, with the largest value expected on the other runs."""
+    """Return the threshold, and whether to say yes from it upwards, with the largest value expected on the other
+    runs."""
     above_in = len(scores_in) - np.searchsorted(np.sort(scores_in), thresholds).astype(np.float64)
     above_out = len(scores_out) - np.searchsorted(np.sort(scores_out), thresholds).astype(np.float64)
     n_in, n_out = np.full(1, float(runs_in)), np.full(1, float(runs_out))

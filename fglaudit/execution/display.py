@@ -1,4 +1,5 @@
-"""What a run shows on the terminal: progress while it runs, a table of findings at its end. Plain lines where no one watches."""
+"""What a run shows on the terminal: progress while it runs, a table of findings at its end. Plain lines where no one
+watches."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from fglaudit.execution.engine import Listener
@@ -53,7 +62,9 @@ class PlainProgress(Listener):
     def __enter__(self) -> PlainProgress:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         return None
 
     def started(self, task: Task) -> None:
@@ -92,7 +103,9 @@ class LiveProgress(Listener):
         self.bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.bars.stop()
 
     def started(self, task: Task) -> None:
@@ -108,7 +121,9 @@ class LiveProgress(Listener):
         self.bars.remove_task(self.running.pop(task.cell.hash()))
         self.bars.advance(self.cells)
         for row in _first_failure(record):
-            self.bars.console.print(f"[red]failed[/red] {escape(cell_label(task.cell))}: {escape(row.reason)}", highlight=False)
+            self.bars.console.print(
+                f"[red]failed[/red] {escape(cell_label(task.cell))}: {escape(row.reason)}", highlight=False
+            )
 
 
 def _first_failure(record: CellRecord) -> list[Finding]:
@@ -205,7 +220,8 @@ def failures_table(rows: Sequence[Finding]) -> Table:
     groups: dict[tuple[str, str, str], int] = defaultdict(int)
     for row in rows:
         what = (
-            f"{row.dataset} {_call(row.protocol, row.protocol_args)}, {_call(row.defense, row.defense_args)}, seed {row.seed}"
+            f"{row.dataset} {_call(row.protocol, row.protocol_args)}, {_call(row.defense, row.defense_args)}, seed"
+            f" {row.seed}"
         )
         groups[row.cell, what, row.reason] += 1
     for (cell, what, reason), count in groups.items():
@@ -220,11 +236,17 @@ def print_plan(console: Console, suite: Suite, directory: Path) -> None:
     rows = len(cells) * len(suite.observers) * len(suite.attacks)
     observers = ", ".join("+".join(o.parties) for o in suite.observers)
     lines = [
-        f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {len(suite.attacks)} attacks = {rows} rows",
+        (
+            f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {len(suite.attacks)} attacks"
+            f" = {rows} rows"
+        ),
         f"observers: {observers}",
         f"attacks: {', '.join(attack.name for attack in suite.attacks)}",
         f"output: {directory}" + (f" ({len(finished)} cells have a record there)" if finished else ""),
-        *(f"{cell.hash()}  {'finished' if cell.hash() in finished else 'to do   '}  {cell_label(cell)}" for cell in cells),
+        *(
+            f"{cell.hash()}  {'finished' if cell.hash() in finished else 'to do   '}  {cell_label(cell)}"
+            for cell in cells
+        ),
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -34,7 +34,8 @@ class Engine(ABC):
     """Computes cells somewhere.
 
     Attributes:
-        threads: CPU threads of each cell. Sums in another number of threads round differently, so a run keeps its number.
+        threads: CPU threads of each cell. Sums in another number of threads round differently, so a run keeps its
+            number.
     """
 
     threads: int = 1
@@ -123,7 +124,9 @@ class LocalEngine(Engine):
     def _start(self, runner: Runner) -> _Worker:
         context = multiprocessing.get_context("spawn")  # a forked torch deadlocks in its thread pool
         here, there = context.Pipe()
-        process = context.Process(target=serve, args=(there, runner, self.threads, registry.loaded_files()), daemon=True)
+        process = context.Process(
+            target=serve, args=(there, runner, self.threads, registry.loaded_files()), daemon=True
+        )
         process.start()
         there.close()  # so that the end of the process closes the pipe
         return _Worker(process, here)
@@ -166,7 +169,9 @@ def _cause(exitcode: int | None) -> str:
     if exitcode is None or exitcode >= 0:
         return f"ended with exit code {exitcode}"
     name = signal.Signals(-exitcode).name
-    hint = "; the system does so when memory runs out: use fewer --jobs or a smaller data set" if name == "SIGKILL" else ""
+    hint = (
+        "; the system does so when memory runs out: use fewer --jobs or a smaller data set" if name == "SIGKILL" else ""
+    )
     return f"was killed by {name}{hint}"
 
 
@@ -220,7 +225,9 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise FglauditError("--engine ray needs Ray, which is not installed; run: pip install 'fglaudit[ray]'") from error
+        raise FglauditError(
+            "--engine ray needs Ray, which is not installed; run: pip install 'fglaudit[ray]'"
+        ) from error
     return ray
 
 

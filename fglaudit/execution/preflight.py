@@ -10,7 +10,8 @@ from fglaudit.graph import Graph
 from fglaudit.suite.suite import Suite
 
 LARGE = ("ogbn-arxiv", "ogbn-products")
-"""Not loaded here: that would cost minutes and gigabytes. Trouble with their files becomes failed rows of their cells."""
+"""Not loaded here: that would cost minutes and gigabytes. Trouble with their files becomes failed rows of their
+cells."""
 
 
 @dataclass

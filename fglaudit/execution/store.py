@@ -50,7 +50,9 @@ def write_atomic(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise FglauditError(f"the output folder must be writable; writing {path} failed: {error.strerror or error}") from error
+        raise FglauditError(
+            f"the output folder must be writable; writing {path} failed: {error.strerror or error}"
+        ) from error
 
 
 @dataclass
@@ -95,7 +97,9 @@ class RunStore:
 
     def write(self, record: CellRecord) -> None:
         """Store one finished cell."""
-        write_atomic(self.record_path(record.cell), json.dumps(record.to_json(), indent=1, sort_keys=True, default=str) + "\n")
+        write_atomic(
+            self.record_path(record.cell), json.dumps(record.to_json(), indent=1, sort_keys=True, default=str) + "\n"
+        )
 
 
 @contextlib.contextmanager
@@ -119,7 +123,9 @@ def open_run(
         else []
     )
     if foreign and not (directory / "run.json").exists():
-        raise FglauditError(f"the output folder must be new, empty or a run; {directory} holds {foreign[0]}; use another --out")
+        raise FglauditError(
+            f"the output folder must be new, empty or a run; {directory} holds {foreign[0]}; use another --out"
+        )
     try:
         for folder in ("cells", "transcripts"):
             (directory / folder).mkdir(parents=True, exist_ok=True)
@@ -127,7 +133,8 @@ def open_run(
         lock.acquire()
     except Timeout as error:
         raise FglauditError(
-            f"one run at a time may use a folder; {directory} is in use by another run; wait for it or use another --out"
+            f"one run at a time may use a folder; {directory} is in use by another run; wait for it or use another"
+            " --out"
         ) from error
     except OSError as error:
         raise FglauditError(f"the output folder must be writable; {directory}: {error.strerror or error}") from error
@@ -137,7 +144,9 @@ def open_run(
         for left in (*directory.glob(".*.tmp"), *(directory / "cells").glob(".*.tmp")):  # from a run that was killed
             left.unlink()
         write_atomic(directory / "suite.yaml", yaml.safe_dump(suite.resolved(), sort_keys=False, width=120))
-        write_atomic(directory / "run.json", json.dumps(_manifest(suite, store, data or {}), indent=1, default=str) + "\n")
+        write_atomic(
+            directory / "run.json", json.dumps(_manifest(suite, store, data or {}), indent=1, default=str) + "\n"
+        )
         yield store
     finally:
         lock.release()
@@ -199,7 +208,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """
     path = directory / "run.json"
     if not path.is_file():
-        raise FglauditError(f"a run folder has a run.json; there is none in {directory}; name the --out folder of a run")
+        raise FglauditError(
+            f"a run folder has a run.json; there is none in {directory}; name the --out folder of a run"
+        )
     try:
         data: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return {key: data[key] for key in ("suite", "version", "plugins", "data", "threads", "cells")}

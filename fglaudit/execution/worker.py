@@ -1,7 +1,8 @@
-"""A worker process: computes one cell at a time and says how far it is. The parent side is in :mod:`fglaudit.execution.engine`.
+"""A worker process: computes one cell at a time and says how far it is. The parent side is in
+:mod:`fglaudit.execution.engine`.
 
-Each worker has a pipe of its own, so that when one is killed it is known which cell it was computing; a shared pool would
-lose the cells of all its workers.
+Each worker has a pipe of its own, so that when one is killed it is known which cell it was computing; a shared pool
+would lose the cells of all its workers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from fglaudit.suite.cell import Cell
 
 
 class Runner(Protocol):
-    """Computes one cell; ``fglaudit.audit.run_cell`` is the real one. Must be picklable, as worker processes import it."""
+    """Computes one cell; ``fglaudit.audit.run_cell`` is the real one. Must be picklable, as worker processes import
+    it."""
 
     def __call__(
         self,
@@ -94,7 +96,9 @@ def explain(error: BaseException) -> str:
     memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
     name = type(error).__name__
     if memory:
-        return f"out of memory ({name}: {text or 'no details'}); use fewer --jobs, fewer observers or a smaller data set"
+        return (
+            f"out of memory ({name}: {text or 'no details'}); use fewer --jobs, fewer observers or a smaller data set"
+        )
     return f"{name}: {text}" if text else name
 
 

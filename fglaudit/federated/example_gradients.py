@@ -1,7 +1,8 @@
 """Gradients of every example's loss for K clients at once, and the step that a defense makes of them.
 
-``torch.func.vjp`` runs the model forward once for all clients and examples; ``torch.func.vmap`` over the examples then asks for the
-gradient of each. No weight of client k is in a loss of another client, so one backward pass gives an example of every client.
+``torch.func.vjp`` runs the model forward once for all clients and examples; ``torch.func.vmap`` over the examples then
+asks for the gradient of each. No weight of client k is in a loss of another client, so one backward pass gives an
+example of every client.
 """
 
 from __future__ import annotations

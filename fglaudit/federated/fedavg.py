@@ -47,7 +47,9 @@ class FedAvg:
         if self.weighting not in WEIGHTINGS:
             raise unknown("weighting", self.weighting, WEIGHTINGS)
         if not 0 < self.participation <= 1:
-            raise FglauditError(f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all")
+            raise FglauditError(
+                f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all"
+            )
 
     def aggregates(self, graph: FederatedGraph, layout: Layout) -> dict[type[Payload], Aggregate]:
         """Return what a defense must know of the models that are averaged."""
@@ -116,18 +118,22 @@ def trainers(graph: FederatedGraph) -> Tensor:
 def averaged_models(
     layout: Layout, num_clients: int, uploads: int, rounds: int, *, weighted: bool = False
 ) -> dict[type[Payload], Aggregate]:
-    """Return what a defense must know of the models that ``uploads`` clients send in each of ``rounds``: all get one mean of them."""
+    """Return what a defense must know of the models that ``uploads`` clients send in each of ``rounds``: all get one
+    mean of them."""
     everyone = torch.arange(num_clients)
     width = sum(math.prod(shape) for shape in layout.values())
     summands = torch.tensor([uploads])
     zero = torch.zeros_like(everyone)
     return {
-        ModelUpdate: Aggregate(zero, everyone, width, None, summands, weighted=weighted, weight=1 + ROUNDING, releases=rounds)
+        ModelUpdate: Aggregate(
+            zero, everyone, width, None, summands, weighted=weighted, weight=1 + ROUNDING, releases=rounds
+        )
     }
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:
-    """Return ``max(1, round(fraction n))`` of the n ``eligible`` clients, ascending; at fraction 1 all, without a draw."""
+    """Return ``max(1, round(fraction n))`` of the n ``eligible`` clients, ascending; at fraction 1 all, without a
+    draw."""
     if fraction >= 1:
         return eligible
     count = sample_size(len(eligible), fraction)
@@ -135,7 +141,8 @@ def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> T
 
 
 def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that arrived alike."""
+    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that
+    arrived alike."""
     if weights is None:
         weights = torch.ones(len(vectors), dtype=vectors.dtype, device=vectors.device)
     return (weights / weights.sum()) @ vectors

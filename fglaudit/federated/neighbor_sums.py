@@ -1,11 +1,11 @@
 """Weighted neighbour sums, produced sender by sender in one pass over the edges.
 
-Sums are accumulated in float64 and rounded once to the float32 that travels: what an attack gets is exact to one rounding.
-Above ``PRECISE_WORK`` multiplications (ten times ogbn-arxiv) they are accumulated in float32, which is several times faster and
-as exact for counts below 2^24.
+Sums are accumulated in float64 and rounded once to the float32 that travels: what an attack gets is exact to one
+rounding. Above ``PRECISE_WORK`` multiplications (ten times ogbn-arxiv) they are accumulated in float32, which is
+several times faster and as exact for counts below 2^24.
 
-Memory stays bounded: senders are taken in buckets whose rows fit ``BUCKET_BYTES``, and within a bucket float64 exists only for
-the senders' own features and for ``CHUNK_BYTES`` of results at a time.
+Memory stays bounded: senders are taken in buckets whose rows fit ``BUCKET_BYTES``, and within a bucket float64 exists
+only for the senders' own features and for ``CHUNK_BYTES`` of results at a time.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
 
 
 def add_messages(total: Tensor | None, nodes: Tensor, sums: Tensor, num_nodes: int) -> Tensor:
-    """Return the server's ``total`` [N, F] with messages added: rows ``sums`` [rows, F] for ``nodes`` [rows], in their order.
+    """Return the server's ``total`` [N, F] with messages added: rows ``sums`` [rows, F] for ``nodes`` [rows], in their
+    order.
 
     The total is float64, or sealed where the messages are. A plain one is changed in place.
     """
@@ -129,7 +130,8 @@ def add_messages(total: Tensor | None, nodes: Tensor, sums: Tensor, num_nodes: i
 
 
 def buckets(sizes: Tensor) -> list[tuple[int, int]]:
-    """Cut parties with messages of ``sizes`` bytes [P] into runs of at most ``BUCKET_BYTES`` in all, or of a single party."""
+    """Cut parties with messages of ``sizes`` bytes [P] into runs of at most ``BUCKET_BYTES`` in all, or of a single
+    party."""
     pieces, first, total = [], 0, 0
     for index, size in enumerate(sizes.tolist()):
         if index > first and total + size > BUCKET_BYTES:

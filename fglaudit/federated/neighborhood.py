@@ -1,7 +1,8 @@
-"""Which edges the clients keep, which nodes within a number of hops a client needs, and which edges among them it knows.
+"""Which edges the clients keep, which nodes within a number of hops a client needs, and which edges among them it
+knows.
 
-All functions work on pairs (client, node) for all clients at once. An edge ``i <- j`` belongs to the owner of ``i``: a defense
-may have dropped it at ``i``'s side and kept it at ``j``'s.
+All functions work on pairs (client, node) for all clients at once. An edge ``i <- j`` belongs to the owner of ``i``: a
+defense may have dropped it at ``i``'s side and kept it at ``j``'s.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class KeptEdges:
     Attributes:
         start: [N + 1] offsets of the edges of node i.
         source: [E] the nodes j.
-        degrees: [N] neighbours in the whole graph, self-loops not counted. Dropped edges do not lower them: weights then never
-            exceed those of the whole graph, and a bound on its columns stays one.
+        degrees: [N] neighbours in the whole graph, self-loops not counted. Dropped edges do not lower them: weights
+            then never exceed those of the whole graph, and a bound on its columns stays one.
         owner: [N] client of every node, -1 for none (then it has no edges, not even to itself).
     """
 
@@ -131,7 +132,8 @@ class HeldRows:
 
 
 def symmetric_weights(row: Tensor, column: Tensor, degrees: Tensor) -> Tensor:
-    """Return ``1 / sqrt((d_row + 1)(d_column + 1))`` [e] in float32; ``degrees`` [M] per row, self-loops not counted."""
+    """Return ``1 / sqrt((d_row + 1)(d_column + 1))`` [e] in float32; ``degrees`` [M] per row, self-loops not
+    counted."""
     scale = (degrees.double() + 1).rsqrt()
     return (scale[row] * scale[column]).float()
 
@@ -151,8 +153,8 @@ def with_neighbors(mask: Tensor, edge_index: Tensor) -> Tensor:
 def foreign_nodes_within(graph: FederatedGraph, observer: Observer, hops: int) -> Tensor:
     """Return ids of the nodes that sums over ``hops`` hops bring to ``observer``, ascending.
 
-    The server and the wire see sums over every client's nodes; clients see sums over the nodes within ``hops`` hops of their
-    own. Nodes of the observing clients are never among them, and with 0 hops nothing is summed.
+    The server and the wire see sums over every client's nodes; clients see sums over the nodes within ``hops`` hops of
+    their own. Nodes of the observing clients are never among them, and with 0 hops nothing is summed.
     """
     mine, owned = (torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(2))
     owned[torch.cat(graph.clients)] = True

@@ -16,16 +16,18 @@ TASKS = ("dnc", "snc", "sc")
 
 
 def task_of(graph: FederatedGraph) -> str:
-    """Return which task the shapes of ``graph`` stand for: "dnc" (one sample per node), "snc" (several, one label) or "sc"."""
+    """Return which task the shapes of ``graph`` stand for: "dnc" (one sample per node), "snc" (several, one label) or
+    "sc"."""
     return "dnc" if graph.x.dim() == 2 else "snc" if graph.y.dim() == 1 else "sc"
 
 
 def check_node_clients(protocol: str, graph: FederatedGraph, *, connected: bool = True) -> None:
-    """Raise :class:`FglauditError` unless client k is node k, somebody can train, and the graph is ``connected``, if it must be."""
+    """Raise :class:`FglauditError` unless client k is node k, somebody can train, and the graph is ``connected``, if it
+    must be."""
     if graph.num_clients != graph.num_nodes or any(nodes.tolist() != [k] for k, nodes in enumerate(graph.clients)):
         raise FglauditError(
-            f"{protocol} needs every node to be a client of its own; {graph.name!r} has {graph.num_nodes} nodes at {graph.num_clients} "
-            "clients; use scheme: per-node"
+            f"{protocol} needs every node to be a client of its own; {graph.name!r} has {graph.num_nodes} nodes at"
+            f" {graph.num_clients} clients; use scheme: per-node"
         )
     if not any(bool(train.any()) for train in graph.train):
         raise FglauditError(
@@ -34,7 +36,8 @@ def check_node_clients(protocol: str, graph: FederatedGraph, *, connected: bool 
     count = int(components(graph.edge_index, graph.num_nodes).max().item()) + 1
     if connected and count > 1:
         raise FglauditError(
-            f"{protocol} needs a connected graph; {graph.name!r} falls into {count} components; use component: largest, or another draw"
+            f"{protocol} needs a connected graph; {graph.name!r} falls into {count} components; use component: largest,"
+            " or another draw"
         )
 
 
@@ -56,7 +59,8 @@ class NodeClients:
 
     @staticmethod
     def of(clients: Sequence[ClientGraph], device: torch.device) -> NodeClients:
-        """Stack what the clients hold, in their order; a node's label and masks hold for all its samples where it has one of each."""
+        """Stack what the clients hold, in their order; a node's label and masks hold for all its samples where it has
+        one of each."""
         x = torch.cat([client.x for client in clients]).to(device)
         x = x.unsqueeze(1) if x.dim() == 2 else x
 
@@ -65,7 +69,9 @@ class NodeClients:
             return stacked.unsqueeze(1).expand(x.shape[:2]) if stacked.dim() == 1 else stacked
 
         y = per_sample([client.y for client in clients])
-        masks = [per_sample([getattr(client, name) for client in clients]) & (y >= 0) for name in ("train", "val", "test")]
+        masks = [
+            per_sample([getattr(client, name) for client in clients]) & (y >= 0) for name in ("train", "val", "test")
+        ]
         return NodeClients(x, y, *masks)
 
     def training_rows(self, num_classes: int) -> Rows:

@@ -1,11 +1,12 @@
 """Local gradient steps of two-layer perceptrons of T clients at once, with what others' Jacobians add to the gradient.
 
-Client k minimises the mean cross-entropy of ``softmax(s_k h(x; W_k) + C_k)`` over its rows, ``h(x; W) = relu(x W1) W2``. With residuals
-``r_b = softmax - onehot`` the gradient of GFL-APPNP's equation (15b) is ``sum_b r_b (s_k dh(x_b)/dW + dC_k)``.
+Client k minimises the mean cross-entropy of ``softmax(s_k h(x; W_k) + C_k)`` over its rows,
+``h(x; W) = relu(x W1) W2``. With residuals ``r_b = softmax - onehot`` the gradient of GFL-APPNP's equation (15b) is
+``sum_b r_b (s_k dh(x_b)/dW + dC_k)``.
 
 W1 is not touched between two averagings: all steps of client k stay in the span of its own rows and of the received
-Jacobian, ``W1_k = W1 - rate (x_k' U + sum_c R_c dC_k[c])``, so only ``x_k W1_k`` [B, H], U [B, H] and R [C] are followed. Its cost does not
-depend on the number of features.
+Jacobian, ``W1_k = W1 - rate (x_k' U + sum_c R_c dC_k[c])``, so only ``x_k W1_k`` [B, H], U [B, H] and R [C] are
+followed. Its cost does not depend on the number of features.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class LocalSteps:
             raise FglauditError(f"local_steps must be at least 1; got {self.steps}; 1 averages after every step")
         if self.rate < 0 or self.batch_size < 0:
             raise FglauditError(
-                f"learning_rate and batch_size must not be negative; got {self.rate:g} and {self.batch_size}; batch_size: 0 is all rows"
+                f"learning_rate and batch_size must not be negative; got {self.rate:g} and {self.batch_size};"
+                " batch_size: 0 is all rows"
             )
 
     def batches(self, present: Tensor, rng: torch.Generator) -> Tensor:
@@ -121,9 +123,11 @@ class LocalSteps:
             moved = moved + others.first(residuals)
         return first - self.rate * moved, w2
 
-    def run_private(self, rows: Rows, models: Tensor, layout: Layout, update: LocalUpdate, rng: torch.Generator) -> Tensor:
-        """Train without compensation on gradients as ``update`` makes them; return the models [T, D]. Noise on W1 leaves the span
-        of the rows, so W1 itself is followed.
+    def run_private(
+        self, rows: Rows, models: Tensor, layout: Layout, update: LocalUpdate, rng: torch.Generator
+    ) -> Tensor:
+        """Train without compensation on gradients as ``update`` makes them; return the models [T, D]. Noise on W1
+        leaves the span of the rows, so W1 itself is followed.
 
         Args:
             models: the models to start from [T, D].

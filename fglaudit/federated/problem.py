@@ -16,15 +16,18 @@ from fglaudit.nn.gcn import Field, Propagation, build_field, needed_rows
 
 
 def check_trainable(protocol: str, graph: FederatedGraph) -> None:
-    """Raise :class:`FglauditError` unless clients are disjoint, features are one row per node and somebody can train."""
+    """Raise :class:`FglauditError` unless clients are disjoint, features are one row per node and somebody can
+    train."""
     if graph.x.dim() != 2:
         raise FglauditError(
-            f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape {tuple(graph.x.shape)}; "
-            "use a data set with one sample per node"
+            f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape"
+            f" {tuple(graph.x.shape)}; use a data set with one sample per node"
         )
     graph.owner()
     if not any(bool(train.any()) for train in graph.train):
-        raise FglauditError(f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed")
+        raise FglauditError(
+            f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed"
+        )
 
 
 def gather_features(clients: Sequence[ClientGraph], num_nodes: int) -> Tensor:
@@ -64,9 +67,9 @@ class Problem:
     def of(clients: Sequence[ClientGraph], edges: KeptEdges, hops: int) -> Problem:
         """Set up training with sums over ``hops`` hops.
 
-        With ``hops >= 1`` a client holds rows up to ``hops - 1`` hops away, knows the edges with an end at most ``hops - 2`` hops
-        away (of its own edges always those among its rows), and degrees in the whole graph. With 0 hops it uses its own
-        subgraph alone, degrees included.
+        With ``hops >= 1`` a client holds rows up to ``hops - 1`` hops away, knows the edges with an end at most
+        ``hops - 2`` hops away (of its own edges always those among its rows), and degrees in the whole graph. With 0
+        hops it uses its own subgraph alone, degrees included.
         """
         rows = HeldRows.within(edges, len(clients), max(hops - 1, 0))
         row, column = rows.known_edges(edges, max(hops - 2, 0))
@@ -77,7 +80,8 @@ class Problem:
     def on(
         clients: Sequence[ClientGraph], num_nodes: int, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor
     ) -> Problem:
-        """Set up training on given ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees`` [M]."""
+        """Set up training on given ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees``
+        [M]."""
         device = rows.node.device
         labels = torch.zeros(num_nodes, dtype=torch.long)
         train, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(2))
@@ -105,7 +109,9 @@ class Problem:
 
     def needed(self, layers: int) -> Tensor:
         """Return the mask [M] of rows whose input training or testing uses."""
-        return needed_rows(self.propagation, self.train, layers)[0] | needed_rows(self.propagation, self.test, layers)[0]
+        return (
+            needed_rows(self.propagation, self.train, layers)[0] | needed_rows(self.propagation, self.test, layers)[0]
+        )
 
     def fields(self, inputs: Tensor, layers: int) -> tuple[Field, Field]:
         """Return the receptive fields of the training and of the test nodes.

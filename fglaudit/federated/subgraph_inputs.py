@@ -19,14 +19,17 @@ SPARSE_BELOW = 0.1
 
 
 def check_subgraphs(protocol: str, graph: FederatedGraph, global_nodes: int = 0) -> None:
-    """Raise :class:`FglauditError` unless there is one feature row per node, somebody trains and every client is large enough."""
+    """Raise :class:`FglauditError` unless there is one feature row per node, somebody trains and every client is large
+    enough."""
     if graph.x.dim() != 2:
         raise FglauditError(
-            f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape {tuple(graph.x.shape)}; "
-            "use a data set with one sample per node"
+            f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape"
+            f" {tuple(graph.x.shape)}; use a data set with one sample per node"
         )
     if not any(bool(train.any()) for train in graph.train):
-        raise FglauditError(f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed")
+        raise FglauditError(
+            f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed"
+        )
     smallest = min(range(graph.num_clients), key=lambda k: len(graph.clients[k]))
     if global_nodes > len(graph.clients[smallest]):
         raise FglauditError(

@@ -39,8 +39,9 @@ class Progress:
         self._correct.append((correct & inputs.test).sum(1))
 
     def keep_clustering(self) -> None:
-        """Remember, before this round's upload, the global nodes and whose nodes they stand for; ``finish`` returns as ``truth`` the last
-        ones [K, g, d] and every round's nearest global node of every node [T, K, n], -1 for padding."""
+        """Remember, before this round's upload, the global nodes and whose nodes they stand for; ``finish`` returns as
+        ``truth`` the last ones [K, g, d] and every round's nearest global node of every node [T, K, n], -1 for
+        padding."""
         self._clusters.append(self._models.clusters().to(torch.int16))
         self._global_nodes = self._models.global_nodes
 

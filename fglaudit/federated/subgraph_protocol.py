@@ -1,4 +1,5 @@
-"""What all protocols have in common whose clients train on padded subgraphs: how long and how, and what is there at the start."""
+"""What all protocols have in common whose clients train on padded subgraphs: how long and how, and what is there at the
+start."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class SubgraphProtocol(FederatedProtocol):
         why = "no bound is known on what a node's features do to trained weights and centroids"
         kinds = (kind for kind in (GlobalNodes, ModelUpdate) if kind in type(self).emits)
         return tuple(
-            Release(kind, self.rounds, None, "client", covers_training=False, why=why, one_message=True) for kind in kinds
+            Release(kind, self.rounds, None, "client", covers_training=False, why=why, one_message=True)
+            for kind in kinds
         )
 
     @property
@@ -88,7 +90,9 @@ class SubgraphProtocol(FederatedProtocol):
         """Return the shapes of the weights of one model; raise :class:`FglauditError` for an impossible network."""
 
     @abstractmethod
-    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> Surroundings:
+    def surroundings(
+        self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
+    ) -> Surroundings:
         """Return what nodes see; ``rng`` chooses among nodes near them."""
 
     def settings(self) -> SubgraphSettings:
@@ -102,7 +106,12 @@ class SubgraphProtocol(FederatedProtocol):
         )
 
     def clients(
-        self, graph: FederatedGraph, channel: Channel, near: torch.Generator, training: torch.Generator, device: torch.device
+        self,
+        graph: FederatedGraph,
+        channel: Channel,
+        near: torch.Generator,
+        training: torch.Generator,
+        device: torch.device,
     ) -> SubgraphModels:
         """Return the clients before the first round, with models yet to be loaded.
 
@@ -134,11 +143,12 @@ def train_average(
     *,
     changes: bool,
 ) -> Trained:
-    """Train by FedAvg: one model for all, the average weighted by training nodes, which every client tests on its own nodes.
+    """Train by FedAvg: one model for all, the average weighted by training nodes, which every client tests on its own
+    nodes.
 
     Args:
-        changes: whether clients upload the change of their weights, or the new weights. Where changes travel sealed the server
-            returns their mean.
+        changes: whether clients upload the change of their weights, or the new weights. Where changes travel sealed the
+            server returns their mean.
     """
     start, near, training = split(rng, "weights"), split(rng, "candidates"), split(rng, "training")
     models = protocol.clients(graph, channel, near, training, device)

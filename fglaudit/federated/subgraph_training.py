@@ -27,7 +27,8 @@ class Batch(Protocol):
 
     @property
     def reached(self) -> Tensor:
-        """The nodes and those that they directly attend to, a mask [K, n]: what FedGT's Algorithm 1 calls a node batch."""
+        """The nodes and those that they directly attend to, a mask [K, n]: what FedGT's Algorithm 1 calls a node
+        batch."""
 
     def logits(self, weights: Weights, inputs: Tensor, global_nodes: Tensor, dropout: Dropout) -> Tensor:
         """Return the class scores of the nodes [K, m, classes] from the projected ``inputs`` [K, n, d] of all nodes."""
@@ -101,7 +102,13 @@ class SubgraphModels:
         update: LocalUpdate | None = None,
     ) -> None:
         self._update = update
-        self.surroundings, self.settings, self.inputs, self.layout, self._rng = surroundings, settings, inputs, layout, rng
+        self.surroundings, self.settings, self.inputs, self.layout, self._rng = (
+            surroundings,
+            settings,
+            inputs,
+            layout,
+            rng,
+        )
         device = inputs.labels.device
         self.vectors = torch.zeros(len(inputs.labels), sum(math.prod(s) for s in layout.values()), device=device)
         self.global_nodes = torch.zeros(len(inputs.labels), 0, 0, device=device)
@@ -112,7 +119,8 @@ class SubgraphModels:
         self._fewest, self._most = int(counts.min().item()), int(counts.max().item())
 
     def load(self, vectors: Tensor, global_nodes: Tensor | None = None) -> None:
-        """Go on from these models [K, D] and global nodes [K, g, d]; the counts of the clusters stay with the clients."""
+        """Go on from these models [K, D] and global nodes [K, g, d]; the counts of the clusters stay with the
+        clients."""
         self.vectors.copy_(vectors.detach())
         if not self.settings.keep_optimizer:
             self._optimizer.reset()
@@ -164,7 +172,9 @@ class SubgraphModels:
             inputs = self._project(self.vectors)
         self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
         if self._counts is not None and settings.momentum is not None:
-            moved, counts = update_centroids(inputs.detach(), batch.reached, self.global_nodes, self._counts, settings.momentum)
+            moved, counts = update_centroids(
+                inputs.detach(), batch.reached, self.global_nodes, self._counts, settings.momentum
+            )
             active = (count > 0).unsqueeze(1)
             self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
             self._counts = torch.where(active, counts, self._counts)

@@ -69,7 +69,8 @@ class LocalModels:
 
     @torch.no_grad()
     def load(self, vectors: Tensor) -> None:
-        """Go on from these models [K, D]; the optimizer's memory starts afresh, as it does for a client that was not there."""
+        """Go on from these models [K, D]; the optimizer's memory starts afresh, as it does for a client that was not
+        there."""
         fresh = unflatten(vectors, {name: tuple(w.shape[1:]) for name, w in self._weights.items()})
         for name, weight in self._weights.items():
             weight.copy_(fresh[name])

@@ -1,8 +1,10 @@
-"""BFV: whole numbers, exactly. Several fields share a slot (``fglaudit.he.fixed_point``), which counts modulo a 57-bit prime.
+"""BFV: whole numbers, exactly. Several fields share a slot (``fglaudit.he.fixed_point``), which counts modulo a 57-bit
+prime.
 
-A polynomial of degree 4096 has room for ciphertexts of 72 bits (a 56-bit and a 16-bit prime: SEAL's compression handles full words better
-than two of 36 bits) beside a special prime that only key switching would use, and none is done. After encryption about 10 bits of noise
-budget are left: enough for hundreds of additions, not for a product; products take degree 8192.
+A polynomial of degree 4096 has room for ciphertexts of 72 bits (a 56-bit and a 16-bit prime: SEAL's compression handles
+full words better than two of 36 bits) beside a special prime that only key switching would use, and none is done. After
+encryption about 10 bits of noise budget are left: enough for hundreds of additions, not for a product; products take
+degree 8192.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ def bfv_parameters(degree: int) -> Parameters:
         raise unknown("polynomial degree", str(degree), map(str, PARAMETERS))
     if degree not in PARAMETERS:
         raise FglauditError(
-            f"slots of {PLAIN_BITS} bits need a polynomial degree of at least 4096: at 128 bits of security degree {degree} allows "
-            f"{MOST_BITS[degree]} bits of primes in all; use degree: 4096"
+            f"slots of {PLAIN_BITS} bits need a polynomial degree of at least 4096: at 128 bits of security degree"
+            f" {degree} allows {MOST_BITS[degree]} bits of primes in all; use degree: 4096"
         )
     return PARAMETERS[degree]
 
@@ -57,8 +59,8 @@ class Bfv(Codec):
         self.server = PublicContext(self.keys.public_bytes())
 
     def check_budget(self, summands: int) -> None:
-        """Raise unless the noise of ``summands`` ciphertexts added up leaves room. A ciphertext is added to itself, the worst
-        case, until it stands for as many."""
+        """Raise unless the noise of ``summands`` ciphertexts added up leaves room. A ciphertext is added to itself, the
+        worst case, until it stands for as many."""
         total = self.keys.encrypt(self._plaintext(torch.full((self.parameters.slots,), 1)))
         doublings = max(summands - 1, 0).bit_length()
         for _ in range(doublings):

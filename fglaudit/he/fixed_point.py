@@ -1,11 +1,11 @@
 """Numbers as fields of a slot: several side by side in 56 bits, so that adding slots adds every field.
 
-A field must hold the total of a row, not only what one client sends: its width, or for fixed point its scale, is chosen from the
-public bound on the total (``Aggregate.largest``), with half a unit of rounding for every summand. A value beyond its bound is refused
-before it is encrypted; then no total can run into the next field.
+A field must hold the total of a row, not only what one client sends: its width, or for fixed point its scale, is chosen
+from the public bound on the total (``Aggregate.largest``), with half a unit of rounding for every summand. A value
+beyond its bound is refused before it is encrypted; then no total can run into the next field.
 
-Negative numbers: a slot is the whole number ``sum_k field_k 2^(k width)``, which is additive with negative fields too; they are read off
-from the lowest one, the next being corrected by its sign. That costs a field one bit.
+Negative numbers: a slot is the whole number ``sum_k field_k 2^(k width)``, which is additive with negative fields too;
+they are read off from the lowest one, the next being corrected by its sign. That costs a field one bit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def per_slot(width: int) -> int:
 
 
 def pack(fields: Tensor, width: int) -> Tensor:
-    """Return slots [..., n / per_slot] of ``fields`` [..., n], whole numbers in int64; n is a multiple of the fields in a slot."""
+    """Return slots [..., n / per_slot] of ``fields`` [..., n], whole numbers in int64; n is a multiple of the fields in
+    a slot."""
     count = per_slot(width)
     place = torch.tensor([1 << (width * k) for k in range(count)])
     return (fields.reshape(*fields.shape[:-1], -1, count) * place).sum(-1)
@@ -78,7 +79,8 @@ class FixedPoint:
         narrowest = torch.searchsorted(capacity, largest.ceil().long())
         if bool((narrowest == len(WIDTHS)).any()):
             raise FglauditError(
-                f"whole numbers up to {int(capacity[-1])} fit a slot; got a bound of {float(largest.max()):g}; use scheme: ckks"
+                f"whole numbers up to {int(capacity[-1])} fit a slot; got a bound of {float(largest.max()):g}; use"
+                " scheme: ckks"
             )
         return FixedPoint(torch.tensor(WIDTHS)[narrowest], torch.ones_like(largest), largest, signed, True)
 
@@ -92,7 +94,8 @@ class FixedPoint:
         room = _capacity(bits, signed) - summands.double() / 2 - 1
         if bool((room < 1).any()):
             raise FglauditError(
-                f"a field must hold the rounding of all summands; {bits} bits do not for {int(summands.max())} of them; raise bits"
+                f"a field must hold the rounding of all summands; {bits} bits do not for {int(summands.max())} of them;"
+                " raise bits"
             )
         scale = torch.where(largest > 0, room / (largest.double() * (1 + _ROUNDING)).clamp(min=1e-300), 1.0)
         return FixedPoint(torch.full_like(summands, bits), scale, largest.double(), signed, False)
@@ -114,13 +117,16 @@ class FixedPoint:
             place = wrong.nonzero()[0]
             low = f"-{float(bound[place[0]]):g}" if self.signed else "0"
             raise FglauditError(
-                f"features outside the fixed-point range: row {int(rows[place[0]])} must lie in {low} ... "
-                f"{float(bound[place[0]]):g}; got {float(exact[tuple(place)]):g}; clip the features or state their true range"
+                f"features outside the fixed-point range: row {int(rows[place[0]])} must lie in {low} ..."
+                f" {float(bound[place[0]]):g}; got {float(exact[tuple(place)]):g}; clip the features or state their"
+                " true range"
             )
         scaled = exact * self.scale[rows].unsqueeze(1)
         rounded = scaled.round()
         if self.whole and not bool((rounded == scaled).all()):
-            raise FglauditError("whole numbers were promised and a fraction is to be sealed; use features of whole numbers")
+            raise FglauditError(
+                "whole numbers were promised and a fraction is to be sealed; use features of whole numbers"
+            )
         return rounded.long()
 
     def restore(self, fields: Tensor, rows: Tensor) -> Tensor:

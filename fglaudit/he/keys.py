@@ -1,13 +1,14 @@
 """Parameters, keys and who holds them.
 
-The clients share one secret key (:class:`ClientKeys`) and encrypt with it: a ciphertext made with the secret key travels as one polynomial
-and the seed of the other, half of what public-key encryption sends. The server (:class:`PublicContext`) is built from
-:meth:`ClientKeys.public_bytes` alone, which are the parameters and no key at all: adding ciphertexts and multiplying them by public
-numbers takes none.
+The clients share one secret key (:class:`ClientKeys`) and encrypt with it: a ciphertext made with the secret key
+travels as one polynomial and the seed of the other, half of what public-key encryption sends. The server
+(:class:`PublicContext`) is built from :meth:`ClientKeys.public_bytes` alone, which are the parameters and no key at
+all: adding ciphertexts and multiplying them by public numbers takes none.
 
-Security: a set of parameters passes only if all its primes together, the special one among them, stay within the bits that the
-homomorphic encryption standard (Albrecht et al. 2018, table 1, ternary secret) allows at 128 bits of security. SEAL takes the
-encryption's randomness from the operating system, never from a seed: the same run gives other ciphertexts every time.
+Security: a set of parameters passes only if all its primes together, the special one among them, stay within the bits
+that the homomorphic encryption standard (Albrecht et al. 2018, table 1, ternary secret) allows at 128 bits of security.
+SEAL takes the encryption's randomness from the operating system, never from a seed: the same run gives other
+ciphertexts every time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def seal() -> Any:
         import tenseal.sealapi
     except ImportError as error:
         raise FglauditError(
-            f"homomorphic encryption needs TenSEAL; got {error}; install it with the extra `he`: pip install 'fglaudit[he]'"
+            f"homomorphic encryption needs TenSEAL; got {error}; install it with the extra `he`: pip install"
+            " 'fglaudit[he]'"
         ) from error
     return tenseal.sealapi
 
@@ -64,8 +66,8 @@ class Parameters:
         scheme: "bfv" (whole numbers, exact) or "ckks" (real numbers, approximate).
         degree: of the polynomials, N: ciphertexts have N slots (bfv) or N / 2 (ckks).
         prime_bits: sizes of the coefficient primes; the last one is SEAL's special prime, which no ciphertext uses.
-        fresh_bytes: counted for a ciphertext as a client sends it, one polynomial and a seed. SEAL compresses the zero bits above its
-            primes, so that sizes differ by up to 2 %; counted is the mean, rounded up.
+        fresh_bytes: counted for a ciphertext as a client sends it, one polynomial and a seed. SEAL compresses the zero
+            bits above its primes, so that sizes differ by up to 2 %; counted is the mean, rounded up.
         full_bytes: counted for any other ciphertext.
         plain_bits: size of the prime modulo which slots are counted; bfv alone.
     """
@@ -79,14 +81,16 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if self.degree not in MOST_BITS:
-            raise FglauditError(f"the polynomial degree must be one of {sorted(MOST_BITS)}; got {self.degree}; use e.g. 8192")
+            raise FglauditError(
+                f"the polynomial degree must be one of {sorted(MOST_BITS)}; got {self.degree}; use e.g. 8192"
+            )
         total, most = sum(self.prime_bits), MOST_BITS[self.degree]
         if total > most:
             enough = [degree for degree, bits in MOST_BITS.items() if bits >= total]
             fix = f"use a degree of {min(enough)}" if enough else "use fewer or smaller primes"
             raise FglauditError(
-                f"128 bits of security at polynomial degree {self.degree} allow primes of {most} bits in all, the special prime "
-                f"counted; got {total} bits {list(self.prime_bits)}; {fix}"
+                f"128 bits of security at polynomial degree {self.degree} allow primes of {most} bits in all, the"
+                f" special prime counted; got {total} bits {list(self.prime_bits)}; {fix}"
             )
 
     @property
@@ -113,8 +117,8 @@ class PublicContext:
         self.context = api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
         if not self.context.parameters_set():
             raise FglauditError(
-                f"SEAL accepts only parameters of 128 bits of security; it says {self.context.parameters_error_message()}; "
-                "use the parameters of this version"
+                "SEAL accepts only parameters of 128 bits of security; it says"
+                f" {self.context.parameters_error_message()}; use the parameters of this version"
             )
         self.evaluator = api.Evaluator(self.context)
         batching = parameters.scheme() == api.SCHEME_TYPE.BFV
@@ -167,7 +171,8 @@ class ClientKeys:
         return fresh, sum(len(_to_bytes(self.encrypt(plaintext))) for _ in range(trials)) / trials
 
     def decrypt(self, ciphertext: Any) -> Any:
-        """Return the plaintext of ``ciphertext``. It is for holders of the key alone: noise of CKKS plaintexts tells about it."""
+        """Return the plaintext of ``ciphertext``. It is for holders of the key alone: noise of CKKS plaintexts tells
+        about it."""
         plaintext = seal().Plaintext()
         self._decryptor.decrypt(ciphertext, plaintext)
         return plaintext

@@ -1,9 +1,10 @@
-"""Where rows lie in ciphertexts: public, the same for every sender, so that ciphertexts can be added, and such that every ciphertext
-has rows for the same receivers alone, so that it can be passed on whole.
+"""Where rows lie in ciphertexts: public, the same for every sender, so that ciphertexts can be added, and such that
+every ciphertext has rows for the same receivers alone, so that it can be passed on whole.
 
-A ciphertext cannot be taken apart without a product. Rows are therefore put into groups, each a run of ciphertexts with fields of one
-width. Where a row has several receivers (sums over two hops), either every receiver gets a copy of its own (one group per receiver), or
-rows with the same set of receivers share a group; the plan with fewer ciphertexts is taken.
+A ciphertext cannot be taken apart without a product. Rows are therefore put into groups, each a run of ciphertexts with
+fields of one width. Where a row has several receivers (sums over two hops), either every receiver gets a copy of its
+own (one group per receiver), or rows with the same set of receivers share a group; the plan with fewer ciphertexts is
+taken.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ class Layout:
         stray = self.pair_code[place] != wanted
         if bool(stray.any()):
             raise FglauditError(
-                f"a ciphertext goes to the receivers it was made for; row {int(rows[stray][0])} was not made for client {receiver}; "
-                "the protocol's `aggregates` must name every row's receivers"
+                f"a ciphertext goes to the receivers it was made for; row {int(rows[stray][0])} was not made for client"
+                f" {receiver}; the protocol's `aggregates` must name every row's receivers"
             )
         return self.pair_entry[place]
 
@@ -143,7 +144,9 @@ class Layout:
         group, start = self.entry_group[entries], self.entry_start[entries]
         room, first = self.group_room[group], self.group_block[group]
         last = start + self.columns - 1
-        return first + torch.div(start, room, rounding_mode="floor"), first + torch.div(last, room, rounding_mode="floor")
+        return first + torch.div(start, room, rounding_mode="floor"), first + torch.div(
+            last, room, rounding_mode="floor"
+        )
 
     def blocks_of(self, entries: Tensor) -> Tensor:
         """Return the ciphertexts that ``entries`` lie in, ascending."""

@@ -1,8 +1,9 @@
 """Rows in ciphertexts, packed by a layout that all senders share.
 
-What the server holds is a list of bundles: the ciphertexts of one sender, or of a sum. A row is a name in a bundle, nothing more. Adding
-rows is adding bundles ciphertext by ciphertext, so either all rows of a bundle are added up or none; and a row can be picked only when its
-receiver is known (:func:`addressed`), because then a whole ciphertext goes to whom all of its rows are for.
+What the server holds is a list of bundles: the ciphertexts of one sender, or of a sum. A row is a name in a bundle,
+nothing more. Adding rows is adding bundles ciphertext by ciphertext, so either all rows of a bundle are added up or
+none; and a row can be picked only when its receiver is known (:func:`addressed`), because then a whole ciphertext goes
+to whom all of its rows are for.
 """
 
 from __future__ import annotations
@@ -78,16 +79,20 @@ class PackedRows(SealedRows):
             return replace(self, rows=rows, origin=origin, entries=None)
         if not torch.equal(rows[out], self.rows[column]):
             raise FglauditError(
-                "packed ciphertexts are added place by place; rows of different nodes were to be added up; use scheme: ckks"
+                "packed ciphertexts are added place by place; rows of different nodes were to be added up; use scheme:"
+                " ckks"
             )
         named = rows[rows >= 0]
         used = torch.zeros(len(self.bundles), self.layout.num_rows, dtype=torch.long)
         used.index_put_((self.origin[column], self.rows[column]), torch.ones_like(column), accumulate=True)
         touched = [self.bundles[k] for k in torch.unique(self.origin[column]).tolist()]
-        whole = all(torch.equal(count, (self.bundles[k].terms > 0).long()) for k, count in enumerate(used) if bool(count.any()))
+        whole = all(
+            torch.equal(count, (self.bundles[k].terms > 0).long()) for k, count in enumerate(used) if bool(count.any())
+        )
         if not whole or len(torch.unique(named)) != len(named):
             raise FglauditError(
-                "packed ciphertexts are added whole: every row of a message once, to one total; use scheme: ckks for other sums"
+                "packed ciphertexts are added whole: every row of a message once, to one total; use scheme: ckks for"
+                " other sums"
             )
         origin[rows >= 0] = 0
         return replace(self, bundles=(self._total(touched),), rows=rows, origin=origin, entries=None)
@@ -118,8 +123,8 @@ class PackedRows(SealedRows):
         if bool((terms > self.summands).any()):
             row = int((terms > self.summands).nonzero()[0])
             raise FglauditError(
-                f"fields are as wide as the bound on messages needs; row {row} got {int(terms[row])} messages, bounded by "
-                f"{int(self.summands[row])}; the protocol's `aggregates` must state the true bound"
+                f"fields are as wide as the bound on messages needs; row {row} got {int(terms[row])} messages, bounded"
+                f" by {int(self.summands[row])}; the protocol's `aggregates` must state the true bound"
             )
         evaluator, blocks = self.codec.server.evaluator, dict[int, Any]()
         owned = set[int]()
@@ -157,7 +162,8 @@ class PackedRows(SealedRows):
         return torch.tensor(total, dtype=torch.long)
 
     def _needed(self, low: int, high: int) -> dict[int, list[int]]:
-        """Return by bundle the ciphertexts that travel with the rows ``low:high``: a sender's all, of a sum those addressed."""
+        """Return by bundle the ciphertexts that travel with the rows ``low:high``: a sender's all, of a sum those
+        addressed."""
         found = {}
         for k in torch.unique(self.origin[low:high]).tolist():
             if k < 0:
@@ -193,7 +199,9 @@ class PackedRows(SealedRows):
         stream[torch.tensor(wanted, dtype=torch.long) - first] = read
         size = len(layout.entry_row[layout.members(group)])
         table = stream.flatten()[: size * layout.columns].view(size, layout.columns)
-        return self.codec.restore(table[torch.div(layout.entry_start[entries], layout.columns, rounding_mode="floor")], rows)
+        return self.codec.restore(
+            table[torch.div(layout.entry_start[entries], layout.columns, rounding_mode="floor")], rows
+        )
 
 
 def _ranges(splits: Tensor) -> list[tuple[int, int]]:
@@ -231,8 +239,11 @@ def seal_rows(
     return PackedRows(codec, layout, summands, tuple(bundles), named, origin)
 
 
-def _encrypted(codec: Codec, layout: Layout, group: int, position: Tensor, numbers: Tensor, padded: bool) -> dict[int, Any]:
-    """Return one sender's ciphertexts of a group by their number; ``position`` [n] of each row in ``numbers`` [R, D], or -1."""
+def _encrypted(
+    codec: Codec, layout: Layout, group: int, position: Tensor, numbers: Tensor, padded: bool
+) -> dict[int, Any]:
+    """Return one sender's ciphertexts of a group by their number; ``position`` [n] of each row in ``numbers`` [R, D],
+    or -1."""
     members = layout.entry_row[layout.members(group)]
     here = position[members]
     present = here >= 0

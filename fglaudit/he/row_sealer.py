@@ -1,4 +1,5 @@
-"""How one payload travels as :class:`fglaudit.he.weighted_rows.WeightedRows`, and what that costs, known before anything runs."""
+"""How one payload travels as :class:`fglaudit.he.weighted_rows.WeightedRows`, and what that costs, known before
+anything runs."""
 
 from __future__ import annotations
 
@@ -81,9 +82,10 @@ class Cost:
         if total <= most_gigabytes:
             return None
         return (
-            f"{name} takes {total:.3g} GB of ciphertexts ({self.gigabytes_up:.3g} up, {self.gigabytes_down:.3g} down, in "
-            f"{self.releases * (self.ciphertexts_up + self.ciphertexts_down)} ciphertexts) and about {self.seconds / 3600:.2g} hours of "
-            f"one core; the limit is most_gigabytes: {most_gigabytes:g}; take fewer rounds or a smaller graph, or raise it"
+            f"{name} takes {total:.3g} GB of ciphertexts ({self.gigabytes_up:.3g} up, {self.gigabytes_down:.3g} down,"
+            f" in {self.releases * (self.ciphertexts_up + self.ciphertexts_down)} ciphertexts) and about"
+            f" {self.seconds / 3600:.2g} hours of one core; the limit is most_gigabytes: {most_gigabytes:g}; take fewer"
+            " rounds or a smaller graph, or raise it"
         )
 
 

@@ -1,15 +1,15 @@
 """Rows in ckks ciphertexts of their own, for servers that multiply rows by public numbers.
 
-A row of D numbers takes D / (N / 2) ciphertexts, rounded up, that hold nothing else: any public combination of rows is then a combination
-of ciphertexts (:mod:`fglaudit.he.packed_rows` packs rows closer, for plain sums alone). What the server learns is which rows exist
-and how wide they are.
+A row of D numbers takes D / (N / 2) ciphertexts, rounded up, that hold nothing else: any public combination of rows is
+then a combination of ciphertexts (:mod:`fglaudit.he.packed_rows` packs rows closer, for plain sums alone). What the
+server learns is which rows exist and how wide they are.
 
-* Where weights differ within a row (``products``), every summand is multiplied once, by an encoded weight that decrypts into the result:
-  its receiver does not learn the weights. There is room for one product.
+* Where weights differ within a row (``products``), every summand is multiplied once, by an encoded weight that decrypts
+  into the result: its receiver does not learn the weights. There is room for one product.
 * Where they are one common number (a mean), the server adds ciphertexts up, and the number travels beside the sum.
 
-Wrong results are impossible: no value beyond ``largest`` is encrypted, and no row is made whose absolute weights add up to more than
-``weight``; the primes hold the product of both.
+Wrong results are impossible: no value beyond ``largest`` is encrypted, and no row is made whose absolute weights add up
+to more than ``weight``; the primes hold the product of both.
 """
 
 from __future__ import annotations
@@ -99,14 +99,16 @@ class WeightedRows(SealedRows):
     def _checked(self, row: Row) -> Row:
         if row.weight > self.scheme.weight * (1 + _SAME):
             raise FglauditError(
-                f"ciphertexts have room for rows whose absolute weights add up to {self.scheme.weight:g}; got {row.weight:g}; the "
-                "protocol's `aggregates` must state the true bound"
+                f"ciphertexts have room for rows whose absolute weights add up to {self.scheme.weight:g}; got"
+                f" {row.weight:g}; the protocol's `aggregates` must state the true bound"
             )
         return row
 
     def add(self, other: SealedRows) -> WeightedRows:
         if not isinstance(other, WeightedRows) or other.scheme is not self.scheme or other.shape != self.shape:
-            raise FglauditError("sealed rows are added to sealed rows of the same payload and shape; keep payloads apart")
+            raise FglauditError(
+                "sealed rows are added to sealed rows of the same payload and shape; keep payloads apart"
+            )
         both = zip(self.rows, other.rows, strict=True)
         return replace(self, rows=tuple(self._checked(self.scheme.sum_of_two(a, b)) for a, b in both))
 
@@ -130,7 +132,8 @@ class WeightedRows(SealedRows):
     def opened(self) -> Tensor:
         """Return the values [R, D] in float64, as clients with the key read them.
 
-        All who open one ciphertext add the same flooding noise, as clients do that draw it with a key they share: models stay equal.
+        All who open one ciphertext add the same flooding noise, as clients do that draw it with a key they share:
+        models stay equal.
         """
         place: dict[int, int] = {}
         ciphertexts: list[Any] = []
@@ -142,7 +145,9 @@ class WeightedRows(SealedRows):
             return torch.zeros(self.shape, dtype=torch.double)
         read = self.scheme.codec.decrypt(ciphertexts)
         read = torch.cat([read.new_zeros(1, read.shape[1]), read])
-        index = torch.tensor([[-1 if block is None else place[id(block)] for block in row.blocks] for row in self.rows]) + 1
+        index = (
+            torch.tensor([[-1 if block is None else place[id(block)] for block in row.blocks] for row in self.rows]) + 1
+        )
         values = read[index.view(len(self.rows), self.segments, -1)].flatten(2)[:, :, : self.columns]
         factor = torch.tensor([row.factor for row in self.rows], dtype=torch.double)
         return values.flatten(1) * factor.unsqueeze(1)
@@ -174,8 +179,8 @@ class RowScheme:
         worst = float(exact.abs().max().item()) if exact.numel() else 0.0
         if not worst <= self.largest:
             raise FglauditError(
-                f"values outside the range of ckks: its primes were chosen for absolute values up to {self.largest:g}; got {worst:g}; "
-                "scale features, or raise largest"
+                f"values outside the range of ckks: its primes were chosen for absolute values up to {self.largest:g};"
+                f" got {worst:g}; scale features, or raise largest"
             )
         columns, slots = exact.shape[1], self.codec.parameters.slots
         padded = torch.nn.functional.pad(exact, (0, self.blocks(columns) * slots - columns))
@@ -202,10 +207,13 @@ class RowScheme:
     def weighted(self, rows: Sequence[Row], weights: Sequence[float]) -> Row:
         """Return the combination of ``rows`` with ``weights``, which take the place of the rows' factors."""
         if not self.products:
-            raise FglauditError("these ciphertexts have no room for products; the protocol's `aggregates` must say `weighted`")
+            raise FglauditError(
+                "these ciphertexts have no room for products; the protocol's `aggregates` must say `weighted`"
+            )
         if any(row.product for row in rows):
             raise FglauditError(
-                "ciphertexts have room for one product; a second one takes a longer chain of primes; the server must multiply once"
+                "ciphertexts have room for one product; a second one takes a longer chain of primes; the server must"
+                " multiply once"
             )
         kept = [(row, w) for row, w in zip(rows, weights, strict=True) if abs(w) >= 2.0**-WEIGHT_BITS]
         if not kept:

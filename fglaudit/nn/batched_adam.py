@@ -14,8 +14,8 @@ EPSILON = 1e-8
 class BatchedAdam:
     """K independent Adams with L2 penalty ``weight_decay / 2 ||w||^2``, one per entry of the leading axis.
 
-    Clients have mini-batches of different number: a client that has none left must stay as it is, weights and memory, which
-    ``torch.optim.Adam`` on the stacked weights cannot do.
+    Clients have mini-batches of different number: a client that has none left must stay as it is, weights and memory,
+    which ``torch.optim.Adam`` on the stacked weights cannot do.
 
     Args:
         weights: [K, ...] by name, updated in place.

@@ -1,8 +1,9 @@
 """Chebyshev series of GAT's attention function ``exp(LeakyReLU(x))`` on [-R, R] (FedGAT, equations 5 and 6).
 
-The series is evaluated by the recurrence ``T_{n+1}(t) = 2 t T_n(t) - T_{n-1}(t)`` with ``t = x / R``, on numbers and on matrices;
-the power series that the paper converts to cancels badly in float32 at high degree. LeakyReLU's kink at 0 makes the largest error
-fall only like 1 / degree. Outside [-R, R] the series grows like ``(2 x / R)^degree`` and means nothing.
+The series is evaluated by the recurrence ``T_{n+1}(t) = 2 t T_n(t) - T_{n-1}(t)`` with ``t = x / R``, on numbers and on
+matrices; the power series that the paper converts to cancels badly in float32 at high degree. LeakyReLU's kink at 0
+makes the largest error fall only like 1 / degree. Outside [-R, R] the series grows like ``(2 x / R)^degree`` and means
+nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Series:
                 f"a Chebyshev series of the attention scores needs degree >= 1; got {degree}; use for example 16"
             )
         if not 0 < domain < math.inf:
-            raise FglauditError(f"the series' domain [-R, R] needs a finite R > 0; got {domain:g}; the norm bounds allow R = 2")
+            raise FglauditError(
+                f"the series' domain [-R, R] needs a finite R > 0; got {domain:g}; the norm bounds allow R = 2"
+            )
         angles = (torch.arange(QUADRATURE_POINTS, dtype=torch.float64) + 0.5) * (math.pi / QUADRATURE_POINTS)
         values = function(domain * angles.cos())
         orders = torch.arange(degree + 1, dtype=torch.float64).unsqueeze(1)

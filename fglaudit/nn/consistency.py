@@ -1,4 +1,5 @@
-"""Consistency regularisation (Gophormer, section "consistency regularisation"; Feng et al. 2020): samples of one node should agree."""
+"""Consistency regularisation (Gophormer, section "consistency regularisation"; Feng et al. 2020): samples of one node
+should agree."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Graph attention (Velickovic et al., ICLR 2018) of K clients at once: weights have the leading axis K, edges are one list.
+"""Graph attention (Velickovic et al., ICLR 2018) of K clients at once: weights have the leading axis K, edges are one
+list.
 
-One layer, equations (1)-(3) of FedGAT: with ``z = h W`` per head, ``x_ij = a_1 . z_i + a_2 . z_j``, ``e_ij = exp(LeakyReLU(x_ij))``
-and ``h_i' = phi(sum_j e_ij z_j / sum_j e_ij)`` over the closed neighbourhood of i. Hidden layers join their heads and apply ELU; the
-last layer averages its heads. There are no biases, as in the equations.
+One layer, equations (1)-(3) of FedGAT: with ``z = h W`` per head, ``x_ij = a_1 . z_i + a_2 . z_j``,
+``e_ij = exp(LeakyReLU(x_ij))`` and ``h_i' = phi(sum_j e_ij z_j / sum_j e_ij)`` over the closed neighbourhood of i.
+Hidden layers join their heads and apply ELU; the last layer averages its heads. There are no biases, as in the
+equations.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from fglaudit.nn.chebyshev import NEGATIVE_SLOPE, Series
 from fglaudit.nn.sparse import SparseMatrix
 
 Scores = Callable[[Tensor, Tensor, int], Tensor]
-"""From edge scores ``x_ij`` [E, heads], their target rows [E] and the number of rows to ``e_ij``, up to a factor per target."""
+"""From edge scores ``x_ij`` [E, heads], their target rows [E] and the number of rows to ``e_ij``, up to a factor per
+target."""
 
 
 @dataclass(frozen=True)
 class GatShape:
-    """The architecture: ``layers - 1`` layers of ``heads`` heads with ``hidden`` units each, then ``output_heads`` averaged."""
+    """The architecture: ``layers - 1`` layers of ``heads`` heads with ``hidden`` units each, then ``output_heads``
+    averaged."""
 
     layers: int
     heads: int
@@ -98,10 +102,11 @@ def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -
 
 @torch.no_grad()
 def project(weights: Mapping[str, Tensor], layers: int) -> None:
-    """Move the weights [K, ...] of the first ``layers`` layers in place to the nearest ones within the bounds of Assumption 2.
+    """Move the weights [K, ...] of the first ``layers`` layers in place to the nearest ones within the bounds of
+    Assumption 2.
 
-    Per head, the singular values of W and the norms of a_1 and a_2 become at most 1; with feature rows of norm at most 1 every
-    score of the first layer then lies in [-2, 2]. A mean of models within the bounds keeps them.
+    Per head, the singular values of W and the norms of a_1 and a_2 become at most 1; with feature rows of norm at most
+    1 every score of the first layer then lies in [-2, 2]. A mean of models within the bounds keeps them.
     """
     for layer in layer_weights(weights)[:layers]:
         per_head = layer.per_head()
@@ -117,7 +122,8 @@ def project(weights: Mapping[str, Tensor], layers: int) -> None:
 def project_scores(layer: LayerWeights, domain: float) -> None:
     """Shrink a_1 and a_2 of every head in place so that ``||W a_1|| + ||W a_2|| <= domain``.
 
-    With feature rows of norm at most 1 every score of the layer then lies in [-domain, domain]; W itself stays as it is.
+    With feature rows of norm at most 1 every score of the layer then lies in [-domain, domain]; W itself stays as it
+    is.
     """
     own, neighbor = layer.score_vectors()
     reach = own.norm(dim=-1, keepdim=True) + neighbor.norm(dim=-1, keepdim=True)

@@ -1,8 +1,8 @@
 """A GCN (Kipf and Welling 2017) of K clients at once, evaluated only on the rows that the wanted outputs depend on.
 
-Rows are padded to the same number per client, so a layer is one batched product: ``[K, R, in] x [K, in, out]``. Propagation is
-one sparse matrix over all clients. The first layer's input is already propagated (the neighbour sums); it stays sparse where
-few entries are non-zero.
+Rows are padded to the same number per client, so a layer is one batched product: ``[K, R, in] x [K, in, out]``.
+Propagation is one sparse matrix over all clients. The first layer's input is already propagated (the neighbour sums);
+it stays sparse where few entries are non-zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ SPARSE_BELOW = 0.25
 
 @dataclass(frozen=True)
 class Propagation:
-    """The layers after the first: entries ``A[row, column] = weight`` [e] among M rows of which ``client`` [M] owns each."""
+    """The layers after the first: entries ``A[row, column] = weight`` [e] among M rows of which ``client`` [M] owns
+    each."""
 
     row: Tensor
     column: Tensor
@@ -105,8 +106,8 @@ def _padded(client: Tensor, mask: Tensor, num_clients: int) -> tuple[Tensor, int
 
 
 def client_inputs(inputs: Tensor, places: Tensor, client: Tensor, num_clients: int, size: int) -> SparseMatrix | Tensor:
-    """Return rows [H, F] at their padded ``places`` [H]: block-diagonal sparse [K R, K F] if few entries are non-zero, else
-    dense [K, R, F]."""
+    """Return rows [H, F] at their padded ``places`` [H]: block-diagonal sparse [K R, K F] if few entries are non-zero,
+    else dense [K, R, F]."""
     features = inputs.shape[1]
     row, column = inputs.nonzero(as_tuple=True)
     if len(row) > SPARSE_BELOW * inputs.numel():
@@ -117,7 +118,9 @@ def client_inputs(inputs: Tensor, places: Tensor, client: Tensor, num_clients: i
     return SparseMatrix.from_entries(places[row], client[row] * features + column, inputs[row, column], shape)
 
 
-def logits(field: Field, weights: Mapping[str, Tensor], dropout: float = 0.0, rng: torch.Generator | None = None) -> Tensor:
+def logits(
+    field: Field, weights: Mapping[str, Tensor], dropout: float = 0.0, rng: torch.Generator | None = None
+) -> Tensor:
     """Return the targets' logits [K, R_L, classes].
 
     Args:

@@ -1,10 +1,11 @@
-"""Pre-norm graph transformer with hybrid attention (FedGT, sections 3.2 and 4.1), K clients at once: weights are [K, ...].
+"""Pre-norm graph transformer with hybrid attention (FedGT, sections 3.2 and 4.1), K clients at once: weights are [K,
+...].
 
-``H0 = [x, PE] W_in + b``, then L layers ``H' = MHA(LN(H)) + H``, ``H = FFN(LN(H')) + H'`` (equations (2)-(6)), a last layer norm
-and a linear output. In every layer a node attends to n_s sampled nodes near it and to n_g global nodes.
+``H0 = [x, PE] W_in + b``, then L layers ``H' = MHA(LN(H)) + H``, ``H = FFN(LN(H')) + H'`` (equations (2)-(6)), a last
+layer norm and a linear output. In every layer a node attends to n_s sampled nodes near it and to n_g global nodes.
 
-The global nodes live in the space of H0 (one codebook per client, section G counts ``n_g d`` numbers). To meet nodes of later layers
-they pass through the same layers, attending to each other only.
+The global nodes live in the space of H0 (one codebook per client, section G counts ``n_g d`` numbers). To meet nodes of
+later layers they pass through the same layers, attending to each other only.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class Neighborhood:
         """Return the neighbourhoods of some targets."""
         targets, logs = self.targets, self.log_counts
         return Neighborhood(
-            None if targets is None else targets[:, rows], self.neighbors[:, rows], None if logs is None else logs[:, rows]
+            None if targets is None else targets[:, rows],
+            self.neighbors[:, rows],
+            None if logs is None else logs[:, rows],
         )
 
 
@@ -97,7 +100,8 @@ def row_blocks(rows: int, numbers_per_row: int) -> list[slice]:
 
 
 def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
-    """Return what the targets [K, m, heads, d_K] gather from their neighbours and the global nodes, heads side by side [K, m, d].
+    """Return what the targets [K, m, heads, d_K] gather from their neighbours and the global nodes, heads side by side
+    [K, m, d].
 
     Args:
         key_value: of all inputs, keys and values side by side [K, n, 2 d].
@@ -118,21 +122,26 @@ def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tens
     return attended.flatten(2)
 
 
-def _attend_all_pairs(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
+def _attend_all_pairs(
+    query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor
+) -> Tensor:
     """The same as :func:`_attend` by matrix products over all inputs, for clients with few nodes."""
     counts = torch.ones_like(where.neighbors, dtype=query.dtype)
     if where.log_counts is not None:
         counts = where.log_counts.exp().to(query)
     pairs = counts.new_zeros(*counts.shape[:2], key_value.shape[1]).scatter_add_(2, where.neighbors, counts)
     near = key_value.view(*key_value.shape[:2], 2, *query.shape[2:])
-    keys, values = (torch.cat(both, 1).transpose(1, 2) for both in zip(near.unbind(2), (far_key, far_value), strict=True))
+    keys, values = (
+        torch.cat(both, 1).transpose(1, 2) for both in zip(near.unbind(2), (far_key, far_value), strict=True)
+    )
     bias = torch.cat([pairs.log(), pairs.new_zeros(*pairs.shape[:2], far_key.shape[1])], 2)
     share = (query.transpose(1, 2) @ keys.transpose(2, 3) + bias.unsqueeze(1)).softmax(3)
     return (share @ values).transpose(1, 2).flatten(2)
 
 
 def feed_forward(weights: Weights, name: str, rows: Tensor, dropout: Dropout) -> Tensor:
-    """Return ``rows`` [K, m, d] after the feed-forward block of the layer ``name``, with its norm and residual (equation (6))."""
+    """Return ``rows`` [K, m, d] after the feed-forward block of the layer ``name``, with its norm and residual
+    (equation (6))."""
     inner = functional.gelu(linear(weights, f"{name}.expand", layer_norm(weights, f"{name}.norm_feed_forward", rows)))
     return rows + dropout(linear(weights, f"{name}.contract", inner))
 
@@ -166,7 +175,9 @@ def hybrid_layer(
         1,
     )
     outputs = residual + dropout(linear(weights, f"{name}.output", attended))
-    own_query = (linear(weights, f"{name}.query", normed_global) * (d // heads) ** -0.5).view(clients, -1, heads, d // heads)
+    own_query = (linear(weights, f"{name}.query", normed_global) * (d // heads) ** -0.5).view(
+        clients, -1, heads, d // heads
+    )
     own_share = torch.einsum("kahd,kghd->kagh", own_query, far_key).softmax(2)
     own = torch.einsum("kagh,kghd->kahd", own_share, far_value).flatten(2)
     moved = global_nodes + linear(weights, f"{name}.output", own)
@@ -175,7 +186,8 @@ def hybrid_layer(
 
 @dataclass(frozen=True)
 class GraphTransformer:
-    """The architecture; satisfies :class:`fglaudit.federated.subgraph_training.Network`. ``feed_forward`` is the width inside the FFN."""
+    """The architecture; satisfies :class:`fglaudit.federated.subgraph_training.Network`. ``feed_forward`` is the width
+    inside the FFN."""
 
     layers: int
     hidden: int
@@ -187,7 +199,9 @@ class GraphTransformer:
             if getattr(self, field) < 1:
                 raise FglauditError(f"a graph transformer needs {field} >= 1; got {getattr(self, field)}; raise it")
         if self.hidden % self.heads:
-            raise FglauditError(f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4")
+            raise FglauditError(
+                f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4"
+            )
 
     def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights of one model; ``num_inputs`` are features and encoding together, in this order."""
@@ -210,7 +224,12 @@ class GraphTransformer:
         }
 
     def logits(
-        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
+        self,
+        weights: Weights,
+        inputs: Tensor,
+        neighborhoods: Sequence[Neighborhood],
+        global_nodes: Tensor,
+        dropout: Dropout,
     ) -> Tensor:
         """Return the class scores [K, m, classes] of the last layer's targets from H0 ``inputs`` [K, n, d]."""
         rows = dropout(inputs)

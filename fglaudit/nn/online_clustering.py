@@ -17,8 +17,8 @@ def update_centroids(
 ) -> tuple[Tensor, Tensor]:
     """Return centroids [K, g, d] and counts [K, g] after one batch.
 
-    ``mu = (gamma c mu + (1 - gamma) P'H) / c_new`` with ``c_new = gamma c + (1 - gamma) P'1``; a centroid with no count at all
-    stays where it is.
+    ``mu = (gamma c mu + (1 - gamma) P'H) / c_new`` with ``c_new = gamma c + (1 - gamma) P'1``; a centroid with no count
+    at all stays where it is.
 
     Args:
         rows: H_b [K, m, d]; those where ``present`` [K, m] is false are left out.

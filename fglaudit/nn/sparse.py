@@ -26,7 +26,8 @@ def row_starts(rows: Tensor, num_rows: int) -> Tensor:
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """A constant matrix [R, C] and its transpose, both stored by rows, so that neither direction of a product transposes."""
+    """A constant matrix [R, C] and its transpose, both stored by rows, so that neither direction of a product
+    transposes."""
 
     forward: Tensor
     transposed: Tensor
@@ -34,7 +35,9 @@ class SparseMatrix:
     @staticmethod
     def from_entries(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseMatrix:
         """Build from coordinates [e] in any order; an entry given twice counts twice."""
-        return SparseMatrix(_sorted_csr(rows, columns, values, shape), _sorted_csr(columns, rows, values, (shape[1], shape[0])))
+        return SparseMatrix(
+            _sorted_csr(rows, columns, values, shape), _sorted_csr(columns, rows, values, (shape[1], shape[0]))
+        )
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Return the product with ``dense`` [C, d] as [R, d]; gradients flow to ``dense``."""

@@ -20,7 +20,8 @@ def gcn_layout(num_features: int, hidden: int, num_classes: int, layers: int) ->
 
 
 def glorot(layout: Layout, rng: torch.Generator) -> Tensor:
-    """Draw one model, uniform with bound ``sqrt(6 / (in + out))`` per weight (Glorot and Bengio 2010), flattened [D]."""
+    """Draw one model, uniform with bound ``sqrt(6 / (in + out))`` per weight (Glorot and Bengio 2010), flattened
+    [D]."""
     parts = []
     for fan_in, fan_out in layout.values():
         bound = math.sqrt(6 / (fan_in + fan_out))

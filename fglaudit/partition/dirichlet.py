@@ -1,7 +1,7 @@
 """Label skew by a Dirichlet distribution (Hsu, Qi and Brown, 2019), as FedGCN uses it (section 5).
 
-Every class is cut over the clients in proportions drawn from Dirichlet(beta, ..., beta): small beta gives clients with few
-classes, large beta gives every client the same mix. Edges play no part, so most of them cross clients.
+Every class is cut over the clients in proportions drawn from Dirichlet(beta, ..., beta): small beta gives clients with
+few classes, large beta gives every client the same mix. Edges play no part, so most of them cross clients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def dirichlet(graph: Graph, clients: int, beta: float, rng: torch.Generator) -> 
     label = graph.y if graph.y.dim() == 1 else graph.y[:, 0]
     _, classes, sizes = torch.unique(label, return_inverse=True, return_counts=True)
     shares = torch.from_numpy(draws.dirichlet(np.full(clients, beta), size=len(sizes)))
-    # Client k takes the nodes of a class whose rank among its shuffled nodes lies between two rounded cumulative shares.
+    # Client k takes the nodes of a class whose rank among its shuffled nodes lies between two rounded cumulative
+    # shares.
     ends = (shares.cumsum(1) * sizes.unsqueeze(1)).round().long()
     ends[:, -1] = sizes
     shuffled = torch.randperm(graph.num_nodes, generator=rng)
@@ -37,5 +38,7 @@ def dirichlet(graph: Graph, clients: int, beta: float, rng: torch.Generator) -> 
     place = torch.searchsorted(line, rank + offset.squeeze(1)[classes[shuffled]], right=True)
     owner[shuffled] = place % clients
     parts = lists_of(owner, clients)
-    refuse_empty(parts, "dirichlet", f"beta {beta:g} and {clients} clients", "raise beta, lower clients, or take another seed")
+    refuse_empty(
+        parts, "dirichlet", f"beta {beta:g} and {clients} clients", "raise beta, lower clients, or take another seed"
+    )
     return parts

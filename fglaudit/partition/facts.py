@@ -1,4 +1,5 @@
-"""What a partition does to a graph: missing links and label heterogeneity as FedGT defines them (appendices E.5 and E.6)."""
+"""What a partition does to a graph: missing links and label heterogeneity as FedGT defines them (appendices E.5 and
+E.6)."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from fglaudit.graph import FederatedGraph, Graph
 def partition_facts(graph: FederatedGraph, whole: Graph | None = None) -> dict[str, int | float | list[int]]:
     """Return counts per partition.
 
-    ``missing_links``: undirected edges that no client's subgraph holds. They are counted among the edges of ``whole`` if it is
-    given, as the paper does, and else among those of ``graph``, from which edges at left-out nodes are already gone.
+    ``missing_links``: undirected edges that no client's subgraph holds. They are counted among the edges of ``whole``
+    if it is given, as the paper does, and else among those of ``graph``, from which edges at left-out nodes are already
+    gone.
 
-    ``label_heterogeneity``: mean cosine distance between the label distributions of two different clients; 0 with one client.
-    ``label_heterogeneity_with_self`` also averages over the K pairs of a client with itself. The paper's tables do not say
-    which; on Cora's largest component (where its missing links are counted) the second comes closer to its METIS figures.
+    ``label_heterogeneity``: mean cosine distance between the label distributions of two different clients; 0 with one
+    client. ``label_heterogeneity_with_self`` also averages over the K pairs of a client with itself. The paper's tables
+    do not say which; on Cora's largest component (where its missing links are counted) the second comes closer to its
+    METIS figures.
     """
     edges = graph.edge_index if whole is None else whole.edge_index
     edges = edges[:, edges[0] < edges[1]]
@@ -53,7 +56,8 @@ def _held_by_a_client(graph: FederatedGraph, edges: Tensor) -> Tensor:
 
 
 def label_heterogeneity(graph: FederatedGraph) -> float:
-    """Mean cosine distance of label distributions over all pairs of different clients; unlabelled nodes are left out."""
+    """Mean cosine distance of label distributions over all pairs of different clients; unlabelled nodes are left
+    out."""
     sizes = torch.tensor([len(nodes) for nodes in graph.clients])
     client = torch.repeat_interleave(torch.arange(graph.num_clients), sizes)
     label = graph.y[torch.cat(graph.clients)]

@@ -1,4 +1,5 @@
-"""Graph partitioning by METIS (Karypis and Kumar, 1998): equal parts with few edges between them (FedGT, section 5.1)."""
+"""Graph partitioning by METIS (Karypis and Kumar, 1998): equal parts with few edges between them (FedGT, section
+5.1)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def metis(graph: Graph, clients: int, rng: torch.Generator) -> list[Tensor]:
         import pymetis
     except ImportError as error:
         raise FglauditError(
-            "this partition needs METIS; pymetis is not installed; run: pip install 'fglaudit[metis]', or use scheme: louvain"
+            "this partition needs METIS; pymetis is not installed; run: pip install 'fglaudit[metis]', or use scheme:"
+            " louvain"
         ) from error
     seed = numpy_seed(rng)
     if clients == 1:

@@ -1,4 +1,5 @@
-"""Overlapping clients as FedGT draws them (section 5.1): METIS parts, and from each part half of the nodes, five times."""
+"""Overlapping clients as FedGT draws them (section 5.1): METIS parts, and from each part half of the nodes, five
+times."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ def overlapping(graph: Graph, clients: int, rng: torch.Generator) -> list[Tensor
     """
     if clients % DRAWS_PER_PART:
         raise FglauditError(
-            f"overlapping draws {DRAWS_PER_PART} clients from every METIS part, so clients must be a multiple of {DRAWS_PER_PART}; "
-            f"got {clients}; use 10, 30 or 50 as the paper does"
+            f"overlapping draws {DRAWS_PER_PART} clients from every METIS part, so clients must be a multiple of"
+            f" {DRAWS_PER_PART}; got {clients}; use 10, 30 or 50 as the paper does"
         )
     drawn = []
     for part in metis(graph, clients // DRAWS_PER_PART, rng):

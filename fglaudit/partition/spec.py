@@ -55,9 +55,13 @@ class PartitionSpec:
             raise FglauditError(f"a partition needs at least one client; got clients: {self.clients}; use 1 or more")
         if self.scheme == "dirichlet":
             if self.beta is None or not math.isfinite(self.beta) or self.beta <= 0:
-                raise FglauditError(f"dirichlet needs beta > 0; got beta: {self.beta}; use e.g. 1 (skewed) or 10000 (near iid)")
+                raise FglauditError(
+                    f"dirichlet needs beta > 0; got beta: {self.beta}; use e.g. 1 (skewed) or 10000 (near iid)"
+                )
         elif self.beta is not None:
-            raise FglauditError(f"beta belongs to scheme: dirichlet; got beta: {self.beta} with scheme: {self.scheme}; drop it")
+            raise FglauditError(
+                f"beta belongs to scheme: dirichlet; got beta: {self.beta} with scheme: {self.scheme}; drop it"
+            )
 
     def apply(self, graph: Graph, dataset: DatasetSpec, rng: torch.Generator) -> FederatedGraph:
         """Split ``graph`` over clients, with the masks that ``dataset`` asks for.
@@ -70,15 +74,17 @@ class PartitionSpec:
         """
         if self.scheme != "per-node" and self.clients > graph.num_nodes:
             raise FglauditError(
-                f"every client needs at least one node; got {self.clients} clients for {graph.num_nodes} nodes of {graph.name}; "
-                f"lower clients, or use scheme: per-node"
+                f"every client needs at least one node; got {self.clients} clients for {graph.num_nodes} nodes of"
+                f" {graph.name}; lower clients, or use scheme: per-node"
             )
         clients = tuple(self._clients(graph, split(rng, "clients")))
         train, val, test = split_masks(graph, clients, dataset, split(rng, "split"), pooled=self.scheme == "per-node")
         return FederatedGraph(
             x=graph.x,
             y=graph.y,
-            edge_index=_edges_between(graph, clients) if self.scheme in ("unbalanced", "overlapping") else graph.edge_index,
+            edge_index=(
+                _edges_between(graph, clients) if self.scheme in ("unbalanced", "overlapping") else graph.edge_index
+            ),
             clients=clients,
             train=train,
             val=val,

@@ -15,13 +15,15 @@ from fglaudit.graph import Graph
 Masks = tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]
 
 
-def split_masks(graph: Graph, clients: Sequence[Tensor], dataset: DatasetSpec, rng: torch.Generator, pooled: bool) -> Masks:
+def split_masks(
+    graph: Graph, clients: Sequence[Tensor], dataset: DatasetSpec, rng: torch.Generator, pooled: bool
+) -> Masks:
     """Return (train, val, test), each with one mask [n_k] per client.
 
-    Public masks are cut out per client. With ``split: random`` every client draws for itself, from its labelled nodes; so two
-    clients that share a node may use it differently, and one may be trained on a label that another is tested on. With
-    ``split: random-shared`` masks are drawn once over all nodes. ``pooled`` does so too: a client of one node cannot be split by
-    fractions.
+    Public masks are cut out per client. With ``split: random`` every client draws for itself, from its labelled nodes;
+    so two clients that share a node may use it differently, and one may be trained on a label that another is tested
+    on. With ``split: random-shared`` masks are drawn once over all nodes. ``pooled`` does so too: a client of one node
+    cannot be split by fractions.
     """
     if dataset.split in ("random", "random-shared"):
         if pooled or dataset.split == "random-shared":
@@ -40,7 +42,8 @@ def split_masks(graph: Graph, clients: Sequence[Tensor], dataset: DatasetSpec, r
 
 
 def random_split(y: Tensor, dataset: DatasetSpec, rng: torch.Generator) -> list[Tensor]:
-    """Return train, val, test masks over ``y`` [n]; sizes are the fractions of the labelled nodes, rounded cumulatively.
+    """Return train, val, test masks over ``y`` [n]; sizes are the fractions of the labelled nodes, rounded
+    cumulatively.
 
     Where every sample has a label, ``y`` [n, S], each node's samples are split so, and the masks are [n, S].
     """

@@ -1,14 +1,16 @@
 """Epsilon, by dp-accounting: what was released, composed, and the noise that a budget asks for.
 
-Defenses state events; the accountant here judges them and refuses what it cannot judge. A *noise multiplier* is the scale of the noise
-per *clip*, the clip being the most that one record contributes (dp-accounting's own definition). How far the output moves between
-neighbouring data sets is then a matter of the neighbouring relation, which every function here must be told: one clip where the record
-is added, removed or zeroed out, two where it is replaced by another. The library's accountants do not agree on this (the one by
-privacy loss distributions counts two clips for a replaced record, the Renyi one a single clip), so multipliers are halved for the latter.
+Defenses state events; the accountant here judges them and refuses what it cannot judge. A *noise multiplier* is the
+scale of the noise per *clip*, the clip being the most that one record contributes (dp-accounting's own definition). How
+far the output moves between neighbouring data sets is then a matter of the neighbouring relation, which every function
+here must be told: one clip where the record is added, removed or zeroed out, two where it is replaced by another. The
+library's accountants do not agree on this (the one by privacy loss distributions counts two clips for a replaced
+record, the Renyi one a single clip), so multipliers are halved for the latter.
 
-Gaussian releases compose exactly to one (Dong, Roth and Su 2022, corollary 3.3), which has a closed form (Balle and Wang 2018). Events
-with Laplace noise or randomised response get the smaller of plain addition and Renyi composition, an upper bound a few per cent above
-the exact one, whose grid would cost minutes for many releases. Everything else goes to privacy loss distributions first.
+Gaussian releases compose exactly to one (Dong, Roth and Su 2022, corollary 3.3), which has a closed form (Balle and
+Wang 2018). Events with Laplace noise or randomised response get the smaller of plain addition and Renyi composition, an
+upper bound a few per cent above the exact one, whose grid would cost minutes for many releases. Everything else goes to
+privacy loss distributions first.
 """
 
 from __future__ import annotations
@@ -71,8 +73,12 @@ def event_of(distribution: str, multiplier: float) -> DpEvent:
         FglauditError: unless the multiplier is positive and finite.
     """
     if not (multiplier > 0 and math.isfinite(multiplier)):
-        raise FglauditError(f"a noise multiplier must be positive and finite; got {multiplier}; add noise, or state no event")
-    return {"gaussian": dp_accounting.GaussianDpEvent, "laplace": dp_accounting.LaplaceDpEvent}[distribution](multiplier)
+        raise FglauditError(
+            f"a noise multiplier must be positive and finite; got {multiplier}; add noise, or state no event"
+        )
+    return {"gaussian": dp_accounting.GaussianDpEvent, "laplace": dp_accounting.LaplaceDpEvent}[distribution](
+        multiplier
+    )
 
 
 def compose(event: DpEvent, count: int) -> DpEvent:
@@ -98,12 +104,15 @@ def poisson_sampled(event: DpEvent, rate: float) -> DpEvent:
         FglauditError: unless 0 < rate <= 1.
     """
     if not 0 < rate <= 1:
-        raise FglauditError(f"a sampling rate lies in (0, 1]; got {rate}; use the expected share of the records in a batch")
+        raise FglauditError(
+            f"a sampling rate lies in (0, 1]; got {rate}; use the expected share of the records in a batch"
+        )
     return dp_accounting.PoissonSampledDpEvent(rate, event)
 
 
 def fixed_size_sampled(event: DpEvent, size: int, population: int) -> DpEvent:
-    """Return ``event`` on ``size`` of ``population`` records drawn without replacement: a guarantee for replaced records alone.
+    """Return ``event`` on ``size`` of ``population`` records drawn without replacement: a guarantee for replaced
+    records alone.
 
     Raises:
         FglauditError: unless 1 <= size <= population.
@@ -198,8 +207,8 @@ def _by_accountant(event: DpEvent, delta: float, relation: Relation, parts: Sequ
         return float(renyi.compose(halved).get_epsilon(delta))
     except dp_accounting.UnsupportedEventError as reason:
         raise FglauditError(
-            f"an accountant must support every released event; none does for records that are {relation}: {reason}; state it "
-            "another way"
+            f"an accountant must support every released event; none does for records that are {relation}: {reason};"
+            " state it another way"
         ) from None
 
 

@@ -1,32 +1,33 @@
 """Graphs whose nodes have at most D neighbours, and how many losses of a GNN one node can then change.
 
-**The rule.** Every pair of nodes has a public pseudo-random priority, the same at both ends. A client ranks the edges of each of its
-nodes among that node's edges within the client, and keeps an edge that ranks among the first D at *both* ends. An edge to another
-client is kept where both ends have at most D neighbours in all: both owners know both degrees, so they agree without a message. No
-node keeps more than D neighbours: one with more than D has no cross-client edges left.
+**The rule.** Every pair of nodes has a public pseudo-random priority, the same at both ends. A client ranks the edges
+of each of its nodes among that node's edges within the client, and keeps an edge that ranks among the first D at *both*
+ends. An edge to another client is kept where both ends have at most D neighbours in all: both owners know both degrees,
+so they agree without a message. No node keeps more than D neighbours: one with more than D has no cross-client edges
+left.
 
-**The rule is not a local act.** Take away one node v, and a node u that had v among its first D takes in the edge to its (D+1)-st
-neighbour w. With v therefore also the neighbours of w are affected, though w was never near v. A bound that forgets this is too small
-by half (``tests/privacy/test_degree_bound.py`` has a graph that breaks it). It also shows who can be promised anything: a node with n neighbours
-can be among the first D of all of them and change n neighbourhoods, wherever D is. No rule that looks at a fixed distance avoids that:
-each of the n nodes sees one neighbour less, whether that one kept its edge or not. So the promise about edges is for nodes with at most
-D edges.
+**The rule is not a local act.** Take away one node v, and a node u that had v among its first D takes in the edge to
+its (D+1)-st neighbour w. With v therefore also the neighbours of w are affected, though w was never near v. A bound
+that forgets this is too small by half (``tests/privacy/test_degree_bound.py`` has a graph that breaks it). It also
+shows who can be promised anything: a node with n neighbours can be among the first D of all of them and change n
+neighbourhoods, wherever D is. No rule that looks at a fixed distance avoids that: each of the n nodes sees one
+neighbour less, whether that one kept its edge or not. So the promise about edges is for nodes with at most D edges.
 
-**How many losses change.** Let K be the kept graph with v and K' that without, v having at most D edges within its client, and T the nodes
-whose list of kept neighbours differs. Edges of K not at v stay in K', since ranks only improve. v keeps every edge that the other end
-does, so ranks move only at the neighbours u of v in K, at most D of them; each takes in at most one w_u. So T is made of these u and
-w_u. A node's output in a network of L layers differs only if, in K, a node of T is at most L-1 steps away, or v is the node itself:
-its own list and all lists that it reads are the same otherwise. Around the u's these are at most ``1 + D sum_{l<L} (D-1)^l`` nodes, the
-ball of radius L around v; around a w_u, which has room for one more in K and so at most D-1 neighbours there,
-``sum_{l<L} (D-1)^l``. Together::
+**How many losses change.** Let K be the kept graph with v and K' that without, v having at most D edges within its
+client, and T the nodes whose list of kept neighbours differs. Edges of K not at v stay in K', since ranks only improve.
+v keeps every edge that the other end does, so ranks move only at the neighbours u of v in K, at most D of them; each
+takes in at most one w_u. So T is made of these u and w_u. A node's output in a network of L layers differs only if, in
+K, a node of T is at most L-1 steps away, or v is the node itself: its own list and all lists that it reads are the same
+otherwise. Around the u's these are at most ``1 + D sum_{l<L} (D-1)^l`` nodes, the ball of radius L around v; around a
+w_u, which has room for one more in K and so at most D-1 neighbours there, ``sum_{l<L} (D-1)^l``. Together::
 
     1 + 2 D sum_{l < L} (D-1)^l                         without degrees in the weights (means, attention, a public D)
     1 + 2 D sum_{l < L+1} (D-1)^l                       with symmetric normalisation: the degrees of T change too, which
                                                         their neighbours read, one step further
 
-If nobody has more than D neighbours there is no w_u, and the 2 is a 1: for L = 2, ``1 + D + D(D-1)``, and ``D(D-1)^2`` more with
-symmetric normalisation. The same ball without the extra step holds in every case where edges are public and only the node's features and
-label change: then neither the kept edges nor degrees do.
+If nobody has more than D neighbours there is no w_u, and the 2 is a 1: for L = 2, ``1 + D + D(D-1)``, and ``D(D-1)^2``
+more with symmetric normalisation. The same ball without the extra step holds in every case where edges are public and
+only the node's features and label change: then neither the kept edges nor degrees do.
 
 A changed loss replaces one clipped gradient by another, which moves their sum by twice the clip at most.
 """
@@ -80,7 +81,9 @@ def bound_degrees(client: ClientGraph, bound: int, seed: int) -> ClientGraph:
     other = torch.argsort(codes)[torch.searchsorted(codes.sort().values, reverse)]
     kept = (rank < bound) & (rank[other] < bound)
     if client.remote_degrees is None:
-        raise FglauditError("a degree bound on cross-client edges needs the degrees of the remote neighbours; they are hidden")
+        raise FglauditError(
+            "a degree bound on cross-client edges needs the degrees of the remote neighbours; they are hidden"
+        )
     near, far = client.boundary
     few = (client.degrees[near] <= bound) & (client.remote_degrees[far] <= bound)
     used, position = torch.unique(far[few], return_inverse=True)
@@ -94,7 +97,8 @@ def bound_degrees(client: ClientGraph, bound: int, seed: int) -> ClientGraph:
 
 
 def changed_losses(examples: Examples, bound: int, *, private_edges: bool) -> int:
-    """Return how many losses one node can change, at most, where nodes keep at most ``bound`` neighbours (module docstring)."""
+    """Return how many losses one node can change, at most, where nodes keep at most ``bound`` neighbours (module
+    docstring)."""
     steps = examples.hops + (1 if private_edges and examples.by_degree and examples.hops > 0 else 0)
     branch = bound * sum(int((bound - 1) ** step) for step in range(steps))
     return min(examples.per_node * (1 + (2 if private_edges else 1) * branch), examples.most)
@@ -110,7 +114,8 @@ def node_examples(
     pooled: bool = False,
     widest: int | None = None,
 ) -> Examples:
-    """Return the facts where every training node has one loss at each client that holds it, or only one, if clients are ``pooled``."""
+    """Return the facts where every training node has one loss at each client that holds it, or only one, if clients are
+    ``pooled``."""
     copies = 1 if pooled else int(torch.bincount(torch.cat(graph.clients), minlength=graph.num_nodes).max().item())
     sizes = [int(train.sum().item()) for train in graph.train]
     most = sum(sizes) if across or pooled else copies * max(sizes)

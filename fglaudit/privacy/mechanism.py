@@ -1,14 +1,15 @@
 """Additive noise on clipped values: the one place where clip, sensitivity and noise are tied together.
 
-What is clipped contributes at most ``clip`` in the mechanism's norm, whatever it was made from. Under the neighbouring relation it moves by
-``relation.moves`` clips, and all messages of one release together by ``gain`` times that: the *sensitivity*, joint over the release. The
-noise has the scale ``multiplier x gain x clip``, so that the accountant sees the multiplier alone.
+What is clipped contributes at most ``clip`` in the mechanism's norm, whatever it was made from. Under the neighbouring
+relation it moves by ``relation.moves`` clips, and all messages of one release together by ``gain`` times that: the
+*sensitivity*, joint over the release. The noise has the scale ``multiplier x gain x clip``, so that the accountant sees
+the multiplier alone.
 
-Gaussian noise hides distances in L2, Laplace noise in L1 (Dwork and Roth 2014, sections 3.3 and A.1), and a clip in the other norm is
-refused. A clip of every coordinate to [-clip, clip] serves both: n coordinates are n releases.
+Gaussian noise hides distances in L2, Laplace noise in L1 (Dwork and Roth 2014, sections 3.3 and A.1), and a clip in the
+other norm is refused. A clip of every coordinate to [-clip, clip] serves both: n coordinates are n releases.
 
-Noise is drawn in double precision. A standard normal number drawn in single precision ends at 5.8, inside of what a delta of 1e-5
-allows for: seen from the neighbouring data set, what lies beyond would be impossible instead of unlikely.
+Noise is drawn in double precision. A standard normal number drawn in single precision ends at 5.8, inside of what a
+delta of 1e-5 allows for: seen from the neighbouring data set, what lies beyond would be impossible instead of unlikely.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Mechanism:
         for name in ("multiplier", "gain"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
-                raise FglauditError(f"the {name} of a noise mechanism must be positive and finite; got {value}; change it")
+                raise FglauditError(
+                    f"the {name} of a noise mechanism must be positive and finite; got {value}; change it"
+                )
         if self.norm == ELEMENTWISE and self.gain != 1:
             raise FglauditError(
                 f"a gain is of a norm of what is clipped; got gain {self.gain:g} with an elementwise clip; clip in "
@@ -65,7 +68,8 @@ class Mechanism:
 
     @property
     def sensitivity(self) -> float:
-        """How far one release moves between neighbouring data sets; every coordinate of it if the clip is elementwise."""
+        """How far one release moves between neighbouring data sets; every coordinate of it if the clip is
+        elementwise."""
         return self.relation.moves * self.gain * self.clip
 
     @property
@@ -82,7 +86,8 @@ class Mechanism:
         return values + (self.scale * draw(self.distribution, values.shape, rng)).to(values)
 
     def event(self, releases: int, coordinates: int = 1) -> DpEvent:
-        """Return the event of ``releases`` releases of messages with ``coordinates`` numbers each, which count if elementwise."""
+        """Return the event of ``releases`` releases of messages with ``coordinates`` numbers each, which count if
+        elementwise."""
         return compose(
             event_of(self.distribution, self.multiplier), releases * (coordinates if self.norm == ELEMENTWISE else 1)
         )
@@ -97,7 +102,14 @@ class Mechanism:
 
 
 def calibrated(
-    distribution: str, clip: float, relation: Relation, *, epsilon: float, delta: float, releases: int, gain: float = 1.0
+    distribution: str,
+    clip: float,
+    relation: Relation,
+    *,
+    epsilon: float,
+    delta: float,
+    releases: int,
+    gain: float = 1.0,
 ) -> Mechanism:
     """Return the mechanism with the least noise of which ``releases`` releases spend at most (``epsilon``, ``delta``).
 
@@ -118,8 +130,8 @@ def check_norm(distribution: str, norm: str) -> None:
         raise unknown("norm", norm, (*_ORDERS, ELEMENTWISE))
     if norm not in (NORMS[distribution], ELEMENTWISE):
         raise FglauditError(
-            f"{distribution} noise hides distances in {NORMS[distribution]}, which a clip in another norm does not bound; got norm: "
-            f"{norm}; use norm: {NORMS[distribution]} or {ELEMENTWISE}"
+            f"{distribution} noise hides distances in {NORMS[distribution]}, which a clip in another norm does not"
+            f" bound; got norm: {norm}; use norm: {NORMS[distribution]} or {ELEMENTWISE}"
         )
 
 

@@ -1,12 +1,13 @@
 """Epsilon of Gaussian mechanisms on random samples, by Renyi differential privacy; calibration of their noise.
 
-* A fixed number of m of n records, drawn without replacement: Wang, Balle and Kasiviswanathan (AISTATS 2019, theorem 27), as
-  dp-accounting has it, for a record *replaced* by another. For records added or removed there is no accountant for such samples.
-* Poisson samples of losses of which one record changes up to M: each loss is in the sample with probability q, so a record changes
-  ``i ~ Binomial(M, q)`` of those drawn. The Renyi divergence's exponential is jointly convex, so a step has
-  ``exp((a - 1) eps) <= E_i exp((a - 1) a (i / M)^2 / (2 z^2))`` at order a, z being the noise per unit of the sensitivity of all M
-  losses (Daigavane et al. 2021 have this for samples of fixed size). It is what an adversary who knows the sample would be held
-  to, and so weaker than the amplification known for M = 1 with records added or removed.
+* A fixed number of m of n records, drawn without replacement: Wang, Balle and Kasiviswanathan (AISTATS 2019, theorem
+  27), as dp-accounting has it, for a record *replaced* by another. For records added or removed there is no accountant
+  for such samples.
+* Poisson samples of losses of which one record changes up to M: each loss is in the sample with probability q, so a
+  record changes ``i ~ Binomial(M, q)`` of those drawn. The Renyi divergence's exponential is jointly convex, so a step
+  has ``exp((a - 1) eps) <= E_i exp((a - 1) a (i / M)^2 / (2 z^2))`` at order a, z being the noise per unit of the
+  sensitivity of all M losses (Daigavane et al. 2021 have this for samples of fixed size). It is what an adversary who
+  knows the sample would be held to, and so weaker than the amplification known for M = 1 with records added or removed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _HALVINGS = 40
 
 
 def fixed_sample_epsilon(multiplier: float, sample: int, population: int, releases: int, delta: float) -> float:
-    """Return the epsilon of ``releases`` Gaussian mechanisms, each on ``sample`` of ``population`` records, one of which is replaced.
+    """Return the epsilon of ``releases`` Gaussian mechanisms, each on ``sample`` of ``population`` records, one of
+    which is replaced.
 
     Args:
         multiplier: noise std per clip.
@@ -41,7 +43,8 @@ def fixed_sample_epsilon(multiplier: float, sample: int, population: int, releas
 
 
 def poisson_losses_epsilon(multiplier: float, rate: float, losses: int, releases: int, delta: float) -> float:
-    """Return the epsilon of ``releases`` noisy sums of losses drawn with probability ``rate``, of which a record changes ``losses``.
+    """Return the epsilon of ``releases`` noisy sums of losses drawn with probability ``rate``, of which a record
+    changes ``losses``.
 
     Args:
         multiplier: noise std per unit of the sensitivity to a record all of whose losses are drawn.

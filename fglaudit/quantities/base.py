@@ -1,4 +1,5 @@
-"""The contract of a quantity: who is asked about, what is true, what a guess achieves, and how an estimate is scored."""
+"""The contract of a quantity: who is asked about, what is true, what a guess achieves, and how an estimate is
+scored."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ class Truth:
         return (~known).nonzero().squeeze(1)
 
     def clusters(self, nodes: Tensor) -> Tensor:
-        """Return the cluster of everything asked about ``nodes`` [S], for intervals: the observing client where every client
-        is one in turn, otherwise the client that owns the node (the last one where clients overlap)."""
+        """Return the cluster of everything asked about ``nodes`` [S], for intervals: the observing client where every
+        client is one in turn, otherwise the client that owns the node (the last one where clients overlap)."""
         if self.pooled:
             return torch.full_like(nodes, self.observer.clients[0])
         owner = torch.full((self.graph.num_nodes,), -1)
@@ -58,8 +59,8 @@ class Question:
         subjects: ids [S], or pairs of ids [S, 2].
         truth: [S] or [S, D].
         clusters: [S].
-        rest: how many further subjects there are, all of them negative; not listed because they are too many (pairs of nodes
-            without an edge).
+        rest: how many further subjects there are, all of them negative; not listed because they are too many (pairs of
+            nodes without an edge).
         among: which nodes these pairs are made of, a mask [N]; None where subjects are no pairs or all nodes count.
     """
 

@@ -1,9 +1,10 @@
 """Mean feature rows of FedGT's clusters: subjects are pairs (client, global node) [S, 2], an estimate is a row [S, F].
 
-Asked about are the clusters of at least two nodes, not all without any word, at clients that are not observing, after the tenth
-round (after the last one of a shorter training): the nodes of the client that are nearest to this one of its global nodes. The
-metric is the cosine with the true mean row; ``relative_error`` is the length of the error over the length of the truth. A guess
-is the mean of the rows that the observer knows, without any the same chance for every word.
+Asked about are the clusters of at least two nodes, not all without any word, at clients that are not observing, after
+the tenth round (after the last one of a shorter training): the nodes of the client that are nearest to this one of its
+global nodes. The metric is the cosine with the true mean row; ``relative_error`` is the length of the error over the
+length of the truth. A guess is the mean of the rows that the observer knows, without any the same chance for every
+word.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Which nodes are neighbours: subjects are pairs of node ids [S, 2], an estimate is a score [S] (higher: more likely an edge).
+"""Which nodes are neighbours: subjects are pairs of node ids [S, 2], an estimate is a score [S] (higher: more likely an
+edge).
 
-Asked about are all pairs of nodes that the observer does not own. A pair's two orders are one pair. Pairs that an attack leaves out rank
-last, all alike, so that large graphs need only their likely pairs listed. The metric is the area under the ROC curve over all pairs;
-``tpr_at_fpr_1`` the share of edges found at 1 % false ones. A guess ranks pairs of known rows by their cosine, all others in between.
+Asked about are all pairs of nodes that the observer does not own. A pair's two orders are one pair. Pairs that an
+attack leaves out rank last, all alike, so that large graphs need only their likely pairs listed. The metric is the area
+under the ROC curve over all pairs; ``tpr_at_fpr_1`` the share of edges found at 1 % false ones. A guess ranks pairs of
+known rows by their cosine, all others in between.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""How the labels of a client's nodes are distributed: subjects are client ids [S], an estimate is a distribution [S, C].
+"""How the labels of a client's nodes are distributed: subjects are client ids [S], an estimate is a distribution [S,
+C].
 
-The metric is the overlap with the truth, one minus the total-variation error. Asked about are all clients that are not observing. The
-guess is the distribution of the labels that the observer knows of nodes from all clients, else that of its own nodes, or uniform.
+The metric is the overlap with the truth, one minus the total-variation error. Asked about are all clients that are not
+observing. The guess is the distribution of the labels that the observer knows of nodes from all clients, else that of
+its own nodes, or uniform.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ class LabelDistributions(Quantity):
     def ask(self, truth: Truth) -> Question | str:
         graph = truth.graph
         counts = torch.stack([_histogram(graph.y[ids], graph.num_classes) for ids in graph.clients])
-        others = torch.tensor([k for k in range(graph.num_clients) if k not in truth.observer.clients and counts[k].sum() > 0])
+        others = torch.tensor(
+            [k for k in range(graph.num_clients) if k not in truth.observer.clients and counts[k].sum() > 0]
+        )
         if len(others) == 0:
             return "there is no other client with labels"
         shares = counts[others] / counts[others].sum(1, keepdim=True)
@@ -34,7 +38,8 @@ class LabelDistributions(Quantity):
 
     def guess(self, view: View, subjects: Tensor) -> Inference:
         drawn = torch.cat([view.auxiliary.y.flatten(), view.labels.y])
-        # Auxiliary rows come from everybody; the observer's own clients say little of others where classes are spread unevenly.
+        # Auxiliary rows come from everybody; the observer's own clients say little of others where classes are spread
+        # unevenly.
         known = drawn if bool((drawn >= 0).any()) else view.known_rows().y.flatten()
         counts = _histogram(known, view.public.num_classes)
         overall = counts / counts.sum() if counts.sum() > 0 else torch.full_like(counts, 1 / len(counts))
@@ -46,7 +51,9 @@ class LabelDistributions(Quantity):
         error = (estimate - question.truth).abs().sum(1) / 2
         cosine = torch.cosine_similarity(estimate, question.truth, dim=1)
         return Scores(
-            1 - error, question.clusters, {"tv_error": float(error.mean().item()), "cosine": float(cosine.mean().item())}
+            1 - error,
+            question.clusters,
+            {"tv_error": float(error.mean().item()), "cosine": float(cosine.mean().item())},
         )
 
 

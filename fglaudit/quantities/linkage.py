@@ -1,8 +1,8 @@
-"""Which messages of different rounds come from the same client, where a shuffler hides the senders: subjects are pairs of
-message codes [S, 2] (see ``fglaudit.shuffling``), an estimate is a score [S] (higher: more likely the same client).
+"""Which messages of different rounds come from the same client, where a shuffler hides the senders: subjects are pairs
+of message codes [S, 2] (see ``fglaudit.shuffling``), an estimate is a score [S] (higher: more likely the same client).
 
-Asked about are all pairs of messages of two of the first ten rounds. The metric is the area under the ROC curve. A guess says
-the same of every pair.
+Asked about are all pairs of messages of two of the first ten rounds. The metric is the area under the ROC curve. A
+guess says the same of every pair.
 """
 
 from __future__ import annotations
@@ -57,5 +57,8 @@ class Linkage(Quantity):
         same = question.truth > 0
         positive, negative = estimate[same].double(), estimate[~same].double()
         values = placements(positive, negative)
-        columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(found_at(positive, negative, 0.01).mean().item())}
+        columns = {
+            "auc": float(values.mean().item()),
+            "tpr_at_fpr_1": float(found_at(positive, negative, 0.01).mean().item()),
+        }
         return Scores(values, question.clusters[same], columns)

@@ -1,8 +1,9 @@
-"""Norms of feature rows: subjects are node ids [S], an estimate is a number [S]. Of binary rows both norms count the ones.
+"""Norms of feature rows: subjects are node ids [S], an estimate is a number [S]. Of binary rows both norms count the
+ones.
 
-Asked about are the protocol's exposed nodes of which the observer holds no row. An answer is right within one percent of the truth (so
-counts below 50 must be exact); ``relative_error`` is the mean error. A guess is the median over the rows the observer knows, without
-any half the number of features.
+Asked about are the protocol's exposed nodes of which the observer holds no row. An answer is right within one percent
+of the truth (so counts below 50 must be exact); ``relative_error`` is the mean error. A guess is the median over the
+rows the observer knows, without any half the number of features.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Scores of a ranking: area under the ROC curve and true positives at few false ones, per positive so that clusters can be formed."""
+"""Scores of a ranking: area under the ROC curve and true positives at few false ones, per positive so that clusters can
+be formed."""
 
 from __future__ import annotations
 
@@ -23,14 +24,19 @@ def placements(positive: Tensor, negative: Tensor, *, rest: int = 0, rest_score:
     return wins / (len(negative) + rest)
 
 
-def found_at(positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0, rest_score: float = float("-inf")) -> Tensor:
+def found_at(
+    positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0, rest_score: float = float("-inf")
+) -> Tensor:
     """Return for every positive [P] whether it scores above all but the share ``rate`` of the negatives, as 0 or 1.
 
-    Where the threshold falls into a tie, the tied positives count by the share of the tied negatives that may still pass.
+    Where the threshold falls into a tie, the tied positives count by the share of the tied negatives that may still
+    pass.
     """
     allowed = rate * (len(negative) + rest)
     order = negative.sort(descending=True).values
-    threshold = float(order[int(allowed)].item()) if allowed < len(order) else rest_score if rest else float(order[-1].item())
+    threshold = (
+        float(order[int(allowed)].item()) if allowed < len(order) else rest_score if rest else float(order[-1].item())
+    )
     above = int((negative > threshold).sum().item()) + rest * (rest_score > threshold)
     tied = int((negative == threshold).sum().item()) + rest * (rest_score == threshold)
     share = min(1.0, max(0.0, (allowed - above) / tied)) if tied else 0.0

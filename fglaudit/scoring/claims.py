@@ -1,7 +1,9 @@
-"""What an attack asserts, checked: how many targets' directions are among its rows, and how many of its claims are nobody's.
+"""What an attack asserts, checked: how many targets' directions are among its rows, and how many of its claims are
+nobody's.
 
-A row's direction is right where its cosine with the truth exceeds 0.9999 in absolute value, whoever it was assigned to. Real-valued rows
-are often found up to a factor only, or without knowing whose they are; these two figures say so separately from the exact rate.
+A row's direction is right where its cosine with the truth exceeds 0.9999 in absolute value, whoever it was assigned to.
+Real-valued rows are often found up to a factor only, or without knowing whose they are; these two figures say so
+separately from the exact rate.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ class Claims:
         """Return the columns of ``findings.csv``."""
         rate = None if not self.claimed else self.false / self.claimed
         claimed = None if self.claimed is None else self.claimed / max(1, len(self.found))
-        return {"direction_rate": float(self.found.double().mean().item()), "claimed_rate": claimed, "false_claim_rate": rate}
+        return {
+            "direction_rate": float(self.found.double().mean().item()),
+            "claimed_rate": claimed,
+            "false_claim_rate": rate,
+        }
 
 
 def check_claims(result: Reconstruction, game: Game, view: View) -> Claims:

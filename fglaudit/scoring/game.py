@@ -24,8 +24,8 @@ class Game:
     """One observer's targets with the truth about them.
 
     Attributes:
-        targets: global node ids [T] whose rows the observer is to learn: exposed nodes without its own and auxiliary ones. A
-            node with S samples stands there S times, once per sample.
+        targets: global node ids [T] whose rows the observer is to learn: exposed nodes without its own and auxiliary
+            ones. A node with S samples stands there S times, once per sample.
         truth: their features [T, F].
         labels, degrees, owners: of the targets, for breakdowns.
         clusters: [T], the cluster each target belongs to for intervals.
@@ -40,12 +40,14 @@ class Game:
     clusters: Tensor
 
     @staticmethod
-    def of(graph: FederatedGraph, protocol: FederatedProtocol, observer: Observer, auxiliary: Auxiliary, pooled: bool) -> Game:
+    def of(
+        graph: FederatedGraph, protocol: FederatedProtocol, observer: Observer, auxiliary: Auxiliary, pooled: bool
+    ) -> Game:
         """Set up the game of ``observer``.
 
         Args:
-            pooled: whether this is one client of "each client in turn"; a cluster is then the observing client, otherwise
-                the client that owns the target.
+            pooled: whether this is one client of "each client in turn"; a cluster is then the observing client,
+                otherwise the client that owns the target.
         """
         exposed = protocol.exposed(graph, observer)
         targets = exposed[~torch.isin(exposed, auxiliary.nodes)]
@@ -62,10 +64,11 @@ class Game:
         return Game(targets, truth, graph.features, labels, graph.degrees()[targets], owners, clusters)
 
     def answer(self, result: Reconstruction) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the attack's rows in the order of the targets [T, F], which of them it gave [T], and which it proved [T].
+        """Return the attack's rows in the order of the targets [T, F], which of them it gave [T], and which it proved
+        [T].
 
-        Where the attack gives several rows for a node, its most confident one counts. Of a node with several samples the order
-        is unknowable: as many rows as it has samples are matched to them by the largest sum of cosines.
+        Where the attack gives several rows for a node, its most confident one counts. Of a node with several samples
+        the order is unknowable: as many rows as it has samples are matched to them by the largest sum of cosines.
         """
         if len(self.targets) > 1 and bool((self.targets[1:] == self.targets[:-1]).any()):
             return self._answer_samples(result)
@@ -93,7 +96,9 @@ class Game:
             given = order[result.nodes[order] == node][: len(wanted)]
             found = result.rows[given].to(rows.dtype)
             cosine = normalize(found, dim=1) @ normalize(self.truth[wanted], dim=1).T
-            row, column = (torch.from_numpy(index) for index in linear_sum_assignment(cosine.double().numpy(), maximize=True))
+            row, column = (
+                torch.from_numpy(index) for index in linear_sum_assignment(cosine.double().numpy(), maximize=True)
+            )
             place = wanted[column]
             rows[place], present[place] = found[row], True
             if result.proven is not None:
@@ -102,7 +107,9 @@ class Game:
 
     def save(self, path: Path) -> None:
         """Write the truth for a later scorer; attacks never open it."""
-        fields = {name: getattr(self, name).clone().contiguous() for name in self.__dataclass_fields__ if name != "kind"}
+        fields = {
+            name: getattr(self, name).clone().contiguous() for name in self.__dataclass_fields__ if name != "kind"
+        }
         save_file(fields, path, metadata={"kind": self.kind.value})
 
     @staticmethod
@@ -129,7 +136,11 @@ def score(games: Sequence[Game], results: Sequence[Reconstruction], *, matching:
             continue
         if len(result.nodes) == 0:
             empty = torch.zeros_like(game.truth)
-            rows, present, proven = empty, torch.zeros(len(empty), dtype=torch.bool), torch.zeros(len(empty), dtype=torch.bool)
+            rows, present, proven = (
+                empty,
+                torch.zeros(len(empty), dtype=torch.bool),
+                torch.zeros(len(empty), dtype=torch.bool),
+            )
         else:
             rows, present, proven = game.answer(result)
         scored = score_rows(rows, present, game.truth, game.kind)

@@ -54,7 +54,8 @@ def _inapplicable(attack: Attack, arena: Arena) -> str | None:
     elif isinstance(asked := questions(type(attack).quantity, arena), str):
         return asked
     return next(
-        (why for view in arena.views if (why := _unreadable(attack, view) or _unsupported(attack, view)) is not None), None
+        (why for view in arena.views if (why := _unreadable(attack, view) or _unsupported(attack, view)) is not None),
+        None,
     )
 
 
@@ -79,7 +80,9 @@ def _outcome(attack: Attack, arena: Arena, device: torch.device) -> tuple[Outcom
     """Run ``attack`` and score it; also return the seconds it ran."""
     name = type(attack).name
     start = time.perf_counter()
-    results = [attack_reports(attack, v, derive(arena.seed, "attack", name, v.observer.name), device) for v in arena.views]
+    results = [
+        attack_reports(attack, v, derive(arena.seed, "attack", name, v.observer.name), device) for v in arena.views
+    ]
     seconds = time.perf_counter() - start
     if type(attack).quantity == "features":
         rebuilt = [r for r in results if isinstance(r, Reconstruction)]

@@ -35,8 +35,8 @@ class RowScores:
 
 
 def support(rows: Tensor, kind: FeatureKind) -> Tensor:
-    """Return which entries of ``rows`` [T, F] count as non-zero: binary rows are rounded at one half, scaled-binary rows at
-    half their largest entry, real-valued rows at the relative tolerance."""
+    """Return which entries of ``rows`` [T, F] count as non-zero: binary rows are rounded at one half, scaled-binary
+    rows at half their largest entry, real-valued rows at the relative tolerance."""
     if kind is FeatureKind.BINARY:
         return rows >= 0.5
     top = rows.abs().amax(1, keepdim=True)
@@ -71,7 +71,8 @@ def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) 
 
 
 def auc_of_entries(rows: Sequence[Tensor], truths: Sequence[Tensor], kind: FeatureKind) -> float | None:
-    """Return the area under the ROC curve of ``rows`` as scores for "this entry is non-zero", over all entries of all views.
+    """Return the area under the ROC curve of ``rows`` as scores for "this entry is non-zero", over all entries of all
+    views.
 
     Scores are rounded to half precision, whose 65536 values make the ranks a histogram: exact for the rounded scores.
     """
@@ -92,10 +93,11 @@ def auc_of_entries(rows: Sequence[Tensor], truths: Sequence[Tensor], kind: Featu
 
 
 def matched_exact(rows: Tensor, truth: Tensor, kind: FeatureKind) -> int:
-    """Return how many targets are exact under the best assignment of ``rows`` [R, F] to ``truth`` [T, F] (an upper figure).
+    """Return how many targets are exact under the best assignment of ``rows`` [R, F] to ``truth`` [T, F] (an upper
+    figure).
 
-    For discrete features equality is an equivalence, so the best assignment takes, for each distinct row, the smaller of
-    its two counts; real-valued rows are matched by the Hungarian method on "within tolerance".
+    For discrete features equality is an equivalence, so the best assignment takes, for each distinct row, the smaller
+    of its two counts; real-valued rows are matched by the Hungarian method on "within tolerance".
     """
     if len(rows) == 0 or len(truth) == 0:
         return 0

@@ -38,7 +38,9 @@ def inference_outcome(attack: Attack, arena: Arena, results: Sequence[Inference]
     control = [kind.score(q, g, g) for q, g in zip(asked, guesses, strict=True)]
     values, controls = torch.cat([s.values for s in found]), torch.cat([s.values for s in control])
     columns = _pooled(found)
-    columns |= {f"control_{name}": value for name, value in _pooled(control).items() if name in ("auc", "cosine", "exact_rate")}
+    columns |= {
+        f"control_{name}": value for name, value in _pooled(control).items() if name in ("auc", "cosine", "exact_rate")
+    }
     return Outcome(
         quantity=kind.name,
         metric=kind.metric,
@@ -46,7 +48,9 @@ def inference_outcome(attack: Attack, arena: Arena, results: Sequence[Inference]
         controls=controls,
         clusters=cluster_sums(torch.cat([s.clusters for s in found]), values, controls),
         columns=columns,
-        broken=_self_test(attack, arena.views[0], asked[0], guesses[0], derive(arena.seed, "self-test", attack.name), device),
+        broken=_self_test(
+            attack, arena.views[0], asked[0], guesses[0], derive(arena.seed, "self-test", attack.name), device
+        ),
     )
 
 
@@ -69,8 +73,8 @@ def _self_test(
 ) -> str | None:
     """Return what is wrong with ``attack``, or None (rule 6): it must see what is planted and nothing in noise.
 
-    On noise an attack may beat its control by chance: three standard errors are allowed beside the usual margin. These are
-    too small where few clients make all targets alike, so only an attack that exceeds them on every draw is broken.
+    On noise an attack may beat its control by chance: three standard errors are allowed beside the usual margin. These
+    are too small where few clients make all targets alike, so only an attack that exceeds them on every draw is broken.
     """
     kind = quantity(type(attack).quantity)
     planted = attack.plant(view, rng=split(rng, "plant"))
@@ -95,4 +99,6 @@ def _self_test(
         least = min(least, float(excess.mean().item()))
         if least <= NOISE_AT_MOST + 3 * _standard_error(excess, scored.clusters):
             return None
-    return f"self-test: on every draw of noise it beat its control, by {least:.3f} at least; it reads something not sent"
+    return (
+        f"self-test: on every draw of noise it beat its control, by {least:.3f} at least; it reads something not sent"
+    )

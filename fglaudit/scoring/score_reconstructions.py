@@ -22,13 +22,17 @@ _ALTERED = frozenset({"clip_norm", "levels", "kept_features"})
 """Public parameters of defenses that change the messages' values without noise."""
 
 
-def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Reconstruction], device: torch.device) -> Outcome:
+def reconstruction_outcome(
+    attack: Attack, arena: Arena, results: Sequence[Reconstruction], device: torch.device
+) -> Outcome:
     """Score ``results``, one per view of ``arena``, and self-test the attack on the view with the most targets."""
     games, guess = arena.games, arena.guess
     largest = max(range(len(games)), key=lambda i: len(games[i].targets))
     rng = derive(arena.seed, "self-test", type(attack).name)
     game = games[largest]
-    broken = self_test(attack, arena.views[largest], arena.controls[largest], game.targets, game.truth, rng=rng, device=device)
+    broken = self_test(
+        attack, arena.views[largest], arena.controls[largest], game.targets, game.truth, rng=rng, device=device
+    )
     found = score(games, [with_guesses(result, guess) for result, guess in zip(results, arena.controls, strict=True)])
     if found.false_proofs:
         broken = f"{found.false_proofs} rows it called proven are wrong" + (f"; {broken}" if broken else "")
@@ -51,7 +55,9 @@ def reconstruction_outcome(attack: Attack, arena: Arena, results: Sequence[Recon
     if found.proven is not None and not bool(found.proven.all()):
         rest = ~found.proven
         columns |= {"f1_unproven": _mean(found.rows.f1[rest]), "control_f1_unproven": _mean(guess.rows.f1[rest])}
-    claims = metric == DIRECTION_RATE or games[0].kind is FeatureKind.REAL or any(r.claimed is not None for r in results)
+    claims = (
+        metric == DIRECTION_RATE or games[0].kind is FeatureKind.REAL or any(r.claimed is not None for r in results)
+    )
     checked = _checked(arena, results) if claims else None
     columns |= checked.columns() if checked is not None else {}
     if metric == DIRECTION_RATE and checked is not None:
@@ -82,9 +88,9 @@ def _mean(values: Tensor) -> float:
 def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> str:
     """Return the metric that the advantage is computed on: the attack's own, with two exceptions.
 
-    Where a defense alters messages (noise, clipping, rounding, features left out), F1 stands for the rate of exact rows: that
-    falls to nothing as soon as one entry of every row is wrong, long before the row is protected. And cosine stands for F1 where
-    features are real-valued, since any dense guess finds all non-zero entries of dense rows.
+    Where a defense alters messages (noise, clipping, rounding, features left out), F1 stands for the rate of exact
+    rows: that falls to nothing as soon as one entry of every row is wrong, long before the row is protected. And cosine
+    stands for F1 where features are real-valued, since any dense guess finds all non-zero entries of dense rows.
     """
     metric = type(attack).metric
     if metric == "exact_rate" and (public.noise or not _ALTERED.isdisjoint(public.defense_parameters)):
@@ -93,11 +99,11 @@ def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> st
 
 
 def with_guesses(result: Reconstruction, guess: Reconstruction) -> Reconstruction:
-    """Return ``result`` with the prior-only guess for the nodes that it has no row for (of a node with several samples: as many
-    guesses as it has rows too few).
+    """Return ``result`` with the prior-only guess for the nodes that it has no row for (of a node with several samples:
+    as many guesses as it has rows too few).
 
-    Anybody can guess; counting such rows as empty would let an attack that covers few targets fall below its control and hide
-    what it does learn. They come last by confidence and are never proven or claimed.
+    Anybody can guess; counting such rows as empty would let an attack that covers few targets fall below its control
+    and hide what it does learn. They come last by confidence and are never proven or claimed.
     """
     given = torch.bincount(
         result.nodes[result.nodes >= 0], minlength=int(guess.nodes.max().item()) + 1 if len(guess.nodes) else 0

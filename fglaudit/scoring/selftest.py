@@ -1,7 +1,7 @@
 """Rule 6: an attack proves itself before its silence counts.
 
-On a planted plain leak of the cell's shapes it must succeed; on messages of pure noise it must do no better than its control.
-An attack that fails either is reported as `broken-attack`, never as "no leakage".
+On a planted plain leak of the cell's shapes it must succeed; on messages of pure noise it must do no better than its
+control. An attack that fails either is reported as `broken-attack`, never as "no leakage".
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def _noise_like(value: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
 
 
 def exact_share(result: Reconstruction, nodes: torch.Tensor, truth: torch.Tensor, kind: FeatureKind) -> float:
-    """Return the share of ``nodes`` [T] whose row in ``result`` equals ``truth`` [T, F]; where an attack never knows whose row it
-    has, the share of rows that it has at all."""
+    """Return the share of ``nodes`` [T] whose row in ``result`` equals ``truth`` [T, F]; where an attack never knows
+    whose row it has, the share of rows that it has at all."""
     if len(result.rows) == 0 or len(nodes) == 0:
         return 0.0
     if bool((result.nodes < 0).all()):
@@ -94,7 +94,10 @@ def self_test(
         return "self-test: it returned no reconstruction"
     found = exact_share(result, planted.nodes, planted.rows, planted.view.public.features)
     if found < PLAIN_LEAK_AT_LEAST:
-        return f"self-test: on a planted plain leak it rebuilt {found:.1%} of {len(planted.nodes)} rows, not {PLAIN_LEAK_AT_LEAST:.0%}"
+        return (
+            f"self-test: on a planted plain leak it rebuilt {found:.1%} of {len(planted.nodes)} rows, not"
+            f" {PLAIN_LEAK_AT_LEAST:.0%}"
+        )
     seed = int(torch.randint(2**31, (1,), generator=rng).item())
     blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, seed))
     result = attack_reports(attack, blind, split(rng, "noise"), device)
@@ -103,5 +106,7 @@ def self_test(
     kind = view.public.features
     excess = exact_share(result, nodes, truth, kind) - exact_share(control, nodes, truth, kind)
     if excess > NOISE_AT_MOST:
-        return f"self-test: on messages of noise it beat its control by {excess:.1%}; it reads something that was not sent"
+        return (
+            f"self-test: on messages of noise it beat its control by {excess:.1%}; it reads something that was not sent"
+        )
     return None

@@ -20,10 +20,11 @@ def advantage(value: float, control: float) -> float | None:
 def advantage_interval(
     clusters: Tensor, rng: torch.Generator, *, resamples: int = 2000, level: float = 0.95
 ) -> tuple[float | None, float | None, float | None, str]:
-    """Return (advantage, low, high, kind) from clusters [C, 3]: number of targets, sum of values, sum of control values.
+    """Return (advantage, low, high, kind) from clusters [C, 3]: number of targets, sum of values, sum of control
+    values.
 
-    ``kind`` is "bootstrap" (percentile bootstrap over clusters) or, below five clusters, "range" over the clusters. Where
-    no target (or every target) was hit the bootstrap has no spread although the targets are few: the interval is
+    ``kind`` is "bootstrap" (percentile bootstrap over clusters) or, below five clusters, "range" over the clusters.
+    Where no target (or every target) was hit the bootstrap has no spread although the targets are few: the interval is
     then widened to the Clopper-Pearson limits of the pooled count, so that "0 of 20" never reads as "certainly 0".
     """
     clusters = clusters.double()

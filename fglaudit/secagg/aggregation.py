@@ -1,9 +1,11 @@
-"""One secure aggregation among n clients, some of whom drop out (Bonawitz et al., CCS 2017, figure 4; honest-but-curious server).
+"""One secure aggregation among n clients, some of whom drop out (Bonawitz et al., CCS 2017, figure 4;
+honest-but-curious server).
 
-Round 0: everybody publishes two keys. 1: everybody sends everybody else, through the server and encrypted, shares of its mask key
-and of its seed. 2: clients that are still there send ``words + own stream + sum over others of +- the pair's stream``. 4: they reveal
-the shares of the seeds of clients that are there and of the mask keys of clients that are not; the server puts t of each together and
-takes off what is left of the masks once everything is added up. Signatures and round 3, which bind a server that lies, are left out.
+Round 0: everybody publishes two keys. 1: everybody sends everybody else, through the server and encrypted, shares of
+its mask key and of its seed. 2: clients that are still there send
+``words + own stream + sum over others of +- the pair's stream``. 4: they reveal the shares of the seeds of clients that
+are there and of the mask keys of clients that are not; the server puts t of each together and takes off what is left of
+the masks once everything is added up. Signatures and round 3, which bind a server that lies, are left out.
 """
 
 from __future__ import annotations
@@ -54,12 +56,13 @@ class Aggregation:
     def __init__(self, size: int, survivors: Sequence[int], threshold: int) -> None:
         if size < 2:
             raise FglauditError(
-                f"a sum hides a client among others, so at least two must take part; got {size}; raise the number of clients"
+                f"a sum hides a client among others, so at least two must take part; got {size}; raise the number of"
+                " clients"
             )
         if len(survivors) < max(threshold, 2):
             raise FglauditError(
-                f"secure aggregation needs {max(threshold, 2)} of {size} clients to the end; {size - len(survivors)} dropped out and "
-                f"{len(survivors)} are left; lower `dropouts` or `threshold`"
+                f"secure aggregation needs {max(threshold, 2)} of {size} clients to the end; {size - len(survivors)}"
+                f" dropped out and {len(survivors)} are left; lower `dropouts` or `threshold`"
             )
         self.size, self.threshold = size, threshold
         self.survivors = tuple(sorted(survivors))
@@ -102,12 +105,16 @@ class Aggregation:
                 self.server.mask_keys[owner] = X25519PrivateKey.from_private_bytes(raw)
 
     def remainder(self, shape: tuple[int, ...], dtype: torch.dtype, field: int) -> Tensor:
-        """Return what masks leave in the sum of the survivors' words, as the server computes it after :meth:`reveal`."""
+        """Return what masks leave in the sum of the survivors' words, as the server computes it after
+        :meth:`reveal`."""
         left = torch.zeros(shape, dtype=dtype)
         for seed in self.server.seeds.values():
             add_stream(left, seed, field, 1)
         publics = {number: self.server.publics[number].masks for number in self.survivors}
-        for number, key in self.server.mask_keys.items():  # what the survivors added for it is minus what it would have added
+        for (
+            number,
+            key,
+        ) in self.server.mask_keys.items():  # what the survivors added for it is minus what it would have added
             add_pair_masks(left, field, number, key, publics, -1)
         return left
 

@@ -34,7 +34,8 @@ class FixedPoint:
 
     @staticmethod
     def of(largest: float, summands: int, bits: int, *, integers: bool = False) -> FixedPoint:
-        """Return the finest encoding in which a sum of ``summands`` values up to ``largest`` stays below ``2^(bits - 1)``.
+        """Return the finest encoding in which a sum of ``summands`` values up to ``largest`` stays below
+        ``2^(bits - 1)``.
 
         Raises:
             FglauditError: if whole numbers do not fit.
@@ -43,7 +44,8 @@ class FixedPoint:
         if integers:
             if largest > room:
                 raise FglauditError(
-                    f"sums of {summands} whole numbers up to {largest:g} must fit {bits} bits; they do not; use bits: 64"
+                    f"sums of {summands} whole numbers up to {largest:g} must fit {bits} bits; they do not; use"
+                    " bits: 64"
                 )
             return FixedPoint(bits, 0, float(largest), True)
         bound = Fraction(largest) * Fraction(1 + ROUNDING)
@@ -66,7 +68,8 @@ class FixedPoint:
         top = exact.abs().amax() if exact.numel() else exact.new_zeros(())
         if not bool(top <= self.largest):  # also where it is not a number
             raise FglauditError(
-                f"values to be masked must lie within +-{self.largest:g}; got {float(top):g}; raise `range`, or lower the values"
+                f"values to be masked must lie within +-{self.largest:g}; got {float(top):g}; raise `range`, or lower"
+                " the values"
             )
         scaled = exact * 2.0**self.fraction
         rounded = scaled.round()

@@ -1,4 +1,5 @@
-"""Masks: streams of pseudorandom words from seeds (ChaCha20), and the seeds that two clients agree on (X25519 and HKDF)."""
+"""Masks: streams of pseudorandom words from seeds (ChaCha20), and the seeds that two clients agree on (X25519 and
+HKDF)."""
 
 from __future__ import annotations
 
@@ -39,7 +40,13 @@ def add_stream(words: Tensor, seed: bytes, field: int, sign: int) -> None:
 
 
 def add_mask(
-    words: Tensor, field: int, client: int, seed: bytes, private: X25519PrivateKey, publics: Mapping[int, bytes], sign: int
+    words: Tensor,
+    field: int,
+    client: int,
+    seed: bytes,
+    private: X25519PrivateKey,
+    publics: Mapping[int, bytes],
+    sign: int,
 ) -> None:
     """Add (or subtract) everything that ``client`` puts over its ``words``: its own stream, and one per other client.
 
@@ -55,8 +62,8 @@ def add_mask(
 def add_pair_masks(
     words: Tensor, field: int, client: int, private: X25519PrivateKey, publics: Mapping[int, bytes], sign: int
 ) -> None:
-    """Add what ``client`` puts over its ``words`` together with each client of ``publics``: the one with the lower number adds the
-    stream that both know, the other subtracts it."""
+    """Add what ``client`` puts over its ``words`` together with each client of ``publics``: the one with the lower
+    number adds the stream that both know, the other subtracts it."""
     for other, public in publics.items():
         if other != client:
             add_stream(words, agreed(private, public, b"mask"), field, sign if client < other else -sign)

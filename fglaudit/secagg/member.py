@@ -1,8 +1,9 @@
 """One client in one aggregation (Bonawitz et al., figure 4): its keys, the shares it holds for others, its masks.
 
-What leaves a member are the results of ``publics``, ``share``, ``mask`` and ``reveal``. Keys and seeds are of the operating system's
-randomness and live for one aggregation: a client that dropped out has its key put together by the server, which would open what it
-sent under the same key before. No result depends on them, because masks cancel exactly.
+What leaves a member are the results of ``publics``, ``share``, ``mask`` and ``reveal``. Keys and seeds are of the
+operating system's randomness and live for one aggregation: a client that dropped out has its key put together by the
+server, which would open what it sent under the same key before. No result depends on them, because masks cancel
+exactly.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Member:
         return PublicKeys(*(key.public_key().public_bytes_raw() for key in (self._mask_key, self._share_key)))
 
     def share(self, publics: Mapping[int, PublicKeys], threshold: int) -> dict[int, bytes]:
-        """Return the shares of the own mask key and seed for every other member, each readable by that member alone (round 1)."""
+        """Return the shares of the own mask key and seed for every other member, each readable by that member alone
+        (round 1)."""
         self._publics = publics
         self._channels = {
             other: ChaCha20Poly1305(agreed(self._share_key, keys.shares, b"shares"))
@@ -62,7 +64,9 @@ class Member:
         self._held[self.number] = (parts[self.number][0], parts[self.number][1])
         return {
             other: channel.encrypt(
-                _nonce(self.number), b"".join(part.to_bytes(BYTES, "big") for part in parts[other]), _route(self.number, other)
+                _nonce(self.number),
+                b"".join(part.to_bytes(BYTES, "big") for part in parts[other]),
+                _route(self.number, other),
             )
             for other, channel in self._channels.items()
         }
@@ -82,7 +86,8 @@ class Member:
         add_mask(words, field, self.number, self._seed, self._mask_key, publics, 1)
 
     def reveal(self, survivors: frozenset[int]) -> dict[int, int]:
-        """Return, by member, the share of its seed if it is among the ``survivors`` and of its mask key otherwise (round 4).
+        """Return, by member, the share of its seed if it is among the ``survivors`` and of its mask key otherwise
+        (round 4).
 
         Raises:
             FglauditError: if asked twice: both kinds together would open a member's message.

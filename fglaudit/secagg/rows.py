@@ -38,7 +38,8 @@ class MaskedRows(SealedRows):
         return (self.words.shape[0], self.words.shape[1])
 
     def combine(self, weights: Tensor) -> SealedRows:
-        """Return ``weights @ rows``; the weights within an output row must be equal, and its rows under the same row of the masks."""
+        """Return ``weights @ rows``; the weights within an output row must be equal, and its rows under the same row of
+        the masks."""
         row, column = weights.indices()
         count = weights.shape[0]
         factor = weights.values() * self.factor[column]
@@ -90,6 +91,6 @@ class MaskedRows(SealedRows):
 
 def _unmaskable(what: str) -> FglauditError:
     return FglauditError(
-        f"masks cancel only in plain sums or means of one row per client; rows {what} were to be combined; use the defense on a "
-        "payload that the server only adds up, or homomorphic encryption"
+        f"masks cancel only in plain sums or means of one row per client; rows {what} were to be combined; use the"
+        " defense on a payload that the server only adds up, or homomorphic encryption"
     )

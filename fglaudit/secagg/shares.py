@@ -1,7 +1,8 @@
 """Threshold secret sharing (Shamir, How to share a secret, CACM 1979) of 32-byte secrets.
 
-Share i of a secret is the value at i of a random polynomial of degree t - 1 whose value at 0 is the secret: t shares determine it,
-fewer say nothing. Of the libraries at hand none shares 32 bytes at once at a usable speed, hence these lines.
+Share i of a secret is the value at i of a random polynomial of degree t - 1 whose value at 0 is the secret: t shares
+determine it, fewer say nothing. Of the libraries at hand none shares 32 bytes at once at a usable speed, hence these
+lines.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ BYTES = 33
 
 
 def split(values: Sequence[int], threshold: int, holders: int) -> list[list[int]]:
-    """Return shares [holders][values]; any ``threshold`` of the holders can put ``values`` together, each below 2^256."""
+    """Return shares [holders][values]; any ``threshold`` of the holders can put ``values`` together, each below
+    2^256."""
     polynomials = [[value, *(secrets.randbelow(PRIME) for _ in range(threshold - 1))] for value in values]
     return [[_evaluate(polynomial, holder + 1) for polynomial in polynomials] for holder in range(holders)]
 

@@ -24,8 +24,8 @@ def describe(plugin: Any) -> dict[str, Any]:
 
 
 def arguments(plugin: Any) -> str:
-    """Return as ``a=1;b=2``, for ``protocol_args`` and ``defense_args``, the fields that the plugin's ``shown`` names (what a
-    reader compares) and all that differ from their defaults."""
+    """Return as ``a=1;b=2``, for ``protocol_args`` and ``defense_args``, the fields that the plugin's ``shown`` names
+    (what a reader compares) and all that differ from their defaults."""
     shown: tuple[str, ...] = getattr(type(plugin), "shown", ())
     parts = []
     for f in dataclasses.fields(plugin):
@@ -37,7 +37,8 @@ def arguments(plugin: Any) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """Data set x partition x protocol x server behaviour x defense x seed, with the observers and attacks to run on it."""
+    """Data set x partition x protocol x server behaviour x defense x seed, with the observers and attacks to run on
+    it."""
 
     dataset: DatasetSpec
     partition: PartitionSpec
@@ -68,8 +69,8 @@ class Cell:
     def hash(self) -> str:
         """Return 16 hex digits over the description and the package version: equal cells are computed once.
 
-        The data root is not part of it: where the files lie does not change what is in them. Of a graph of the user's own
-        the content counts.
+        The data root is not part of it: where the files lie does not change what is in them. Of a graph of the user's
+        own the content counts.
         """
         data = self.description()
         data["dataset"] = {k: v for k, v in data["dataset"].items() if k != "root"}

@@ -19,15 +19,17 @@ def check_observers(observers: Sequence[ObserverSpec], partitions: Sequence[Part
     for i, observer in enumerate(observers):
         where = f"observers[{i}]"
         if observer in observers[:i]:
-            raise FglauditError(f"entries must differ; {where} repeats observers[{observers.index(observer)}]; remove one")
+            raise FglauditError(
+                f"entries must differ; {where} repeats observers[{observers.index(observer)}]; remove one"
+            )
         _check_parties(observer.parties, where)
         for partition in partitions:
             count = known_clients(partition)
             for party in observer.parties:
                 if count is not None and _client_number(party) >= count:
                     raise FglauditError(
-                        f"{where}: an observing client must exist in every partition; {party!r} does not, the clients of "
-                        f"{partition.scheme} are client:0 ... client:{count - 1}"
+                        f"{where}: an observing client must exist in every partition; {party!r} does not, the clients"
+                        f" of {partition.scheme} are client:0 ... client:{count - 1}"
                     )
 
 
@@ -38,11 +40,13 @@ def _check_parties(parties: Sequence[str], where: str) -> None:
         if parties.count(party) > 1:
             raise FglauditError(f"{where}: parties must differ; {party!r} is repeated; remove one")
     if "wire" in parties and "server" in parties:
-        raise FglauditError(f"{where}: the wire sees all that the server does; got {list(parties)}; leave the server out")
+        raise FglauditError(
+            f"{where}: the wire sees all that the server does; got {list(parties)}; leave the server out"
+        )
     if "client:each" in parties and any(p.startswith("client:") and p != "client:each" for p in parties):
         raise FglauditError(
-            f"{where}: client:each runs every client in turn, alone or with the server; got {list(parties)}; for colluding "
-            "clients name each of them, e.g. [client:0, client:1]"
+            f"{where}: client:each runs every client in turn, alone or with the server; got {list(parties)}; for"
+            " colluding clients name each of them, e.g. [client:0, client:1]"
         )
 
 
@@ -68,8 +72,8 @@ def check_partition_fits(protocols: Sequence[FederatedProtocol], partitions: Seq
     for i, protocol in enumerate(protocols):
         if _accepts(protocol, _path([0, 1], [2, 3])) and not _accepts(protocol, _path([0, 1, 2], [2, 3])):
             raise FglauditError(
-                f"protocols[{i}]: {protocol.name} needs disjoint clients; partition scheme 'overlapping' gives nodes to several; "
-                "use scheme: dirichlet, metis, louvain or per-node"
+                f"protocols[{i}]: {protocol.name} needs disjoint clients; partition scheme 'overlapping' gives nodes to"
+                " several; use scheme: dirichlet, metis, louvain or per-node"
             )
 
 

@@ -71,5 +71,7 @@ def pick_device(wanted: str) -> str:
         raise unknown("device", wanted, ("auto", "cpu", "cuda"))
     number = int(wanted.partition(":")[2] or 0)
     if number >= torch.cuda.device_count():
-        raise FglauditError(f"--device {wanted} needs that GPU; torch sees {torch.cuda.device_count()} here; use --device cpu")
+        raise FglauditError(
+            f"--device {wanted} needs that GPU; torch sees {torch.cuda.device_count()} here; use --device cpu"
+        )
     return wanted

@@ -1,10 +1,11 @@
 """A suite: a grid of cells x observers x attacks, written as strict YAML.
 
-Everything that can be known to be wrong without training is refused here: unknown keys and names (the nearest known one is
-named), wrong types, observers that do not exist in a partition, a partition that a protocol cannot use, repeated entries.
+Everything that can be known to be wrong without training is refused here: unknown keys and names (the nearest known one
+is named), wrong types, observers that do not exist in a partition, a partition that a protocol cannot use, repeated
+entries.
 
-YAML is read by the rules of version 1.2: ``on:`` and ``no`` are text and ``1e-5`` is a number, which PyYAML's defaults get
-wrong; a key written twice is an error.
+YAML is read by the rules of version 1.2: ``on:`` and ``no`` are text and ``1e-5`` is a number, which PyYAML's defaults
+get wrong; a key written twice is an error.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.value in seen:
                 raise FglauditError(
-                    f"a key may be written once; {key.value!r} is repeated at line {key.start_mark.line + 1}; remove one"
+                    f"a key may be written once; {key.value!r} is repeated at line {key.start_mark.line + 1};"
+                    " remove one"
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -52,7 +54,9 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in rules if not tag.endswith((":bool", ":float"))]
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(?:(?:\.\d+|\d+\.\d*)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
@@ -112,8 +116,8 @@ class Suite:
         ]
 
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
-        """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones whose payloads it all sends
-        (where none fits, all of them, so that every observer still has rows that say so)."""
+        """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones whose payloads it
+        all sends (where none fits, all of them, so that every observer still has rows that say so)."""
         sent = set(type(protocol).emits)
         fitting = tuple(attack for attack in self.attacks if sent.issuperset(type(attack).consumes))
         return fitting if self.all_attacks and fitting else self.attacks
@@ -175,11 +179,15 @@ def parse(text: str, source: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        raise FglauditError(f"a suite must be valid YAML; {source}:{place} {getattr(error, 'problem', error)}") from error
+        raise FglauditError(
+            f"a suite must be valid YAML; {source}:{place} {getattr(error, 'problem', error)}"
+        ) from error
     except FglauditError as error:
         raise FglauditError(f"{source}: {error}") from error
     if not isinstance(data, dict):
-        raise FglauditError(f"a suite must be a mapping with keys {', '.join(_SuiteFile.model_fields)}; {source} is {data!r}")
+        raise FglauditError(
+            f"a suite must be a mapping with keys {', '.join(_SuiteFile.model_fields)}; {source} is {data!r}"
+        )
     return {str(key): value for key, value in data.items()}
 
 
@@ -188,7 +196,8 @@ def resolve(data: dict[str, Any], source: str, relative_to: Path | None = None) 
 
     Args:
         source: the suite's name or path, for messages.
-        relative_to: folder of the suite file; plugin files ``file.py:Class`` are looked for there if not found from here.
+        relative_to: folder of the suite file; plugin files ``file.py:Class`` are looked for there if not found from
+            here.
 
     Raises:
         FglauditError: for the first thing that is wrong, saying where.
@@ -203,16 +212,21 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
     try:
         return _SuiteFile.model_validate(data)
     except ValidationError as error:
-        # Of a union such as "text | mapping" pydantic reports every branch: the unknown key or the first problem says most.
+        # Of a union such as "text | mapping" pydantic reports every branch: the unknown key or the first problem says
+        # most.
         problems = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         problem = problems[0]
         where = _place(problem["loc"])
         if problem["type"] == "extra_forbidden":
             model = _Observer if problem["loc"][0] == "observers" else _SuiteFile
             key, parent = str(problem["loc"][-1]), _place(problem["loc"][:-1])
-            raise FglauditError(f"{parent + ': ' if parent else ''}{unknown('key', key, model.model_fields)}") from error
+            raise FglauditError(
+                f"{parent + ': ' if parent else ''}{unknown('key', key, model.model_fields)}"
+            ) from error
         if problem["type"] == "missing":
-            raise FglauditError(f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}") from error
+            raise FglauditError(
+                f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}"
+            ) from error
         raise FglauditError(f"{where}: {problem['msg']}; got {problem['input']!r}{_example(where)}") from error
 
 
@@ -281,7 +295,9 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
     suite = Suite(
         name=raw.name,
         datasets=entries("datasets", raw.datasets, dataset_spec),
-        partitions=entries("partitions", raw.partitions, lambda e, w: registry.construct(PartitionSpec, "partition", e, w)),
+        partitions=entries(
+            "partitions", raw.partitions, lambda e, w: registry.construct(PartitionSpec, "partition", e, w)
+        ),
         protocols=entries("protocols", raw.protocols, plugin("protocol")),
         server=tuple(raw.server),
         defenses=entries("defenses", raw.defenses, plugin("defense")),

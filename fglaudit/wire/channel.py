@@ -161,7 +161,8 @@ class RecordingChannel:
             self.bytes_down += more[1]
 
     def _readable(self, batch: MessageBatch, readers: int) -> Tensor:
-        """Return which messages [P] of a sealed upload must be opened, because they are recorded and an observer can read them."""
+        """Return which messages [P] of a sealed upload must be opened, because they are recorded and an observer can
+        read them."""
         keep = self.keep
         if self.transcript is None or not keep.wants(type(batch.payload), batch.round):
             return torch.zeros(len(batch.senders), dtype=torch.bool)

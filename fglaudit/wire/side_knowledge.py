@@ -1,7 +1,7 @@
 """What an observer knows beside the messages, saved next to a transcript so that attacks run without the data set.
 
-``views.json`` lists the observers with their public facts; ``view-000.safetensors`` ... hold own data, auxiliary rows, topology and
-degrees. The truth is not among them: it lies in ``game.safetensors``, for the scorer alone.
+``views.json`` lists the observers with their public facts; ``view-000.safetensors`` ... hold own data, auxiliary rows,
+topology and degrees. The truth is not among them: it lies in ``game.safetensors``, for the scorer alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def make_view(
 
 
 def draw_auxiliary(graph: FederatedGraph, fraction: float, seed: int) -> Auxiliary:
-    """Draw the rows an observer knows beforehand: the same ones for every observer with this fraction in this cell (rule 3)."""
+    """Draw the rows an observer knows beforehand: the same ones for every observer with this fraction in this cell
+    (rule 3)."""
     if fraction == 0:
         return Auxiliary.empty(graph.num_features)
     order = torch.randperm(graph.num_nodes, generator=derive(seed, "auxiliary"))
@@ -101,7 +102,9 @@ def load_views(folder: Path) -> list[View]:
     transcript = Transcript.load(folder)
     path = folder / "views.json"
     if not path.is_file():
-        raise FglauditError(f"a saved view needs views.json beside transcript.json; {path} is missing; record the run again")
+        raise FglauditError(
+            f"a saved view needs views.json beside transcript.json; {path} is missing; record the run again"
+        )
     views = []
     for index, entry in enumerate(json.loads(path.read_text())):
         observer = Observer(**{**entry["observer"], "parties": tuple(entry["observer"]["parties"])})

@@ -1,16 +1,18 @@
 """Recorded messages, kept as the bytes that were sent.
 
-Every batch is stored as one safetensors blob, in memory or in a folder, beside a JSON index. Reading deserialises it again, so
-an attack can never reach a tensor that was not sent (rule 1). A saved transcript loads without the data set.
+Every batch is stored as one safetensors blob, in memory or in a folder, beside a JSON index. Reading deserialises it
+again, so an attack can never reach a tensor that was not sent (rule 1). A saved transcript loads without the data set.
 
-A payload that is the same for every receiver of a batch (a broadcast) is stored once and read back as that: reading the global
-model of N users takes the memory of one.
+A payload that is the same for every receiver of a batch (a broadcast) is stored once and read back as that: reading the
+global model of N users takes the memory of one.
 
-Sealed messages are stored twice: as what they show to everybody (:class:`fglaudit.payloads.Ciphertexts`), and as clients read them with
-their keys, in entries that say how many clients must pool theirs. An observer with fewer reads what its own clients sent.
+Sealed messages are stored twice: as what they show to everybody (:class:`fglaudit.payloads.Ciphertexts`), and as
+clients read them with their keys, in entries that say how many clients must pool theirs. An observer with fewer reads
+what its own clients sent.
 
-Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ... The parties of
-an entry tell which batches an observer need not read; entries without them (older transcripts) are read by everyone.
+Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ...
+The parties of an entry tell which batches an observer need not read; entries without them (older transcripts) are read
+by everyone.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ class Entry:
 
 
 def party_ranges(batch: MessageBatch) -> tuple[tuple[int, int], ...]:
-    """Return ranges that cover the batch's parties, the nearest ones joined where there are more than ``MOST_RANGES``."""
+    """Return ranges that cover the batch's parties, the nearest ones joined where there are more than
+    ``MOST_RANGES``."""
     parties = torch.unique(torch.cat([batch.senders, batch.receivers])).cpu()
     gaps = parties.diff()
     cuts = (gaps > 1).nonzero().squeeze(1)
@@ -172,13 +175,16 @@ class Transcript:
                 "`record: all` wrote under transcripts/"
             ) from error
         if found != FORMAT:
-            raise FglauditError(f"this version reads transcript format {FORMAT}; {path} has {found}; record the run again")
+            raise FglauditError(
+                f"this version reads transcript format {FORMAT}; {path} has {found}; record the run again"
+            )
         transcript = Transcript(folder)
         transcript.entries = entries
         return transcript
 
     def seen_by(self, observer: Observer) -> ObservedMessages:
-        """Return the messages that ``observer`` sent or received (all of them for the wire), as far as it can read them."""
+        """Return the messages that ``observer`` sent or received (all of them for the wire), as far as it can read
+        them."""
         parties = None if observer.wire else torch.tensor(observer.parties)
         return ObservedMessages(self, parties, observer.clients)
 
@@ -192,7 +198,8 @@ class ObservedMessages:
     clients: tuple[int, ...] = ()
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
-        """Yield the batches with this payload in the order sent, cut down to the observer's messages that it can read."""
+        """Yield the batches with this payload in the order sent, cut down to the observer's messages that it can
+        read."""
         for index, entry in enumerate(self.transcript.entries):
             own_only = len(self.clients) < entry.readers
             if entry.payload != payload.__name__ or (own_only and not self.clients):

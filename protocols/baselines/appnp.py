@@ -1,8 +1,8 @@
 """Centralized APPNP (Klicpera, Bojchevski and Guennemann, ICLR 2019): the line to which GFL-APPNP is compared.
 
-A two-layer perceptron on every node's own features, then M steps of personalised propagation. Nothing is sent: one party holds
-everything. As GFL-APPNP's encoder: no bias, no dropout, plain gradient descent; with its I = 1 the two are equal. Accuracy per client is
-the one model's accuracy on that client's test nodes.
+A two-layer perceptron on every node's own features, then M steps of personalised propagation. Nothing is sent: one
+party holds everything. As GFL-APPNP's encoder: no bias, no dropout, plain gradient descent; with its I = 1 the two are
+equal. Accuracy per client is the one model's accuracy on that client's test nodes.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ class APPNP(FederatedProtocol):
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
-            raise FglauditError(f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1")
+            raise FglauditError(
+                f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1"
+            )
         if self.hidden < 1 or self.propagation_steps < 0:
             raise FglauditError(
-                f"appnp needs hidden >= 1 and propagation_steps >= 0; got {self.hidden} and {self.propagation_steps}; raise them"
+                f"appnp needs hidden >= 1 and propagation_steps >= 0; got {self.hidden} and {self.propagation_steps};"
+                " raise them"
             )
         self.descent()
 
@@ -64,7 +67,9 @@ class APPNP(FederatedProtocol):
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
-        weights = personalised_propagation(graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps)
+        weights = personalised_propagation(
+            graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps
+        )
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
         x = graph.x.to(device)
 

@@ -1,7 +1,8 @@
 """DistGAT: a federated GAT that drops every cross-client edge (FedGAT's baseline, section 6; He et al. 2021).
 
-Every client trains on its own subgraph, FedAvg averages the models. Attention is exact in every layer; the rest is as in FedGAT.
-What is observed: the server has every client's models, clients have the global ones. Features leave a client only through models.
+Every client trains on its own subgraph, FedAvg averages the models. Attention is exact in every layer; the rest is as
+in FedGAT. What is observed: the server has every client's models, clients have the global ones. Features leave a client
+only through models.
 """
 
 from __future__ import annotations

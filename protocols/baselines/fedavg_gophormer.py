@@ -1,16 +1,18 @@
-"""FedAvg over Gophormer, a row of FedGT's Tables 1 and 2 (Zhang et al. 2023, sections 5.1 and D.2; Zhao et al. 2021, arXiv:2110.13094).
+"""FedAvg over Gophormer, a row of FedGT's Tables 1 and 2 (Zhang et al. 2023, sections 5.1 and D.2; Zhao et al. 2021,
+arXiv:2110.13094).
 
 Every client trains a transformer over ego-graphs of its own subgraph (``gophormer``); the server averages the models,
 weighted by training nodes, and every client tests the average on its own nodes.
 
-What is observed: the server sees the change of every client's model in every round, clients the averages. The learned global nodes
-are weights of the model like others; no client has its own.
+What is observed: the server sees the change of every client's model in every round, clients the averages. The learned
+global nodes are weights of the model like others; no client has its own.
 
-FedGT's authors give 2 layers and 4 heads and leave the rest to the original. Choices: two hops of 5 neighbours each (what they draw for
-GraphSAGE), one global node, proximity up to the square of the adjacency, width and optimiser as FedGT's, no positional encoding but
-the proximities. Adam keeps its memory; the round with the best validation accuracy counts. The original's several ego-graphs per node,
-with consistency regularisation in training and averaged predictions in tests, are there (``samples``, ``consistency``,
-``test_samples``); the default is one, for speed (``python -m bench fedgt-choices`` compares it with two).
+FedGT's authors give 2 layers and 4 heads and leave the rest to the original. Choices: two hops of 5 neighbours each
+(what they draw for GraphSAGE), one global node, proximity up to the square of the adjacency, width and optimiser as
+FedGT's, no positional encoding but the proximities. Adam keeps its memory; the round with the best validation accuracy
+counts. The original's several ego-graphs per node, with consistency regularisation in training and averaged predictions
+in tests, are there (``samples``, ``consistency``, ``test_samples``); the default is one, for speed
+(``python -m bench fedgt-choices`` compares it with two).
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class FedAvgGophormer(SubgraphProtocol):
 
     Attributes:
         heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
-        hops, neighbors: of an ego-graph: of every node drawn in one hop, ``neighbors`` neighbours are drawn in the next.
+        hops, neighbors: of an ego-graph: of every node drawn in one hop, ``neighbors`` neighbours are drawn in the
+            next.
         candidates: neighbours per node that can be drawn.
         global_nodes: learned nodes in every sequence.
         powers: of the adjacency in the proximity encoding.
@@ -81,7 +84,9 @@ class FedAvgGophormer(SubgraphProtocol):
         device = inputs.labels.device
         candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(device)
         proximity = Proximity.of(clients, self.powers, device)
-        return EgoGraphs(self.network(), candidates, proximity, inputs.present, self.hops, self.neighbors, self.test_samples)
+        return EgoGraphs(
+            self.network(), candidates, proximity, inputs.present, self.hops, self.neighbors, self.test_samples
+        )
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """The models, of which the server takes a weighted mean."""

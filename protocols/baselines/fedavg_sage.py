@@ -1,12 +1,12 @@
 """FedAvg over GraphSAGE, the FedAvg row of FedGT's Tables 1 and 2 (Zhang et al. 2023, sections 5.1 and D.2).
 
-Every client trains a two-layer GraphSAGE with mean aggregator and 5 sampled neighbours per layer on its own subgraph; the server
-averages the models, weighted by training nodes, and every client tests the average on its own nodes.
+Every client trains a two-layer GraphSAGE with mean aggregator and 5 sampled neighbours per layer on its own subgraph;
+the server averages the models, weighted by training nodes, and every client tests the average on its own nodes.
 
 What is observed: the server sees every client's model in every round, clients the averages.
 
-Choices where the paper is silent: in tests all neighbours are averaged (up to ``candidates``); Adam keeps its memory; no dropout
-is stated, 0.5 between the layers is used; the round with the best validation accuracy counts.
+Choices where the paper is silent: in tests all neighbours are averaged (up to ``candidates``); Adam keeps its memory;
+no dropout is stated, 0.5 between the layers is used; the round with the best validation accuracy counts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class FedAvgSage(SubgraphProtocol):
     def layout(self, num_inputs: int, num_classes: int) -> Layout:
         return self.network().layout(num_inputs, num_classes)
 
-    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> SampledNeighbors:
+    def surroundings(
+        self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
+    ) -> SampledNeighbors:
         candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(inputs.labels.device)
         return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
 

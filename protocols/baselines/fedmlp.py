@@ -1,8 +1,10 @@
-"""FedMLP: federated averaging of two-layer perceptrons where every node is a client, a baseline of GFL-APPNP's paper (section 6.3).
+"""FedMLP: federated averaging of two-layer perceptrons where every node is a client, a baseline of GFL-APPNP's paper
+(section 6.3).
 
-The graph is not used. Every I local steps the models of the clients with training samples are averaged with equal weights, as in
-GFL-APPNP; ``federated: false`` (the paper's MLPs) never averages: every client trains alone, from the same first model, and a client
-without training samples keeps that. What is observed: the server has every model, clients the global ones.
+The graph is not used. Every I local steps the models of the clients with training samples are averaged with equal
+weights, as in GFL-APPNP; ``federated: false`` (the paper's MLPs) never averages: every client trains alone, from the
+same first model, and a client without training samples keeps that. What is observed: the server has every model,
+clients the global ones.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class FedMLP(FederatedProtocol):
-    """FedMLP; defaults are GFL-APPNP's for supervised classification, fields as in :class:`fglaudit.protocols.gfl_appnp.GFLAPPNP`.
+    """FedMLP; defaults are GFL-APPNP's for supervised classification, fields as in
+    :class:`fglaudit.protocols.gfl_appnp.GFLAPPNP`.
 
     Attributes:
         federated: False for independent MLPs.
@@ -68,7 +71,9 @@ class FedMLP(FederatedProtocol):
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's losses are those of its own training samples; the graph is not used."""
         samples = max(int(train.sum().item()) for train in graph.train)
-        return Examples(self.rounds * self.local_steps, 0, by_degree=False, across=False, per_node=samples, most=samples)
+        return Examples(
+            self.rounds * self.local_steps, 0, by_degree=False, across=False, per_node=samples, most=samples
+        )
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
         return largest_share(graph, 1.0, "uniform") if self.federated else super().uploads(graph)
@@ -96,7 +101,9 @@ class FedMLP(FederatedProtocol):
         for round in range(1, self.rounds + 1):
             if update is None:
                 first, second = unflatten(models[rows.clients], layout).values()
-                trained = flatten(dict(zip(layout, local.run(rows, first, second, scale, offset, None, batches), strict=True)))
+                trained = flatten(
+                    dict(zip(layout, local.run(rows, first, second, scale, offset, None, batches), strict=True))
+                )
             else:
                 trained = local.run_private(rows, models[rows.clients], layout, update, batches)
             if self.federated:

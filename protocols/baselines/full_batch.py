@@ -20,7 +20,8 @@ from fglaudit.nn.weights import Layout, unflatten
 
 @dataclass(frozen=True)
 class GradientDescent:
-    """``rounds`` evaluations with ``local_steps`` gradient steps on the mean cross-entropy of the training nodes before each.
+    """``rounds`` evaluations with ``local_steps`` gradient steps on the mean cross-entropy of the training nodes before
+    each.
 
     Attributes:
         choice: see :class:`fglaudit.federated.node_progress.Record`.
@@ -50,7 +51,9 @@ class GradientDescent:
         whole = pooled(graph)
         data, nodes = NodeClients.of([whole], initial.device), whole.nodes.to(initial.device)
         record = Record(data, layout, self.choice, graph.owner()[whole.nodes])
-        weights = {name: w.squeeze(0).clone().requires_grad_() for name, w in unflatten(initial.unsqueeze(0), layout).items()}
+        weights = {
+            name: w.squeeze(0).clone().requires_grad_() for name, w in unflatten(initial.unsqueeze(0), layout).items()
+        }
         optimizer = torch.optim.SGD(weights.values(), lr=self.learning_rate)
         train = data.train.squeeze(1)
         target = data.y.squeeze(1)[train]

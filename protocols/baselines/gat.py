@@ -1,9 +1,10 @@
-"""Centralized GAT (Velickovic et al., ICLR 2018): one model trained on the whole graph, the line to which FedGAT is compared.
+"""Centralized GAT (Velickovic et al., ICLR 2018): one model trained on the whole graph, the line to which FedGAT is
+compared.
 
-Nothing is sent: there is no wire in it, and no privacy either, since one party holds everything. ``rounds`` are evaluations, with
-``local_steps`` gradient steps before each. Attention is exact in every layer. Feature rows are scaled to norm at most 1 and weights
-kept within ``bounds`` as in FedGAT, so that the two differ in nothing but the federation and the series. Accuracy per client is
-the one model's accuracy on that client's test nodes.
+Nothing is sent: there is no wire in it, and no privacy either, since one party holds everything. ``rounds`` are
+evaluations, with ``local_steps`` gradient steps before each. Attention is exact in every layer. Feature rows are scaled
+to norm at most 1 and weights kept within ``bounds`` as in FedGAT, so that the two differ in nothing but the federation
+and the series. Accuracy per client is the one model's accuracy on that client's test nodes.
 """
 
 from __future__ import annotations

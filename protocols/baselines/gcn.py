@@ -1,7 +1,8 @@
 """Centralized GCN (Kipf and Welling 2017): one model trained on the whole graph, the line to which FedGCN is compared.
 
-Nothing is sent: there is no wire in it, and no privacy either, since one party holds everything. ``rounds`` are evaluations,
-with ``local_steps`` gradient steps before each. Accuracy per client is the one model's accuracy on that client's test nodes.
+Nothing is sent: there is no wire in it, and no privacy either, since one party holds everything. ``rounds`` are
+evaluations, with ``local_steps`` gradient steps before each. Accuracy per client is the one model's accuracy on that
+client's test nodes.
 """
 
 from __future__ import annotations

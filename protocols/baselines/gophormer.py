@@ -1,10 +1,10 @@
 """Gophormer (Zhao et al. 2021, arXiv:2110.13094): a transformer over sampled ego-graphs, K clients at once.
 
-Node2Seq: a node's sequence is the node, nodes drawn around it as GraphSAGE draws them, and a few global nodes, which are weights of
-the model and the same in every sequence. All of a sequence attends to all of it with proximity-enhanced scores
-``q_i k_j / sqrt(d_K) + b' phi_ij``, ``phi_ij = (1[i = j], A~_ij, A~^2_ij, ...)`` and an entry of its own for pairs with a global node;
-b is learned per layer and head. The first node's last representation is classified. Layers are pre-norm and have the weights of
-:class:`fglaudit.nn.graph_transformer.GraphTransformer`.
+Node2Seq: a node's sequence is the node, nodes drawn around it as GraphSAGE draws them, and a few global nodes, which
+are weights of the model and the same in every sequence. All of a sequence attends to all of it with proximity-enhanced
+scores ``q_i k_j / sqrt(d_K) + b' phi_ij``, ``phi_ij = (1[i = j], A~_ij, A~^2_ij, ...)`` and an entry of its own for
+pairs with a global node; b is learned per layer and head. The first node's last representation is classified. Layers
+are pre-norm and have the weights of :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
 
 A node that is drawn twice for one sequence counts once.
 """
@@ -71,8 +71,12 @@ class Gophormer:
 
     def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights of one model."""
-        layout = self._transformer().layout(num_inputs, num_classes) | {"global.weight": (self.global_nodes, self.hidden)}
-        return layout | {f"layers.{index}.proximity.weight": (self.powers + 2, self.heads) for index in range(self.layers)}
+        layout = self._transformer().layout(num_inputs, num_classes) | {
+            "global.weight": (self.global_nodes, self.hidden)
+        }
+        return layout | {
+            f"layers.{index}.proximity.weight": (self.powers + 2, self.heads) for index in range(self.layers)
+        }
 
     def logits(self, weights: Weights, inputs: Tensor, egos: Sequences, dropout: Dropout) -> Tensor:
         """Return the class scores [K, m, C] from the projected ``inputs`` [K, n, d]."""

@@ -2,8 +2,8 @@
 
 In every layer all nodes of a client send along its edges and attend to each other:
 ``X_M = LN(X + GIN(X))``, ``X_T = LN(X + attention(X))``, ``X' = LN(Y + MLP(Y))`` with ``Y = X_M + X_T``, where
-``GIN(x_i) = MLP((1 + epsilon) x_i + sum over neighbours of x_j)``. The original normalises over the batch (BN); here layers are
-normalised per node (LN), because averages of K clients' batch statistics fit none of them.
+``GIN(x_i) = MLP((1 + epsilon) x_i + sum over neighbours of x_j)``. The original normalises over the batch (BN); here
+layers are normalised per node (LN), because averages of K clients' batch statistics fit none of them.
 
 The attention is that of ``performer``: time and memory are linear in the nodes.
 """
@@ -26,7 +26,8 @@ from fglaudit.protocols.baselines.performer import linear_attention
 
 @dataclass(frozen=True)
 class GraphGPS:
-    """The architecture; ``feed_forward`` is the width inside the last MLP of a layer, ``random_features`` the Performer's r per head."""
+    """The architecture; ``feed_forward`` is the width inside the last MLP of a layer, ``random_features`` the
+    Performer's r per head."""
 
     layers: int
     hidden: int
@@ -39,7 +40,9 @@ class GraphGPS:
             if getattr(self, field) < 1:
                 raise FglauditError(f"a GraphGPS needs {field} >= 1; got {getattr(self, field)}; raise it")
         if self.hidden % self.heads:
-            raise FglauditError(f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4")
+            raise FglauditError(
+                f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4"
+            )
 
     def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights of one model; ``num_inputs`` are features and encoding together, in this order."""
@@ -56,7 +59,9 @@ class GraphGPS:
                 layout |= {f"{name}.{norm}.scale": (d,), f"{name}.{norm}.shift": (d,)}
         return layout | {"classes.weight": (d, num_classes), "classes.bias": (num_classes,)}
 
-    def logits(self, weights: Weights, inputs: Tensor, adjacency: SparseMatrix, present: Tensor, dropout: Dropout) -> Tensor:
+    def logits(
+        self, weights: Weights, inputs: Tensor, adjacency: SparseMatrix, present: Tensor, dropout: Dropout
+    ) -> Tensor:
         """Return the class scores of all nodes [K, n, C].
 
         Args:
@@ -74,7 +79,9 @@ class GraphGPS:
             far = layer_norm(weights, f"{name}.norm_attention", rows + dropout(attended))
             both = local + far
             inner = dropout(functional.relu(linear(weights, f"{name}.expand", both)))
-            rows = layer_norm(weights, f"{name}.norm_feed_forward", both + dropout(linear(weights, f"{name}.contract", inner)))
+            rows = layer_norm(
+                weights, f"{name}.norm_feed_forward", both + dropout(linear(weights, f"{name}.contract", inner))
+            )
         return linear(weights, "classes", rows)
 
     def _attend(self, weights: Weights, name: str, rows: Tensor, present: Tensor) -> Tensor:
@@ -107,9 +114,13 @@ class WholeGraph:
         count, size = present.shape
         edges = torch.cat([client.edge_index + k * size for k, client in enumerate(clients)], 1).to(present.device)
         ones = torch.ones(edges.shape[1], device=present.device)
-        return WholeGraph(network, SparseMatrix.from_entries(edges[0], edges[1], ones, (count * size, count * size)), present)
+        return WholeGraph(
+            network, SparseMatrix.from_entries(edges[0], edges[1], ones, (count * size, count * size)), present
+        )
 
-    def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Sequence[WholeGraphBatch]:
+    def draw(
+        self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator
+    ) -> Sequence[WholeGraphBatch]:
         return [WholeGraphBatch(self, batch) for batch in batches]
 
     def everyone(self, rng: torch.Generator) -> WholeGraphBatch:

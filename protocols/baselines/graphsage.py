@@ -1,7 +1,8 @@
 """Centralized GraphSAGE (Hamilton, Ying and Leskovec, NeurIPS 2017), mean aggregator, full neighbourhoods, no bias.
 
-Layer: ``h_i <- relu(h_i W_self + mean_{j in N(i)} h_j W_neighbour)``, the last one without relu; the mean over no neighbours is 0.
-GFL-APPNP's paper, which compares itself with it, does not name the aggregator. Nothing is sent: one party holds everything.
+Layer: ``h_i <- relu(h_i W_self + mean_{j in N(i)} h_j W_neighbour)``, the last one without relu; the mean over no
+neighbours is 0. GFL-APPNP's paper, which compares itself with it, does not name the aggregator. Nothing is sent: one
+party holds everything.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class GraphSAGE(FederatedProtocol):
-    """Centralized GraphSAGE; defaults are those of GFL-APPNP's paper for its synthetic graphs, ``rounds`` are evaluations."""
+    """Centralized GraphSAGE; defaults are those of GFL-APPNP's paper for its synthetic graphs, ``rounds`` are
+    evaluations."""
 
     name: ClassVar[str] = "graphsage"
     emits: ClassVar[tuple[type[Payload], ...]] = ()
@@ -59,7 +61,9 @@ class GraphSAGE(FederatedProtocol):
         """Return the shapes of the weights, two per layer."""
         widths = [features, *[self.hidden] * (self.layers - 1), classes]
         return {
-            f"layers.{index}.{part}": shape for index, shape in enumerate(pairwise(widths)) for part in ("self", "neighbour")
+            f"layers.{index}.{part}": shape
+            for index, shape in enumerate(pairwise(widths))
+            for part in ("self", "neighbour")
         }
 
     def examples(self, graph: FederatedGraph) -> str:

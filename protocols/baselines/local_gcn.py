@@ -1,8 +1,8 @@
 """Local-only GCN: every client trains alone on its own subgraph, the other end of the scale from the centralized GCN.
 
-Nothing is sent. Edges to other clients are ignored and degrees are those of the own subgraph, as in FedGCN with 0 hops, but
-models are never averaged. All clients start from the same weights. A client without training nodes keeps a model that learned
-nothing; its test nodes count all the same.
+Nothing is sent. Edges to other clients are ignored and degrees are those of the own subgraph, as in FedGCN with 0 hops,
+but models are never averaged. All clients start from the same weights. A client without training nodes keeps a model
+that learned nothing; its test nodes count all the same.
 """
 
 from __future__ import annotations

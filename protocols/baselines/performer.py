@@ -1,7 +1,9 @@
-"""Attention in linear time and memory by positive random features (Choromanski et al., "Rethinking attention with Performers", 2021).
+"""Attention in linear time and memory by positive random features (Choromanski et al., "Rethinking attention with
+Performers", 2021).
 
-``exp(q k) = E[phi(q) phi(k)]`` with ``phi(x) = exp(w x - |x|^2 / 2)`` over Gaussian w, here r fixed ones that are orthogonal in blocks
-and have Gaussian lengths. What a query gathers is ``phi(q) (sum_j phi(k_j) v_j') / phi(q) sum_j phi(k_j)``: no matrix over pairs is made.
+``exp(q k) = E[phi(q) phi(k)]`` with ``phi(x) = exp(w x - |x|^2 / 2)`` over Gaussian w, here r fixed ones that are
+orthogonal in blocks and have Gaussian lengths. What a query gathers is
+``phi(q) (sum_j phi(k_j) v_j') / phi(q) sum_j phi(k_j)``: no matrix over pairs is made.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def directions(count: int, width: int) -> Tensor:
     blocks = []
     for _ in range(-(-count // width)):
         square = torch.linalg.qr(torch.randn(width, width, generator=rng, dtype=torch.float64)).Q
-        blocks.append(square.T * torch.randn(width, width, generator=rng, dtype=torch.float64).norm(dim=1, keepdim=True))
+        blocks.append(
+            square.T * torch.randn(width, width, generator=rng, dtype=torch.float64).norm(dim=1, keepdim=True)
+        )
     return torch.cat(blocks)[:count].float()
 
 

@@ -1,7 +1,8 @@
-"""How near two nodes of a client are: entries of powers of its normalised adjacency, looked up by pairs (Gophormer's proximity encoding).
+"""How near two nodes of a client are: entries of powers of its normalised adjacency, looked up by pairs (Gophormer's
+proximity encoding).
 
-``A~ = D^-1/2 (A + I) D^-1/2`` with self-loops in D. Only pairs within ``powers`` hops are stored, sparsely: memory grows with their
-number, which is at most n^2 per client and ``sum_i degree_i^2`` for two powers.
+``A~ = D^-1/2 (A + I) D^-1/2`` with self-loops in D. Only pairs within ``powers`` hops are stored, sparsely: memory
+grows with their number, which is at most n^2 per client and ``sum_i degree_i^2`` for two powers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """GraphSAGE with mean aggregator (Hamilton, Ying and Leskovec 2017), K clients at once, on sampled neighbours.
 
-``h_i' = relu(h_i W_own + mean_j h_j W_near + b)`` over the neighbours drawn for i, without relu in the last layer. A node without
-neighbours averages over itself. The first layer multiplies before it averages, so that the features are read once.
+``h_i' = relu(h_i W_own + mean_j h_j W_near + b)`` over the neighbours drawn for i, without relu in the last layer. A
+node without neighbours averages over itself. The first layer multiplies before it averages, so that the features are
+read once.
 """
 
 from __future__ import annotations
@@ -39,9 +40,15 @@ class Sage:
         return layout
 
     def logits(
-        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
+        self,
+        weights: Weights,
+        inputs: Tensor,
+        neighborhoods: Sequence[Neighborhood],
+        global_nodes: Tensor,
+        dropout: Dropout,
     ) -> Tensor:
-        """Return the class scores [K, m, classes]; ``inputs`` are all rows times the first layer's weights [K, n, 2 d]."""
+        """Return the class scores [K, m, classes]; ``inputs`` are all rows times the first layer's weights [K, n, 2
+        d]."""
         rows = inputs
         for index, where in enumerate(neighborhoods):
             if index:

@@ -1,34 +1,40 @@
 """FedGAT (Ambekar, Yao, Li and Joe-Wong 2024): a GAT whose first layer is a polynomial of masked neighbour features.
 
-Algorithms 1 and 2, equations (4)-(14), appendix F. Before training every client sends its feature rows to the server; for every node
-i the server sends the owner of i either ``(M1, M2, K1, K2)`` (matrix variant) or the vectors of appendix F. From them a client
-evaluates, for any current weights, the attention-weighted mean of the neighbours' features with ``exp(LeakyReLU(x))`` replaced by
-its Chebyshev series. Later layers are ordinary graph attention on hidden embeddings that clients send each other.
+Algorithms 1 and 2, equations (4)-(14), appendix F. Before training every client sends its feature rows to the server;
+for every node i the server sends the owner of i either ``(M1, M2, K1, K2)`` (matrix variant) or the vectors of appendix
+F. From them a client evaluates, for any current weights, the attention-weighted mean of the neighbours' features with
+``exp(LeakyReLU(x))`` replaced by its Chebyshev series. Later layers are ordinary graph attention on hidden embeddings
+that clients send each other.
 
-What is observed: the server has every feature row in the clear and every model; client k has the masked neighbourhoods of its own
-nodes and either those of its neighbours or their hidden embeddings under every global model; and the global models.
+What is observed: the server has every feature row in the clear and every model; client k has the masked neighbourhoods
+of its own nodes and either those of its neighbours or their hidden embeddings under every global model; and the global
+models.
 
-Two equal ways to compute the first layer: from the received matrices, or edge by edge with the same series on the features that the
-server received. The second is used only where nobody keeps or changes the masked messages (then they are announced by their
-sizes, so that their bytes are counted all the same). Noise on them is the server's: it holds the rows in the clear.
+Two equal ways to compute the first layer: from the received matrices, or edge by edge with the same series on the
+features that the server received. The second is used only where nobody keeps or changes the masked messages (then they
+are announced by their sizes, so that their bytes are counted all the same). Noise on them is the server's: it holds the
+rows in the clear.
 
 Choices where the paper's text is silent:
 
-* The neighbourhood is closed (self-loops), as in the original GAT. The server learns the edges it needs by means not recorded here.
-* Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received. Where rows travel
-  sealed it cannot: then every client scales its own before it sends them.
-* Of Assumption 2 only what the series needs is kept (``bounds: scores``): after every step the attention vectors of the first
-  layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the assumption's bounds
-  instead, which costs accuracy; with ``none`` the share of scores that leave is watched in every round.
-* Plain gradient steps: Adam's (the paper's optimizer) overfit when averaged over clients with a dozen training nodes each.
-* ``remote: matrices``: a client also gets the masked messages of all nodes within L-1 hops of its own and computes their
-  hidden embeddings itself, which is what Theorem 1 counts (receivers times L-hop neighbourhoods). Without these gradients the
-  paper's accuracies are out of reach (``bench/fedgat_table1.py`` shows both).
-* ``remote: embeddings`` (default, as the paper's text has it): clients get the messages of their own nodes alone and send each
-  other hidden embeddings, once per round under the new global model ("nodes are permitted to view the embeddings"). Received
-  rows are constants of local training: gradients do not cross clients.
-* ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes; those of single neighbours, and attention,
-  are not at hand.
+* The neighbourhood is closed (self-loops), as in the original GAT. The server learns the edges it needs by means not
+  recorded here.
+* Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received. Where rows
+  travel sealed it cannot: then every client scales its own before it sends them.
+* Of Assumption 2 only what the series needs is kept (``bounds: scores``): after every step the attention vectors of the
+  first layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the
+  assumption's bounds instead, which costs accuracy; with ``none`` the share of scores that leave is watched in every
+  round.
+* Plain gradient steps: Adam's (the paper's optimizer) overfit when averaged over clients with a dozen training nodes
+  each.
+* ``remote: matrices``: a client also gets the masked messages of all nodes within L-1 hops of its own and computes
+  their hidden embeddings itself, which is what Theorem 1 counts (receivers times L-hop neighbourhoods). Without these
+  gradients the paper's accuracies are out of reach (``bench/fedgat_table1.py`` shows both).
+* ``remote: embeddings`` (default, as the paper's text has it): clients get the messages of their own nodes alone and
+  send each other hidden embeddings, once per round under the new global model ("nodes are permitted to view the
+  embeddings"). Received rows are constants of local training: gradients do not cross clients.
+* ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes; those of single neighbours,
+  and attention, are not at hand.
 """
 
 from __future__ import annotations
@@ -123,7 +129,12 @@ class FedGAT(FederatedProtocol):
     path: str = "auto"
 
     def __post_init__(self) -> None:
-        for field, known in (("variant", VARIANTS), ("path", PATHS), ("neighborhood", NEIGHBORHOODS), ("remote", REMOTES)):
+        for field, known in (
+            ("variant", VARIANTS),
+            ("path", PATHS),
+            ("neighborhood", NEIGHBORHOODS),
+            ("remote", REMOTES),
+        ):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
         self.shape()
@@ -142,7 +153,9 @@ class FedGAT(FederatedProtocol):
         return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, local)
 
     def settings(self) -> GatSettings:
-        return GatSettings(self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain)
+        return GatSettings(
+            self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain
+        )
 
     @property
     def masked(self) -> type[Masked]:
@@ -174,18 +187,19 @@ class FedGAT(FederatedProtocol):
 
     def examples(self, graph: FederatedGraph) -> str:
         return (
-            "fedgat's losses see neighbours through messages made of their features in the clear, which noise on gradients leaves as "
-            "they are"
+            "fedgat's losses see neighbours through messages made of their features in the clear, which noise on"
+            " gradients leaves as they are"
         )
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """The models, of which the server takes the mean; matrix variant: the rows, combined with coefficients of the server's.
+        """The models, of which the server takes the mean; matrix variant: the rows, combined with coefficients of the
+        server's.
 
-        Entries of ``U_j`` are at most ``(r + 1/r) / 2 <= 5/4``, those of ``u1_j`` at most 1: with rows of norm at most 1 no number in a
-        message about b of them exceeds ``3/2 b``.
+        Entries of ``U_j`` are at most ``(r + 1/r) / 2 <= 5/4``, those of ``u1_j`` at most 1: with rows of norm at most
+        1 no number in a message about b of them exceeds ``3/2 b``.
         """
         layout = self.shape().layout(graph.num_features, graph.num_classes)
         found = self.averaging().aggregates(graph, layout)
@@ -225,8 +239,8 @@ class FedGAT(FederatedProtocol):
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes in the neighbourhoods that the observer is sent, ascending.
 
-        For the server and the wire these are everybody's nodes, for clients the nodes within L hops of their own (``remote:
-        matrices``) or their neighbours (``embeddings``, which themselves depend on nodes further away).
+        For the server and the wire these are everybody's nodes, for clients the nodes within L hops of their own
+        (``remote: matrices``) or their neighbours (``embeddings``, which themselves depend on nodes further away).
         """
         return foreign_nodes_within(graph, observer, self.layers if self.remote == "matrices" else 1)
 
@@ -236,8 +250,8 @@ class FedGAT(FederatedProtocol):
         if training.worst_outside == 0:
             return trained
         left = (
-            f"fedgat: {100 * training.worst_outside:.3g} % of the edge scores left the series' domain [-{self.domain:g}, "
-            f"{self.domain:g}] in the worst round"
+            f"fedgat: {100 * training.worst_outside:.3g} % of the edge scores left the series' domain"
+            f" [-{self.domain:g}, {self.domain:g}] in the worst round"
         )
         if channel.noise(self.masked) is not None:
             note = f"{left}, because of the noise on the messages; clients cut them off there"
@@ -249,7 +263,8 @@ class FedGAT(FederatedProtocol):
     def prepare(
         self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
     ) -> tuple[GatTraining, Tensor, torch.Generator]:
-        """Do everything before the first round; return the training, the first model and the generator for the rounds."""
+        """Do everything before the first round; return the training, the first model and the generator for the
+        rounds."""
         self.check(graph)
         start, masks, rest = split(rng, "weights"), split(rng, "masks"), split(rng, "rounds")
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
@@ -262,13 +277,15 @@ class FedGAT(FederatedProtocol):
         initial = initial_model(layout, start).to(device, x.dtype)
         series = self.series()
         codes = self.messages(edges, graph.num_clients)
-        messages = degree_batches(edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked)
+        messages = degree_batches(
+            edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked
+        )
         if self.from_messages(channel):
             sources, rows = merge_rows(edges, x, channel)
             if len(rows) > len(x) and self.remote == "matrices":
                 raise FglauditError(
-                    "neighbours can be merged only where a node's message goes to its owner; fedgat with remote 'matrices' sends it "
-                    "to others, whose own rows are in it; use remote: embeddings"
+                    "neighbours can be merged only where a node's message goes to its owner; fedgat with remote"
+                    " 'matrices' sends it to others, whose own rows are in it; use remote: embeddings"
                 )
             used = torch.cat([plan.train.outputs[0].codes, plan.test.outputs[0].codes])
             received = deliver(messages, sources, rows, self.masked, used, channel, masks)
@@ -298,7 +315,8 @@ class FedGAT(FederatedProtocol):
         wanted = channel.wants(self.masked) or channel.seals(RawFeatures)
         if wanted and self.path == "moments":
             raise FglauditError(
-                f"path 'moments' trains without {self.masked.__name__}, but a recorder or the defense needs them; use path 'auto'"
+                f"path 'moments' trains without {self.masked.__name__}, but a recorder or the defense needs them; use"
+                " path 'auto'"
             )
         return wanted or self.path == "matrices"
 

@@ -1,4 +1,5 @@
-"""From clients to everything that a GAT's training needs: fields, exchanges, masks, and the first layer on features at hand."""
+"""From clients to everything that a GAT's training needs: fields, exchanges, masks, and the first layer on features at
+hand."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from fglaudit.protocols.fedgat.gat_training import FirstLayer, Part, Problem
 
 
 def check_graph(protocol: str, graph: FederatedGraph) -> None:
-    """Raise :class:`FglauditError` unless a GAT can be trained on ``graph``: disjoint clients, training nodes, finite features, every
-    edge listed once in each direction and no self-loops (a GAT adds its own)."""
+    """Raise :class:`FglauditError` unless a GAT can be trained on ``graph``: disjoint clients, training nodes, finite
+    features, every edge listed once in each direction and no self-loops (a GAT adds its own)."""
     check_trainable(protocol, graph)
     finite = torch.isfinite(graph.x).all(1)
     if not bool(finite.all()):
@@ -78,7 +79,9 @@ class Plan:
         tested = parties.own(val | test)
         tested_rows = [*everyone[:-1], tested] if exchange else parties.needed(tested, layers, "compute")
         return Plan(
-            train=parties.field(parties.needed(parties.own(train), layers, "leave" if exchange else "compute"), exchanges),
+            train=parties.field(
+                parties.needed(parties.own(train), layers, "leave" if exchange else "compute"), exchanges
+            ),
             test=parties.field(tested_rows, exchanges),
             exchanges=exchanges,
             is_test=test,

@@ -1,4 +1,5 @@
-"""Rounds of federated training of a GAT: local steps, averaging, exchange of hidden embeddings, test of the new model."""
+"""Rounds of federated training of a GAT: local steps, averaging, exchange of hidden embeddings, test of the new
+model."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ CHOICES = ("last", "validation")
 
 
 class Dropout(NamedTuple):
-    """Shares dropped in training: of the hidden units of every row between layers, of the features (the same for all nodes)."""
+    """Shares dropped in training: of the hidden units of every row between layers, of the features (the same for all
+    nodes)."""
 
     units: float
     features: float
@@ -46,8 +48,8 @@ class GatSettings:
     Attributes:
         proximal: FedProx's mu: clients minimise their loss plus ``mu / 2 ||w - w_global||^2``; 0 is FedAvg.
         keep_optimizer: whether a client's Adam goes on with its memory in the next round or starts afresh.
-        bounds: what holds after every step: "all" or "first-layer", whose weights keep Assumption 2; "scores": those of the first
-            layer stay in [-domain, domain]; or "none".
+        bounds: what holds after every step: "all" or "first-layer", whose weights keep Assumption 2; "scores": those of
+            the first layer stay in [-domain, domain]; or "none".
         feature_dropout: share of the features that a client drops in a step, the same for all nodes.
         choice: the round that counts: "last", or "validation" for the one with the best validation accuracy.
     """
@@ -63,7 +65,9 @@ class GatSettings:
         if self.proximal < 0:
             raise FglauditError(f"FedProx's mu must not be negative; got {self.proximal:g}; 0 is FedAvg")
         if not 0 <= self.feature_dropout < 1:
-            raise FglauditError(f"feature_dropout is a share in [0, 1); got {self.feature_dropout:g}; use for example 0.5")
+            raise FglauditError(
+                f"feature_dropout is a share in [0, 1); got {self.feature_dropout:g}; use for example 0.5"
+            )
         if self.bounds not in BOUNDS:
             raise unknown("bounds", self.bounds, BOUNDS)
         if self.choice not in CHOICES:
@@ -156,8 +160,16 @@ class Problem:
 class GatTraining:
     """One training run: K models in step."""
 
-    def __init__(self, problem: Problem, averaging: FedAvg, settings: GatSettings, layout: Layout, channel: Channel) -> None:
-        self.problem, self.averaging, self.settings, self.layout, self.channel = problem, averaging, settings, layout, channel
+    def __init__(
+        self, problem: Problem, averaging: FedAvg, settings: GatSettings, layout: Layout, channel: Channel
+    ) -> None:
+        self.problem, self.averaging, self.settings, self.layout, self.channel = (
+            problem,
+            averaging,
+            settings,
+            layout,
+            channel,
+        )
         self._received: list[Tensor] = []
         self.outside: Callable[[LayerWeights], Tensor] | None = None
         """Share of edge scores outside the series' domain, asked after every round where set."""
@@ -212,8 +224,8 @@ class GatTraining:
     def _trained(self, correct: Sequence[Tensor], model: Tensor, chosen: int) -> Trained:
         if not bool(torch.isfinite(model).all()):
             raise FglauditError(
-                f"training must stay finite; the model of round {chosen + 1} is not; lower the learning rate, or keep the scores "
-                "within the series' domain (bounds: first-layer or all)"
+                f"training must stay finite; the model of round {chosen + 1} is not; lower the learning rate, or keep"
+                " the scores within the series' domain (bounds: first-layer or all)"
             )
         accuracy, accuracy_global = accuracies(correct, self._by_group(self.problem.is_test))
         final = {name: w.squeeze(0).cpu() for name, w in unflatten(model.unsqueeze(0), self.layout).items()}
@@ -275,7 +287,8 @@ class GatTraining:
 
     @torch.no_grad()
     def _predict(self, round: int, models: Tensor) -> Tensor:
-        """Exchange hidden embeddings under ``models`` [K, D] and return which targets are classified correctly [K, R_L]."""
+        """Exchange hidden embeddings under ``models`` [K, D] and return which targets are classified correctly [K,
+        R_L]."""
         self._received = []
 
         def exchange(layer: int, own: Tensor) -> Tensor:

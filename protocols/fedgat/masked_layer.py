@@ -1,17 +1,20 @@
-"""FedGAT's first layer as a client evaluates it from the messages it received, without knowing its neighbours' features.
+"""FedGAT's first layer as a client evaluates it from the messages it received, without knowing its neighbours'
+features.
 
 Matrix variant, equations (7), (12), (14): ``D_i = sum_s b_1(s) M1_i(s) + b_2(s) M2_i(s)`` and, for a polynomial f,
-``K1' f(D) K1`` and ``K1' f(D) K2``. These are ``sum_j f(x_ij)`` and ``sum_j f(x_ij) h_j'`` but for the power 0: ``K1' K1 = 2b`` where b is
-meant, because the identity is not ``sum_j U_j``. Half of the term ``f(0)`` is therefore taken off; the paper's (12) does not.
+``K1' f(D) K1`` and ``K1' f(D) K2``. These are ``sum_j f(x_ij)`` and ``sum_j f(x_ij) h_j'`` but for the power 0:
+``K1' K1 = 2b`` where b is meant, because the identity is not ``sum_j U_j``. Half of the term ``f(0)`` is therefore
+taken off; the paper's (12) does not.
 
 Vector variant, appendix F: ``R_i = (b_1' M1 + b_2' M2) mask4``, then f elementwise and products with K1 and K3.
 
-Where noise was added to the messages (it is public), its receivers use what they know of the true values, all of which leaves exact
-messages as they are: D_i is scaled down to the largest norm that scores in the series' domain can give it (R_i cut off at the
-domain), the denominator is at least b times the smallest attention score, and a mean of rows of norm at most 1 has norm at most 1.
+Where noise was added to the messages (it is public), its receivers use what they know of the true values, all of which
+leaves exact messages as they are: D_i is scaled down to the largest norm that scores in the series' domain can give it
+(R_i cut off at the domain), the denominator is at least b times the smallest attention score, and a mean of rows of
+norm at most 1 has norm at most 1.
 
-Cost per evaluation: every number received is read once per step. Matrices are kept in a factored form where that loses nothing
-(:func:`factored`): the received [F, 4b^2] array has rank b unless something was added to it on the way.
+Cost per evaluation: every number received is read once per step. Matrices are kept in a factored form where that loses
+nothing (:func:`factored`): the received [F, 4b^2] array has rank b unless something was added to it on the way.
 """
 
 from __future__ import annotations
@@ -87,7 +90,8 @@ class Batch:
     def received(
         payload: MaskedMatrices | MaskedVectors, client: Tensor, rng: torch.Generator, *, noisy: bool = False
     ) -> Batch:
-        """Store a payload's messages to ``client`` [P], not yet placed; factors are sought for matrices that are not ``noisy``."""
+        """Store a payload's messages to ``client`` [P], not yet placed; factors are sought for matrices that are not
+        ``noisy``."""
         width, place = payload.k1.shape[1], torch.full_like(client, -1)
         if isinstance(payload, MaskedVectors):
             vectors = ((payload.m1.transpose(1, 2),), (payload.m2.transpose(1, 2),))
@@ -113,10 +117,13 @@ class Batch:
         )
         masks = [b.mask for b in batches if b.mask is not None]
         client, place, k1, k2 = (rows([getattr(b, name) for b in batches]) for name in ("client", "place", "k1", "k2"))
-        return [replace(one, client=client, place=place, m1=m1, m2=m2, k1=k1, k2=k2, mask=rows(masks) if masks else None)]
+        return [
+            replace(one, client=client, place=place, m1=m1, m2=m2, k1=k1, k2=k2, mask=rows(masks) if masks else None)
+        ]
 
     def at(self, place: Tensor) -> Batch | None:
-        """Return the nodes whose new ``place`` [P] is not negative (the batch itself if all are), None if there are none."""
+        """Return the nodes whose new ``place`` [P] is not negative (the batch itself if all are), None if there are
+        none."""
         keep = place >= 0
         if bool(keep.all()):
             return replace(self, place=place)
@@ -167,7 +174,8 @@ class Batch:
         return means / length.clamp(min=1)
 
     def edge_scores(self, own: Tensor, neighbor: Tensor) -> Tensor:
-        """Return the ``x_ij`` of all edges, flat, each twice: eigenvalues of D_i (its b zeros left out), or entries of R_i."""
+        """Return the ``x_ij`` of all edges, flat, each twice: eigenvalues of D_i (its b zeros left out), or entries of
+        R_i."""
         scores = self.scores(own, neighbor)
         if self.mask is not None:
             return scores.flatten()

@@ -20,7 +20,8 @@ Messages = Iterable[tuple[int, Tensor, Tensor]]
 
 
 def merge_rows(edges: KeptEdges, x: Tensor, channel: Channel) -> tuple[KeptEdges, Tensor]:
-    """Return edges and rows [N + G, F] in which the defense's groups of cross-client neighbours have become their means.
+    """Return edges and rows [N + G, F] in which the defense's groups of cross-client neighbours have become their
+    means.
 
     The mean of group g is row N + g; every edge to a member leads there.
     """

@@ -1,17 +1,19 @@
 """How far one node's feature row moves all of FedGAT's masked messages together: what noise on them is calibrated to.
 
-Masks do not depend on features, so two data sets that differ in one row are compared under the same masks, and the bound holds for
-all masks. If the row of v changes by a vector of norm 1 then, with b = |N_i|, N_i the closed neighbourhood of i:
+Masks do not depend on features, so two data sets that differ in one row are compared under the same masks, and the
+bound holds for all masks. If the row of v changes by a vector of norm 1 then, with b = |N_i|, N_i the closed
+neighbourhood of i:
 
-* matrix variant, a message about i with v in N_i: M2 changes by ``delta(s) U_v``, squared norm ``||U_v||^2 = ((r + 1/r) / 2)^2``, and K2 by
-  ``sqrt(2) u1_v delta'``, squared norm 2. If i = v, M1 also changes, by ``delta(s) sum_j U_j``: the U_j are orthogonal, so this is
-  ``b ||U_v||^2``. K1 does not depend on features. With r in [1/2, 2], ``||U_v||^2 <= 25/16``.
+* matrix variant, a message about i with v in N_i: M2 changes by ``delta(s) U_v``, squared norm
+  ``||U_v||^2 = ((r + 1/r) / 2)^2``, and K2 by ``sqrt(2) u1_v delta'``, squared norm 2. If i = v, M1 also changes, by
+  ``delta(s) sum_j U_j``: the U_j are orthogonal, so this is ``b ||U_v||^2``. K1 does not depend on features. With r in
+  [1/2, 2], ``||U_v||^2 <= 25/16``.
 * vector variant: M2 and K1 change by ``delta u_v'``, squared norm 2 each since u_v has two ones; if i = v, M1 by
   ``delta sum_j u_j'``, squared norm 2b. K2 and K3 do not depend on features.
 
-So the squared change is ``member x sum over i in N_v of R_i + own x b_v R_v``, where R_i is the number of receivers of i's message (each
-gets noise of its own, and receivers may pool what they have), ``member`` is 3.5625 or 4 and ``own`` 1.5625 or 2. With one receiver each
-it is at most 5.125 or 6 times (largest degree + 1).
+So the squared change is ``member x sum over i in N_v of R_i + own x b_v R_v``, where R_i is the number of receivers of
+i's message (each gets noise of its own, and receivers may pool what they have), ``member`` is 3.5625 or 4 and ``own``
+1.5625 or 2. With one receiver each it is at most 5.125 or 6 times (largest degree + 1).
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ def dependent_fields(variant: type[Masked]) -> tuple[str, ...]:
 
 
 def squared_changes(variant: type[Masked]) -> tuple[float, float]:
-    """Return (member, own): what a unit change of a row in a neighbourhood adds to a message's squared change, and what it adds
-    per neighbour where it is the row of the node itself."""
+    """Return (member, own): what a unit change of a row in a neighbourhood adds to a message's squared change, and what
+    it adds per neighbour where it is the row of the node itself."""
     if variant is MaskedMatrices:
         unit = ((LARGEST_R + 1 / LARGEST_R) / 2) ** 2
         return unit + 2, unit

@@ -1,14 +1,16 @@
-"""What FedGAT's server makes of the raw features: masked matrices (equations 9, 11, 13) or vectors (appendix F) per node.
+"""What FedGAT's server makes of the raw features: masked matrices (equations 9, 11, 13) or vectors (appendix F) per
+node.
 
-The neighbourhood of a node is its kept neighbours and itself, as in the original GAT; b is its size. All nodes of a batch have
-the same b, and what is made at once stays under ``BATCH_BYTES`` unless one node alone exceeds it.
+The neighbourhood of a node is its kept neighbours and itself, as in the original GAT; b is its size. All nodes of a
+batch have the same b, and what is made at once stays under ``BATCH_BYTES`` unless one node alone exceeds it.
 
 Where the paper's text leaves something open or does not work as printed:
 
 * r is drawn per node, log-uniform in [1/2, 2]: the products' rounding error grows with r + 1/r.
-* Binary ``u_j`` of the vector variant have two ones each: 2b coordinates hold b disjoint pairs, all masks live within pairs. Supports
-  of different sizes would weight neighbours by their sizes.
-* ``mask4 = V U'`` with ``U'V = I`` is a random oblique projection onto the span of the ``u_j``; ``mask1 = A (I - V U')`` with normal A.
+* Binary ``u_j`` of the vector variant have two ones each: 2b coordinates hold b disjoint pairs, all masks live within
+  pairs. Supports of different sizes would weight neighbours by their sizes.
+* ``mask4 = V U'`` with ``U'V = I`` is a random oblique projection onto the span of the ``u_j``;
+  ``mask1 = A (I - V U')`` with normal A.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ Masked = MaskedMatrices | MaskedVectors
 
 
 def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4) -> int:
-    """Wire bytes of one node's message with neighbourhood size b = ``size``, as the paper counts them (both M1 and M2, all
-    features), plus 8 for the node's id."""
+    """Wire bytes of one node's message with neighbourhood size b = ``size``, as the paper counts them (both M1 and M2,
+    all features), plus 8 for the node's id."""
     width = 2 * size
     if variant is MaskedMatrices:
         numbers = 2 * features * width**2 + width + width * features
@@ -46,8 +48,8 @@ def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4
 def degree_batches(
     edges: KeptEdges, receivers: Tensor, nodes: Tensor, features: int, variant: type[Masked]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield (b, receivers [P], nodes [P]) so that the messages about distinct nodes fit ``BATCH_BYTES``; each holds all receivers
-    of its nodes and is ascending by node.
+    """Yield (b, receivers [P], nodes [P]) so that the messages about distinct nodes fit ``BATCH_BYTES``; each holds all
+    receivers of its nodes and is ascending by node.
 
     Args:
         receivers, nodes: one entry per message, in any order.
@@ -60,13 +62,15 @@ def degree_batches(
         _, copies = torch.unique_consecutive(nodes[chosen], return_counts=True)
         most = max(1, BATCH_BYTES // node_bytes(size, features, variant))
         lengths = [int(part.sum().item()) for part in copies.split(most)]
-        for who, which in zip(torch.split(receivers[chosen], lengths), torch.split(nodes[chosen], lengths), strict=True):
+        for who, which in zip(
+            torch.split(receivers[chosen], lengths), torch.split(nodes[chosen], lengths), strict=True
+        ):
             yield size, who, which
 
 
 def receiver_parts(receivers: Tensor, message_bytes: int) -> Iterator[Tensor]:
-    """Yield the positions of the messages that travel in one batch: all to one ``receivers`` [P] value, ascending, several
-    of them together while they stay below ``JOIN_BYTES``."""
+    """Yield the positions of the messages that travel in one batch: all to one ``receivers`` [P] value, ascending,
+    several of them together while they stay below ``JOIN_BYTES``."""
     order = torch.argsort(receivers, stable=True)
     _, counts = torch.unique_consecutive(receivers[order], return_counts=True)
     lengths: list[int] = []
@@ -78,9 +82,11 @@ def receiver_parts(receivers: Tensor, message_bytes: int) -> Iterator[Tensor]:
     yield from torch.split(order, lengths)
 
 
-def mask_nodes(edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], rng: torch.Generator) -> Masked:
-    """Return the masked neighbourhoods of ``nodes`` [P], which all have ``size`` entries; a node named twice in a row gets the
-    same masks.
+def mask_nodes(
+    edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], rng: torch.Generator
+) -> Masked:
+    """Return the masked neighbourhoods of ``nodes`` [P], which all have ``size`` entries; a node named twice in a row
+    gets the same masks.
 
     Args:
         x: features of all nodes [N, F]; the result has their type.
@@ -115,8 +121,8 @@ def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Ge
 
 
 def draw_units(count: int, size: int, like: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw the masks of ``count`` nodes with ``size`` neighbours: u1 [P, 2b, b], one per column, and U [P, b, 4 b^2]; of the type and
-    device of ``like``."""
+    """Draw the masks of ``count`` nodes with ``size`` neighbours: u1 [P, 2b, b], one per column, and U [P, b, 4 b^2];
+    of the type and device of ``like``."""
     width = 2 * size
     gaussian = torch.randn(count, width, width, generator=rng, dtype=torch.float64)
     basis = torch.linalg.qr(gaussian).Q.to(like)
@@ -129,8 +135,8 @@ def draw_units(count: int, size: int, like: Tensor, rng: torch.Generator) -> tup
 
 
 def sealed_matrices(nodes: Tensor, x: SealedTensor, source: Tensor, rng: torch.Generator) -> MaskedMatrices:
-    """Return :func:`masked_matrices` of sealed rows ``x`` [N, F]: every message is a public combination of them but K1, which does
-    not depend on them.
+    """Return :func:`masked_matrices` of sealed rows ``x`` [N, F]: every message is a public combination of them but K1,
+    which does not depend on them.
 
     Args:
         nodes: i [P].
@@ -146,7 +152,9 @@ def sealed_matrices(nodes: Tensor, x: SealedTensor, source: Tensor, rng: torch.G
         target = torch.arange(count * lines).view(count, 1, lines).expand_as(coefficients)
         column = rows.cpu().unsqueeze(2).expand_as(coefficients)
         index = torch.stack([target.flatten(), column.flatten()])
-        weights = torch.sparse_coo_tensor(index, coefficients.flatten(), (count * lines, len(x)), check_invariants=False)
+        weights = torch.sparse_coo_tensor(
+            index, coefficients.flatten(), (count * lines, len(x)), check_invariants=False
+        )
         mixed: Tensor = weights @ x
         return mixed.view(count, lines, features)
 
@@ -179,7 +187,8 @@ def masked_vectors(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Gen
 
 
 def announced(nodes: Tensor, size: int, features: int, variant: type[Masked], dtype: torch.dtype) -> Masked:
-    """Return messages of the right shapes without content (device "meta"): they are counted on the wire and cost nothing."""
+    """Return messages of the right shapes without content (device "meta"): they are counted on the wire and cost
+    nothing."""
     count, width = len(nodes), 2 * size
 
     def empty(*shape: int) -> Tensor:
@@ -196,9 +205,9 @@ def announced(nodes: Tensor, size: int, features: int, variant: type[Masked], dt
 def careful_bytes(edges: KeptEdges, x: Tensor, nodes: Tensor, variant: type[Masked], element: int = 4) -> int:
     """Wire bytes of a sender that omits what the receiver can do without, for the same ``nodes`` [n].
 
-    Matrix variant: one ``sum_j U_j`` instead of M1 (the receiver has h_i), and M2(s) and columns of K2 only for the features s that
-    some node of the neighbourhood has, each with a 4-byte index. Vector variant: no M1 (likewise: ``K2`` and h_i give it), the other
-    columns masked all the same because masks fill them.
+    Matrix variant: one ``sum_j U_j`` instead of M1 (the receiver has h_i), and M2(s) and columns of K2 only for the
+    features s that some node of the neighbourhood has, each with a 4-byte index. Vector variant: no M1 (likewise:
+    ``K2`` and h_i give it), the other columns masked all the same because masks fill them.
     """
     sizes = edges.start[nodes + 1] - edges.start[nodes]
     width = 2 * sizes

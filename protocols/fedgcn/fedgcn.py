@@ -1,27 +1,32 @@
-"""FedGCN (Yao, Jin, Ravi and Joe-Wong, NeurIPS 2023): neighbour feature sums once before training, then federated averaging.
+"""FedGCN (Yao, Jin, Ravi and Joe-Wong, NeurIPS 2023): neighbour feature sums once before training, then federated
+averaging.
 
-Section 4, equations (2)-(3) and Algorithm 1. Before training client m sends, for every node i with a neighbour at m (or at m
-itself), ``P[m, i] = sum_{j at m} A_ij x_j`` over i and its neighbours j; the server adds over m and returns ``S_i = sum_j A_ij x_j``
-for the rows that a client needs: its own nodes (1 hop), also their neighbours (2 hops), all nodes within h - 1 hops (h hops).
-Each client then trains a GCN whose first layer is ``S W_1``. Later layers propagate over the edges that the client knows; with
-as many hops as layers they equal the centralized model's. With 0 hops nothing is sent before training.
+Section 4, equations (2)-(3) and Algorithm 1. Before training client m sends, for every node i with a neighbour at m (or
+at m itself), ``P[m, i] = sum_{j at m} A_ij x_j`` over i and its neighbours j; the server adds over m and returns
+``S_i = sum_j A_ij x_j`` for the rows that a client needs: its own nodes (1 hop), also their neighbours (2 hops), all
+nodes within h - 1 hops (h hops). Each client then trains a GCN whose first layer is ``S W_1``. Later layers propagate
+over the edges that the client knows; with as many hops as layers they equal the centralized model's. With 0 hops
+nothing is sent before training.
 
-What is observed: the server sees every ``P[m, i]`` (often the features of a single neighbour) and every model; client k sees
-``S_i`` of its rows and the global models.
+What is observed: the server sees every ``P[m, i]`` (often the features of a single neighbour) and every model; client k
+sees ``S_i`` of its rows and the global models.
 
 Choices where the paper's text is silent or lost:
 
-* ``A = (D + I)^-1/2 (Adj + I) (D + I)^-1/2`` with degrees in the whole graph; 0 hops use the client's own subgraph, degrees too.
-* ``aggregate: counts`` sends plain sums (integers for binary features); the receiver divides row i by ``d_i + 1``, a mean over
-  the closed neighbourhood, because it cannot undo the sum to weight neighbours by their degrees. It changes nothing at 0 hops.
+* ``A = (D + I)^-1/2 (Adj + I) (D + I)^-1/2`` with degrees in the whole graph; 0 hops use the client's own subgraph,
+  degrees too.
+* ``aggregate: counts`` sends plain sums (integers for binary features); the receiver divides row i by ``d_i + 1``, a
+  mean over the closed neighbourhood, because it cannot undo the sum to weight neighbours by their degrees. It changes
+  nothing at 0 hops.
 * Weight decay acts on every layer.
 * The first global model is a message too (round 0).
-* Models are averaged with equal weights; ``weighting: train-nodes`` weights by training nodes. A client without training nodes
-  uploads nothing. Clients that were not sampled still receive the new model.
+* Models are averaged with equal weights; ``weighting: train-nodes`` weights by training nodes. A client without
+  training nodes uploads nothing. Clients that were not sampled still receive the new model.
 * Adam starts afresh every round.
 * Where a defense drops edges, ``i <- j`` counts as kept if the owner of ``i`` keeps it.
-* With 1 hop the second layer propagates among own nodes alone, with degrees in the whole graph. The paper's 1-hop accuracies
-  are higher than that: its published code gives clients their neighbours' features (``bench/published_one_hop.py``).
+* With 1 hop the second layer propagates among own nodes alone, with degrees in the whole graph. The paper's 1-hop
+  accuracies are higher than that: its published code gives clients their neighbours' features
+  (``bench/published_one_hop.py``).
 * Accuracy is the new global model's, tested by every client on its own test nodes; the last round counts.
 """
 
@@ -105,13 +110,13 @@ class FedGCN(FederatedProtocol):
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The sums that clients send before training, once; what the server returns is computed from them.
 
-        If x_j changes by norm 1, the messages change by ``A_ij`` for every i in the closed neighbourhood of j, each in one row of
-        j's own client: jointly by ``||A[:, j]||_2``.
+        If x_j changes by norm 1, the messages change by ``A_ij`` for every i in the closed neighbourhood of j, each in
+        one row of j's own client: jointly by ``||A[:, j]||_2``.
 
-        Normalised: ``||A[:, j]||^2 = 1/(d_j+1) sum_i 1/(d_i+1)`` over the closed neighbourhood. Neighbours have ``d_i >= 1``, so this
-        is at most ``1/(d_j+1)^2 + d_j / (2 (d_j+1))``, which is 1 for ``d_j = 0`` and at most 1/2 otherwise: the gain is at most 1
-        for every graph. Counts: exactly ``sqrt(d_j + 1)``; the largest degree counts as public, as the topology does.
-        Dropped edges only remove terms, because degrees stay those of the whole graph.
+        Normalised: ``||A[:, j]||^2 = 1/(d_j+1) sum_i 1/(d_i+1)`` over the closed neighbourhood. Neighbours have
+        ``d_i >= 1``, so this is at most ``1/(d_j+1)^2 + d_j / (2 (d_j+1))``, which is 1 for ``d_j = 0`` and at most 1/2
+        otherwise: the gain is at most 1 for every graph. Counts: exactly ``sqrt(d_j + 1)``; the largest degree counts
+        as public, as the topology does. Dropped edges only remove terms, because degrees stay those of the whole graph.
         """
         if self.hops == 0:
             return ()
@@ -119,7 +124,10 @@ class FedGCN(FederatedProtocol):
             gain, why = 1.0, "column norm of the normalised adjacency, at most 1 for every graph"
         else:
             largest = int(graph.degrees().max().item())
-            gain, why = math.sqrt(largest + 1), f"sqrt(largest degree + 1) with public topology, largest degree {largest}"
+            gain, why = (
+                math.sqrt(largest + 1),
+                f"sqrt(largest degree + 1) with public topology, largest degree {largest}",
+            )
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
 
     def examples(self, graph: FederatedGraph) -> Examples:
@@ -133,8 +141,9 @@ class FedGCN(FederatedProtocol):
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """The server adds the parts of every node's sum and passes sums on; of models it takes the mean.
 
-        An entry of row i is at most ``sum_j A_ij`` times the largest feature, over all clients together. Degrees count as public, as
-        the topology does, and so do the largest feature and whether features are whole or negative numbers.
+        An entry of row i is at most ``sum_j A_ij`` times the largest feature, over all clients together. Degrees count
+        as public, as the topology does, and so do the largest feature and whether features are whole or negative
+        numbers.
         """
         models = self.averaging().aggregates(graph, self.layout(graph))
         if self.hops == 0:
@@ -146,7 +155,9 @@ class FedGCN(FederatedProtocol):
         weight = torch.ones(len(row), dtype=torch.float64) if counts else scale[row] * scale[source]
         largest = torch.zeros(graph.num_nodes, dtype=torch.float64).index_add_(0, row, weight) * graph.x.abs().max()
         senders = torch.unique(row * graph.num_clients + edges.owner[source])
-        summands = torch.bincount(torch.div(senders, graph.num_clients, rounding_mode="floor"), minlength=graph.num_nodes)
+        summands = torch.bincount(
+            torch.div(senders, graph.num_clients, rounding_mode="floor"), minlength=graph.num_nodes
+        )
         sums = Aggregate(
             rows=held.node,
             receivers=held.client,
@@ -176,7 +187,8 @@ class FedGCN(FederatedProtocol):
         """Do everything before the first round.
 
         Returns:
-            The clients' rows, and the first-layer input [H, F], as received, of the rows that training or testing needs.
+            The clients' rows, and the first-layer input [H, F], as received, of the rows that training or testing
+            needs.
         """
         self.check(graph)
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
@@ -211,14 +223,17 @@ class FedGCN(FederatedProtocol):
         return total
 
     def deliver(self, total: Tensor, rows: HeldRows, keep: Tensor, channel: Channel) -> Tensor:
-        """Have the server send every client the sums of its rows; return those of the mask ``keep`` [M] as received [H, F]."""
+        """Have the server send every client the sums of its rows; return those of the mask ``keep`` [M] as received [H,
+        F]."""
         splits = rows.splits.cpu()
         received = []
         for low, high in buckets(splits.diff() * total.shape[1] * 4):
             first, last = int(splits[low].item()), int(splits[high].item())
             receivers = torch.arange(low, high)
             payload = NeighborSums(rows.node[first:last], total[rows.node[first:last]].float())
-            batch = MessageBatch(0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - first)
+            batch = MessageBatch(
+                0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - first
+            )
             arrived = channel.send(batch)
             assert isinstance(arrived, NeighborSums)
             received.append(arrived.sums[keep[first:last]])

@@ -14,7 +14,8 @@ def align(global_nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Match the global nodes [K, g, d] of every pair of clients so that the mean cosine is largest.
 
     Returns:
-        Similarities S [K, K] in [-1, 1], and matchings [K, K, g]: global node k of client i belongs to ``matching[i, j, k]`` of j.
+        Similarities S [K, K] in [-1, 1], and matchings [K, K, g]: global node k of client i belongs to
+            ``matching[i, j, k]`` of j.
 
     Raises:
         FglauditError: if they are not finite.

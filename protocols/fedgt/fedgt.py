@@ -1,34 +1,36 @@
 """FedGT (Zhang et al. 2023, arXiv:2401.15203): a graph transformer per client, averaged with the clients most like it.
 
-Algorithms 1-3, equations (2)-(8). Every client encodes its own subgraph (edges to other clients are not used), attends per node to
-n_s sampled neighbours and n_g global nodes, and keeps the global nodes by online clustering of the nodes' input representations.
-Each round it uploads the change of its weights and its global nodes; the server aligns the global nodes of every pair of clients,
-takes the mean cosine as similarity, and returns to each client averages of all models and of all aligned global nodes, weighted by
-``softmax(tau S)``.
+Algorithms 1-3, equations (2)-(8). Every client encodes its own subgraph (edges to other clients are not used), attends
+per node to n_s sampled neighbours and n_g global nodes, and keeps the global nodes by online clustering of the nodes'
+input representations. Each round it uploads the change of its weights and its global nodes; the server aligns the
+global nodes of every pair of clients, takes the mean cosine as similarity, and returns to each client averages of all
+models and of all aligned global nodes, weighted by ``softmax(tau S)``.
 
-What is observed: the server sees every client's global nodes (centroids in the space of a known affine map of the features) and
-update in every round; client k sees averages of the others' models and global nodes.
+What is observed: the server sees every client's global nodes (centroids in the space of a known affine map of the
+features) and update in every round; client k sees averages of the others' models and global nodes.
 
 Choices where the paper's text is silent:
 
-* Global nodes live in the space of the first layer's input (one codebook of ``n_g d`` numbers, as section G counts), pass
-  through the layers beside the nodes and are drawn from N(0, global_scale^2) by the server. Their counts c start at 1 and stay with
-  the client. At scale 1, as codebooks usually start, they are much longer than the representations: one takes all nodes and the
-  others never move. Under the paper's noise that lasts one round, since its clip brings all of them near the origin. Without noise it
-  stays (a note says so), similarities of clients then mean nothing, and 0.01 is the better start (``python -m bench fedgt-choices``).
-* A node batch of Algorithm 1 is the mini-batch's nodes and the neighbours drawn for them; it is applied after every step.
-* The n_s nodes are drawn afresh in every step, with replacement, so that they count in proportion to their scores on average; the
-  node itself can be drawn, and only the ``candidates`` with the largest scores can. Tests draw as many as there are candidates, in
-  expectation: all of them with their weights (better on Cora's validation nodes than 16). With distinct nodes that all count
-  alike, test accuracy on Cora was about two points lower in single runs.
+* Global nodes live in the space of the first layer's input (one codebook of ``n_g d`` numbers, as section G counts),
+  pass through the layers beside the nodes and are drawn from N(0, global_scale^2) by the server. Their counts c start
+  at 1 and stay with the client. At scale 1, as codebooks usually start, they are much longer than the representations:
+  one takes all nodes and the others never move. Under the paper's noise that lasts one round, since its clip brings all
+  of them near the origin. Without noise it stays (a note says so), similarities of clients then mean nothing, and 0.01
+  is the better start (``python -m bench fedgt-choices``).
+* A node batch of Algorithm 1 is the mini-batch's nodes and the neighbours drawn for them; it is applied after every
+  step.
+* The n_s nodes are drawn afresh in every step, with replacement, so that they count in proportion to their scores on
+  average; the node itself can be drawn, and only the ``candidates`` with the largest scores can. Tests draw as many as
+  there are candidates, in expectation: all of them with their weights (better on Cora's validation nodes than 16). With
+  distinct nodes that all count alike, test accuracy on Cora was about two points lower in single runs.
 * The feed-forward width is twice the hidden one, with GELU; dropout acts on the input and on both blocks of a layer.
 * A client's Adam keeps its memory from round to round.
-* Accuracy is that of the clients' own models after local training, the round the one with the best validation accuracy (mean over
-  clients). ``tested: received`` tests the averages instead.
+* Accuracy is that of the clients' own models after local training, the round the one with the best validation accuracy
+  (mean over clients). ``tested: received`` tests the averages instead.
 * ``similarity: label-distributions`` sends the shares of the classes among a client's training nodes once; with
   ``global-nodes-unaligned`` nothing is aligned, in the averages neither; ``fedavg`` weights by training nodes.
-* Changes that travel sealed are added up, and nothing else: the server then returns their mean, and clients add it to the model that
-  they had, which is the same for all of them (``fedavg`` alone).
+* Changes that travel sealed are added up, and nothing else: the server then returns their mean, and clients add it to
+  the model that they had, which is the same for all of them (``fedavg`` alone).
 * Local differential privacy is not part of the protocol: the paper's is the defense ``clipped-laplace``.
 """
 
@@ -158,7 +160,9 @@ class FedGT(HybridProtocol):
             case "fedavg":
                 return (train / train.sum()).expand(len(train), -1).to(change), matching
             case "global-nodes-unaligned":
-                similarity = torch.nn.functional.cosine_similarity(centers.unsqueeze(1), centers.unsqueeze(0), 3).mean(2)
+                similarity = torch.nn.functional.cosine_similarity(centers.unsqueeze(1), centers.unsqueeze(0), 3).mean(
+                    2
+                )
                 matching = torch.arange(centers.shape[1], device=centers.device).expand_as(matching)
             case "local-updates":
                 similarity = cosine_similarity(change)
@@ -185,8 +189,8 @@ class FedGT(HybridProtocol):
         if len(weights) == 1 or own < COLLAPSED:
             return ()
         note = (
-            f"{self.name}: with tau {self.tau:g} every client's own model has a weight of {own:.4f} or more in its average: nothing is "
-            "learned from others; lower tau"
+            f"{self.name}: with tau {self.tau:g} every client's own model has a weight of {own:.4f} or more in its"
+            " average: nothing is learned from others; lower tau"
         )
         warnings.warn(note, stacklevel=3)
         return (note,)
@@ -195,6 +199,8 @@ class FedGT(HybridProtocol):
         if self.global_nodes == 1 or not bool(((clusters == clusters[:, :1]) | (clusters < 0)).all()):
             return ()
         return (
-            f"{self.name}: at every client one global node stands for all nodes, the other {self.global_nodes - 1} for none; without "
-            "noise on global nodes use global_scale: 0.01",
+            (
+                f"{self.name}: at every client one global node stands for all nodes, the other {self.global_nodes - 1}"
+                " for none; without noise on global nodes use global_scale: 0.01"
+            ),
         )

@@ -34,9 +34,9 @@ class HybridProtocol(SubgraphProtocol):
         restart: nu of the personalised PageRank.
         candidates: nodes per node among which neighbours are drawn.
         momentum: gamma of the online clustering.
-        global_scale: standard deviation of the entries of the first global nodes, before any client trains. Nodes at 1 lie far outside
-            the clients' representations: without noise that clips them, one takes all nodes and the others never move. At 0.01 all
-            are used.
+        global_scale: standard deviation of the entries of the first global nodes, before any client trains. Nodes at 1
+            lie far outside the clients' representations: without noise that clips them, one takes all nodes and the
+            others never move. At 0.01 all are used.
     """
 
     heads: int = 4
@@ -57,7 +57,8 @@ class HybridProtocol(SubgraphProtocol):
         self.require(neighbors=1, global_nodes=1, encoding=0, candidates=self.neighbors)
         if not (self.global_scale > 0 and math.isfinite(self.global_scale)):
             raise FglauditError(
-                f"global_scale must be positive and finite, equal global nodes stay equal; got {self.global_scale:g}; use 1 or 0.01"
+                f"global_scale must be positive and finite, equal global nodes stay equal; got {self.global_scale:g};"
+                " use 1 or 0.01"
             )
         if not 0 < self.restart <= 1:
             raise FglauditError(f"the restart probability lies in (0, 1]; got {self.restart:g}; the paper uses 0.15")
@@ -68,8 +69,8 @@ class HybridProtocol(SubgraphProtocol):
 
     def examples(self, graph: FederatedGraph) -> str:
         return (
-            f"{self.name}'s losses all see the global nodes, which are made of every node's features, and PageRank scores and encodings, "
-            "which every edge moves: one node changes them all"
+            f"{self.name}'s losses all see the global nodes, which are made of every node's features, and PageRank"
+            " scores and encodings, which every edge moves: one node changes them all"
         )
 
     def network(self) -> GraphTransformer:
@@ -84,15 +85,21 @@ class HybridProtocol(SubgraphProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph, self.global_nodes)
 
-    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> SampledNeighbors:
-        candidates = find_candidates(clients, self.sampling, self.candidates, self.restart, rng).to(inputs.labels.device)
+    def surroundings(
+        self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
+    ) -> SampledNeighbors:
+        candidates = find_candidates(clients, self.sampling, self.candidates, self.restart, rng).to(
+            inputs.labels.device
+        )
         return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
 
     def prepare(
         self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
     ) -> tuple[SubgraphModels, Tensor, Tensor]:
         """Do everything before the first round; return the clients, the first model [D] and global nodes [n_g, d]."""
-        start, centers, near, training = (split(rng, purpose) for purpose in ("weights", "global", "candidates", "training"))
+        start, centers, near, training = (
+            split(rng, purpose) for purpose in ("weights", "global", "candidates", "training")
+        )
         models = self.clients(graph, channel, near, training, device)
         first = self.global_scale * torch.randn(self.global_nodes, self.hidden, generator=centers)
         return models, initial_model(models.layout, start).to(device), first.to(device)

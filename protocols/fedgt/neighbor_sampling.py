@@ -5,10 +5,10 @@
 * ``neighbors``: the neighbours, all alike (for GraphSAGE's own first and second layers).
 * ``attribute``: the nodes with the most similar features, drawn in proportion to the cosine.
 
-A node is a candidate of itself (``graphsage``: if it has a neighbour; ``neighbors``: if it has none). Draws are independent: a node
-may be drawn twice and then counts twice in the attention, so that on average a node's weight is in proportion to its score. Without
-a generator the n candidates with the largest scores are taken, each with ``log(n p)`` added to its attention score: what it counts
-on average among n draws.
+A node is a candidate of itself (``graphsage``: if it has a neighbour; ``neighbors``: if it has none). Draws are
+independent: a node may be drawn twice and then counts twice in the attention, so that on average a node's weight is in
+proportion to its score. Without a generator the n candidates with the largest scores are taken, each with ``log(n p)``
+added to its attention score: what it counts on average among n draws.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Candidates:
     scores: Tensor
 
     def draw(self, rows: Tensor, count: int, rng: torch.Generator) -> Tensor:
-        """Draw ``count`` candidates of the nodes ``rows`` [K, m], with replacement [K, m, count]; ``rng`` is on their device."""
+        """Draw ``count`` candidates of the nodes ``rows`` [K, m], with replacement [K, m, count]; ``rng`` is on their
+        device."""
         nodes, scores = self._of(rows)
         bounds = scores.cumsum(2)
         points = torch.rand((*rows.shape, count), generator=rng, device=rows.device) * bounds[:, :, -1:]
@@ -52,8 +53,8 @@ class Candidates:
         return nodes.gather(2, torch.minimum(torch.searchsorted(bounds, points, right=True), last))
 
     def largest(self, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return the ``count`` candidates with the largest scores of the nodes ``rows`` [K, m], and the logarithms of how often each is
-        drawn on average if only these can be [K, m, count]; -inf for padding."""
+        """Return the ``count`` candidates with the largest scores of the nodes ``rows`` [K, m], and the logarithms of
+        how often each is drawn on average if only these can be [K, m, count]; -inf for padding."""
         nodes, scores = (part[:, :, :count] for part in self._of(rows))
         return nodes, (count * scores / scores.sum(2, keepdim=True)).log()
 
@@ -102,7 +103,9 @@ def find_candidates(
     return Candidates(nodes, scores)
 
 
-def _near(edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator, *, two_hops: bool) -> tuple[Tensor, Tensor]:
+def _near(
+    edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator, *, two_hops: bool
+) -> tuple[Tensor, Tensor]:
     row, column = edge_index.numpy()
     adjacency = sp.csr_array((np.ones(len(row)), (row, column)), shape=(num_nodes, num_nodes))
     pairs = sp.coo_array(adjacency + adjacency @ adjacency if two_hops else adjacency)

@@ -17,10 +17,12 @@ class ReceptiveField:
     """The rows of a mini-batch.
 
     Attributes:
-        layers: for each layer, first to last, whom its targets attend to; the first layer's inputs are all rows of the client.
-        reached: mask [K, n] of the batch's nodes and the neighbours drawn for them: what Algorithm 1 calls a node batch.
-        distinct: for each layer, how many of its targets differ, at most, over the clients (the others repeat); None where they
-            are all nodes or the batch itself.
+        layers: for each layer, first to last, whom its targets attend to; the first layer's inputs are all rows of the
+            client.
+        reached: mask [K, n] of the batch's nodes and the neighbours drawn for them: what Algorithm 1 calls a node
+            batch.
+        distinct: for each layer, how many of its targets differ, at most, over the clients (the others repeat); None
+            where they are all nodes or the batch itself.
     """
 
     layers: tuple[Neighborhood, ...]
@@ -33,7 +35,8 @@ def draw_field(
 ) -> ReceptiveField:
     """Draw ``count`` neighbours for all targets of all ``layers``.
 
-    The rows of a layer are all nodes of a client where that is not more than the batch can reach, else those that it does reach.
+    The rows of a layer are all nodes of a client where that is not more than the batch can reach, else those that it
+    does reach.
 
     Args:
         batch: node indices [K, m]; None: all nodes.
@@ -98,7 +101,7 @@ def _reached(targets: Tensor, neighbors: Tensor, valid: Tensor, log_counts: Tens
 
 
 def _distinct(nodes: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return every client's distinct ``nodes`` [K, m], padded with others to a width [K, m] that does not depend on them, and the
-    largest number of distinct ones (no axis)."""
+    """Return every client's distinct ``nodes`` [K, m], padded with others to a width [K, m] that does not depend on
+    them, and the largest number of distinct ones (no axis)."""
     used = torch.zeros(len(nodes), size, dtype=torch.int8, device=nodes.device).scatter_(1, nodes, 1)
     return used.argsort(dim=1, descending=True, stable=True)[:, : nodes.shape[1]], used.sum(1).max()

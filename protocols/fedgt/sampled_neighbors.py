@@ -24,9 +24,15 @@ class Network(Protocol):
         """Layers, each of which reaches one draw of neighbours further."""
 
     def logits(
-        self, weights: Weights, inputs: Tensor, neighborhoods: Sequence[Neighborhood], global_nodes: Tensor, dropout: Dropout
+        self,
+        weights: Weights,
+        inputs: Tensor,
+        neighborhoods: Sequence[Neighborhood],
+        global_nodes: Tensor,
+        dropout: Dropout,
     ) -> Tensor:
-        """Return the class scores [K, m, classes] of the last layer's targets from the projected ``inputs`` [K, n, d]."""
+        """Return the class scores [K, m, classes] of the last layer's targets from the projected ``inputs`` [K, n,
+        d]."""
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,39 @@
-"""GFL-APPNP (Wu, Zhang, Li, Yang and Li, CIKM workshop 2022): every node is a client; hidden representations and Jacobians are shared.
+"""GFL-APPNP (Wu, Zhang, Li, Yang and Li, CIKM workshop 2022): every node is a client; hidden representations and
+Jacobians are shared.
 
-Sections 3-5, Algorithm 1, equations (13)-(16). All clients share an encoder ``h(x) = relu(x W1) W2``; client k classifies its samples with
-``softmax(A_kk h(x_k) + C_k)``, ``C_k = sum_{j != k} A_kj h_j``, A the personalised propagation of APPNP. Every I local steps models are
-averaged; then each client j sends its hidden representation ``h_j`` (mean over its samples) and its Jacobian ``dh_j / dW`` under the new
-model, and the server returns ``C_k`` and ``dC_k = sum_{j != k} A_kj dh_j / dW``, which stay as they are during the next I steps
-(gradient compensation).
+Sections 3-5, Algorithm 1, equations (13)-(16). All clients share an encoder ``h(x) = relu(x W1) W2``; client k
+classifies its samples with ``softmax(A_kk h(x_k) + C_k)``, ``C_k = sum_{j != k} A_kj h_j``, A the personalised
+propagation of APPNP. Every I local steps models are averaged; then each client j sends its hidden representation
+``h_j`` (mean over its samples) and its Jacobian ``dh_j / dW`` under the new model, and the server returns ``C_k`` and
+``dC_k = sum_{j != k} A_kj dh_j / dW``, which stay as they are during the next I steps (gradient compensation).
 
-What is observed: the server has every h_j, every Jacobian (in it the features can be read) and every model; client k has the global
-models, C_k and dC_k.
+What is observed: the server has every h_j, every Jacobian (in it the features can be read) and every model; client k
+has the global models, C_k and dC_k.
 
-Variants (table 2): ``full``; ``v1`` adds standard normal noise to every entry of an uploaded Jacobian, afresh each time (appendix
-A.2.5); ``v2`` shares no Jacobians.
+Variants (table 2): ``full``; ``v1`` adds standard normal noise to every entry of an uploaded Jacobian, afresh each time
+(appendix A.2.5); ``v2`` shares no Jacobians.
 
 Choices where the paper's text is silent or misprinted:
 
 * A has APPNP's weights, alpha on the node itself; equation (13b) prints alpha and 1 - alpha the other way round.
-* The gradient is ``(prediction - y) (A_kk dh_k + dC_k)``; equations (14), (15b) and Algorithm 1 print its negative and descend along it.
-* ``averaging: trainers`` (default): clients without training samples send no models, and the mean is over those that do. I = 1 is then
-  gradient descent on APPNP's loss. Algorithm 1 lets all N clients send and takes the mean over all (``averaging: all``: the others
-  return what they got), which divides the learning rate by N over the number in training. With the printed learning rates and numbers
-  of updates SNC then ends far below the printed accuracy; subCora, which ends above it with ``trainers``, comes nearer to it; the other
-  tasks hardly change. docs/gfl-appnp.md has the figures.
+* The gradient is ``(prediction - y) (A_kk dh_k + dC_k)``; equations (14), (15b) and Algorithm 1 print its negative and
+  descend along it.
+* ``averaging: trainers`` (default): clients without training samples send no models, and the mean is over those that
+  do. I = 1 is then gradient descent on APPNP's loss. Algorithm 1 lets all N clients send and takes the mean over all
+  (``averaging: all``: the others return what they got), which divides the learning rate by N over the number in
+  training. With the printed learning rates and numbers of updates SNC then ends far below the printed accuracy;
+  subCora, which ends above it with ``trainers``, comes nearer to it; the other tasks hardly change. docs/gfl-appnp.md
+  has the figures.
 * ``h_j`` is the mean over all samples of the node, whatever their split: it needs no labels.
-* After the last local steps models are averaged and hidden representations are shared once more, for the test; no Jacobians.
-* A sample is classified with the global model and the C_k received with it. The round with the lowest validation loss counts, as in the
-  paper (``choice: validation``).
+* After the last local steps models are averaged and hidden representations are shared once more, for the test; no
+  Jacobians.
+* A sample is classified with the global model and the C_k received with it. The round with the lowest validation loss
+  counts, as in the paper (``choice: validation``).
 * The server knows the topology, computes A and tells client k its A_kk; that is not recorded.
 
-Where nobody records or changes Jacobians they are announced by their sizes and training uses their factors; V1's noise is then drawn for
-the sums that are used, with the covariance ``A A'`` that it has there: equal in law, not in its draws.
+Where nobody records or changes Jacobians they are announced by their sizes and training uses their factors; V1's noise
+is then drawn for the sums that are used, with the covariance ``A A'`` that it has there: equal in law, not in its
+draws.
 """
 
 from __future__ import annotations
@@ -113,7 +118,9 @@ class GFLAPPNP(FederatedProtocol):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
         if not 0 < self.alpha < 1:
-            raise FglauditError(f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1")
+            raise FglauditError(
+                f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1"
+            )
         for field, low in {"hidden": 1, "propagation_steps": 0, "rounds": 1}.items():
             if getattr(self, field) < low:
                 raise FglauditError(f"gfl-appnp needs {field} >= {low}; got {getattr(self, field)}; raise it")
@@ -132,13 +139,14 @@ class GFLAPPNP(FederatedProtocol):
         found = task_of(graph)
         if self.task not in ("auto", found):
             raise FglauditError(
-                f"task {self.task!r} needs {SHAPES[self.task]}; {graph.name!r} has features {tuple(graph.x.shape)} and labels "
-                f"{tuple(graph.y.shape)}, which is task {found!r}; use csbm-{self.task}, or task: {found}"
+                f"task {self.task!r} needs {SHAPES[self.task]}; {graph.name!r} has features {tuple(graph.x.shape)} and"
+                f" labels {tuple(graph.y.shape)}, which is task {found!r}; use csbm-{self.task}, or task: {found}"
             )
         check_node_clients(self.name, graph)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """Return ids of the nodes whose hidden representations reach the observer, alone or in a sum: those within M hops."""
+        """Return ids of the nodes whose hidden representations reach the observer, alone or in a sum: those within M
+        hops."""
         return foreign_nodes_within(graph, observer, self.propagation_steps)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
@@ -150,13 +158,15 @@ class GFLAPPNP(FederatedProtocol):
         jacobians = () if self.variant == "v2" else ((Jacobians, self.rounds),)
         sent = ((HiddenRepresentations, self.rounds + 1), *jacobians, (ModelUpdate, self.rounds))
         return tuple(
-            Release(payload, times, None, "node", covers_training=False, why=why, one_message=True) for payload, times in sent
+            Release(payload, times, None, "node", covers_training=False, why=why, one_message=True)
+            for payload, times in sent
         )
 
     def examples(self, graph: FederatedGraph) -> str:
         return (
-            "gfl-appnp's gradients are compensated by other clients' Jacobians, and its clients send representations and Jacobians made "
-            "of their features in the clear, which noise on gradients leaves as they are; use joint-noise"
+            "gfl-appnp's gradients are compensated by other clients' Jacobians, and its clients send representations"
+            " and Jacobians made of their features in the clear, which noise on gradients leaves as they are; use"
+            " joint-noise"
         )
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
@@ -165,7 +175,8 @@ class GFLAPPNP(FederatedProtocol):
         return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """Every client's combination of the others' representations and of their Jacobians, and the mean of the models."""
+        """Every client's combination of the others' representations and of their Jacobians, and the mean of the
+        models."""
         layout = self.layout(graph)
         senders = graph.num_clients if self.averaging == "all" else len(trainers(graph))
         found = averaged_models(layout, graph.num_clients, senders, self.rounds)
@@ -200,7 +211,9 @@ class GFLAPPNP(FederatedProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         data = NodeClients.of(clients, device)
         rows = data.training_rows(graph.num_classes)
-        weights = personalised_propagation(graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps)
+        weights = personalised_propagation(
+            graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps
+        )
         own = weights.diagonal().clone()
         layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
@@ -214,7 +227,9 @@ class GFLAPPNP(FederatedProtocol):
         for round in range(1, self.rounds + 1):
             first, second = unflatten(received[rows.clients], layout).values()
             trained = local.run(rows, first, second, own[rows.clients], offset[rows.clients], others, batches)
-            model = self.average(round, torch.cat([part.flatten(1) for part in trained], 1), received, rows.clients, channel)
+            model = self.average(
+                round, torch.cat([part.flatten(1) for part in trained], 1), received, rows.clients, channel
+            )
             received = broadcast(channel, round, model, graph.num_clients)
             hidden, offset, others = sharing.exchange(round, received, last=round == self.rounds)
             logits = own.view(-1, 1, 1) * hidden.output + offset.unsqueeze(1)

@@ -1,7 +1,8 @@
 """One round of GFL-APPNP's exchange of hidden representations and Jacobians (Wu et al. 2022, Algorithm 1, section 5.2).
 
-All clients send ``h_j`` and ``dh_j / dW``; the server returns to client k the sums over the others, weighted by A. Where nobody records or
-changes Jacobians they are announced by their sizes, and the sums are used in factors (see :mod:`jacobians`).
+All clients send ``h_j`` and ``dh_j / dW``; the server returns to client k the sums over the others, weighted by A.
+Where nobody records or changes Jacobians they are announced by their sizes, and the sums are used in factors (see
+:mod:`jacobians`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Sharing:
     Args:
         weights: A without its diagonal [N, N].
         trainers: the clients that use what they receive [T].
-        noise_scale: standard deviation of the noise on uploaded Jacobians (V1); 0 for none; None where no Jacobians are sent (V2).
+        noise_scale: standard deviation of the noise on uploaded Jacobians (V1); 0 for none; None where no Jacobians are
+            sent (V2).
         noise: draws it.
     """
 
@@ -66,7 +68,8 @@ class Sharing:
             last: after the last local steps; Jacobians would serve nobody.
 
         Returns:
-            The clients' own hidden values, ``C_k`` as received [N, C], and the trainers' dC_k; None where none are sent.
+            The clients' own hidden values, ``C_k`` as received [N, C], and the trainers' dC_k; None where none are
+            sent.
         """
         first, second = unflatten(one_model(received), self.layout).values()
         hidden = Hidden.of(self.data.x, first, second)

@@ -94,7 +94,8 @@ class FullJacobians:
 
 @dataclass(frozen=True)
 class FactoredJacobians:
-    """Propagated Jacobians that were not formed: what :class:`FullJacobians` would be, without noise and for one common model.
+    """Propagated Jacobians that were not formed: what :class:`FullJacobians` would be, without noise and for one common
+    model.
 
     Attributes:
         factor: ``sum_{j != k} A_kj G_j`` [T, F, H].

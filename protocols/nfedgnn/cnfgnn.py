@@ -1,16 +1,17 @@
-"""CNFGNN as nFedGNN's paper adapts it (Meng, Rambhatla and Liu, KDD 2021): split learning whose users also share their weights.
+"""CNFGNN as nFedGNN's paper adapts it (Meng, Rambhatla and Liu, KDD 2021): split learning whose users also share their
+weights.
 
-Section 4.1 of nFedGNN, "Baseline". As in nFedGNN the users upload latents and get the gradients of the server's loss; then every user
-steps from the common first-layer weights W, uploads the result, and the server sends everybody the mean as the next W. There is no
-regulariser: the shared weights are what ties the users together.
+Section 4.1 of nFedGNN, "Baseline". As in nFedGNN the users upload latents and get the gradients of the server's loss;
+then every user steps from the common first-layer weights W, uploads the result, and the server sends everybody the mean
+as the next W. There is no regulariser: the shared weights are what ties the users together.
 
-What is observed: the server sees, beside all latents, what every user's step did to W. The gradient is ``x_i g_i'`` and the server
-computed g_i itself, so a plain gradient step shows ``x_i`` outright, and a step of Adam its signs.
+What is observed: the server sees, beside all latents, what every user's step did to W. The gradient is ``x_i g_i'`` and
+the server computed g_i itself, so a plain gradient step shows ``x_i`` outright, and a step of Adam its signs.
 
-How all users are computed at once: the rows of ``W_i`` where ``x_i`` is zero have no gradient but weight decay, so they and the memory of
-their optimizers are equal for all users, and the mean needs only the touched rows, ``[e, D]``, beside one [F, D]. Whole models are
-put together only for a recorder or a defense that wants the messages (rule 2); otherwise they are announced by their size, so that
-their bytes are counted all the same.
+How all users are computed at once: the rows of ``W_i`` where ``x_i`` is zero have no gradient but weight decay, so they
+and the memory of their optimizers are equal for all users, and the mean needs only the touched rows, ``[e, D]``, beside
+one [F, D]. Whole models are put together only for a recorder or a defense that wants the messages (rule 2); otherwise
+they are announced by their size, so that their bytes are counted all the same.
 
 Choices where the papers are silent:
 
@@ -18,9 +19,9 @@ Choices where the papers are silent:
   ``keep_optimizer: false`` starts afresh every round, and Adam's step is then ``g / (|g| + eps)``, nearly the sign.
 * Every user takes part in every round, and the mean is unweighted. The first weights are always common.
 * The rest is as in :mod:`nfedgnn`. The paper gives CNFGNN no settings of its own; the defaults are nFedGNN's.
-  They do not suit it: Adam moves a weight by about the learning rate however small its gradient, and weight decay alone, which is
-  all that a user far from labels has, then counts as much as a real gradient. Without weight decay it is far stronger, on Cora and
-  CiteSeer stronger than nFedGNN itself (``bench/nfedgnn.py`` has both).
+  They do not suit it: Adam moves a weight by about the learning rate however small its gradient, and weight decay
+  alone, which is all that a user far from labels has, then counts as much as a real gradient. Without weight decay it
+  is far stronger, on Cora and CiteSeer stronger than nFedGNN itself (``bench/nfedgnn.py`` has both).
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ class CNFGNN(FederatedProtocol):
         )
 
     def examples(self, graph: FederatedGraph) -> str:
-        return "cnfgnn's users hold no losses: the server computes the one loss from latents that users send every round"
+        return (
+            "cnfgnn's users hold no losses: the server computes the one loss from latents that users send every round"
+        )
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
@@ -209,7 +212,7 @@ def common(received: Tensor) -> Tensor:
     """
     if not is_repeated(received) and not torch.equal(received, received[:1].expand_as(received)):
         raise FglauditError(
-            "cnfgnn's users go on from common weights; the defense changed them for each user; use one that leaves the server's "
-            "messages as they are"
+            "cnfgnn's users go on from common weights; the defense changed them for each user; use one that leaves the"
+            " server's messages as they are"
         )
     return received[0]

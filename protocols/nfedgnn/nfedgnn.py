@@ -1,29 +1,33 @@
 """nFedGNN ("One Node Per User"): split learning with one node per user, smoothed by the graph's Laplacian.
 
-Algorithm 1, equations (2)-(7), appendix D. User i holds the feature row ``x_i`` of one node and its own first-layer weights ``W_i``.
-Every round the users upload their latents ``x_i W_i`` (GAT: one per head, one after the other); the server, which has the topology
-and the labels of the training nodes, runs the rest of the GNN, takes a gradient step, and returns to every user the gradient of
-the loss by its latent; the users step on ``W_i``. The loss is cross-entropy plus lambda (``smoothness``) times the mean squared
-distance between the latents of neighbours.
+Algorithm 1, equations (2)-(7), appendix D. User i holds the feature row ``x_i`` of one node and its own first-layer
+weights ``W_i``. Every round the users upload their latents ``x_i W_i`` (GAT: one per head, one after the other); the
+server, which has the topology and the labels of the training nodes, runs the rest of the GNN, takes a gradient step,
+and returns to every user the gradient of the loss by its latent; the users step on ``W_i``. The loss is cross-entropy
+plus lambda (``smoothness``) times the mean squared distance between the latents of neighbours.
 
-What is observed: the server sees every latent of every round, and with broadcast initial weights it knows the matrix that the
-first latents were computed with; it also knows every gradient it sent. A user sees its own gradients, which with ``smoothness``
-hold differences to its neighbours' latents.
+What is observed: the server sees every latent of every round, and with broadcast initial weights it knows the matrix
+that the first latents were computed with; it also knows every gradient it sent. A user sees its own gradients, which
+with ``smoothness`` hold differences to its neighbours' latents.
 
 Choices where the paper's text is silent:
 
-* Whether the first weights are common knowledge. ``initial_weights: broadcast``: the server draws them and sends them to every user
-  (``ModelUpdate`` of round 0); ``private``: every user draws its own. Both are Glorot's uniform distribution.
-* ``loss``: equation (3) is a sum over the labelled nodes, which weighs lambda by their number. The mean is the default, chosen on the
-  validation nodes of Cora and CiteSeer.
-* Dropout. The defaults are those of the GCN: between the layers, as in the GCN example of the library that the paper uses, and not on the
-  features. ``feature_dropout`` drops entries of x at the user, a fresh mask every round (the original GCN's and GAT's place).
-* Predictions come from the latents that were uploaded for training, so nothing else is sent and the bytes are those of Table 1. With
-  ``feature_dropout`` these lack the dropped features; ``evaluation: clean`` uploads latents without dropout as well, every round
-  after the update, at twice the bytes. They are messages like the others, and their noise and epsilon are counted.
-* The regulariser of equation (6) counts every node as its own neighbour, which adds nothing to the sum but to the divisor.
-* ``participation``: the sampled users upload, get their gradients and step; for the others the server takes the last latent it
-  has, 0 before the first. Adam's bias correction counts a user's own steps.
+* Whether the first weights are common knowledge. ``initial_weights: broadcast``: the server draws them and sends them
+  to every user (``ModelUpdate`` of round 0); ``private``: every user draws its own. Both are Glorot's uniform
+  distribution.
+* ``loss``: equation (3) is a sum over the labelled nodes, which weighs lambda by their number. The mean is the default,
+  chosen on the validation nodes of Cora and CiteSeer.
+* Dropout. The defaults are those of the GCN: between the layers, as in the GCN example of the library that the paper
+  uses, and not on the features. ``feature_dropout`` drops entries of x at the user, a fresh mask every round (the
+  original GCN's and GAT's place).
+* Predictions come from the latents that were uploaded for training, so nothing else is sent and the bytes are those of
+  Table 1. With ``feature_dropout`` these lack the dropped features; ``evaluation: clean`` uploads latents without
+  dropout as well, every round after the update, at twice the bytes. They are messages like the others, and their noise
+  and epsilon are counted.
+* The regulariser of equation (6) counts every node as its own neighbour, which adds nothing to the sum but to the
+  divisor.
+* ``participation``: the sampled users upload, get their gradients and step; for the others the server takes the last
+  latent it has, 0 before the first. Adam's bias correction counts a user's own steps.
 * There are no biases, as in the equations (Table 1's bytes of CNFGNN count one for the GCN).
 * GAT: 8 heads with 16 units, feature dropout and dropout 0.6, learning rate 0.01: set them beside ``split: gat``.
 """
@@ -113,7 +117,9 @@ class NFedGNN(FederatedProtocol):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
         if not 0 < self.participation <= 1:
-            raise FglauditError(f"participation is a share of the users in (0, 1]; got {self.participation:g}; use 1 for all")
+            raise FglauditError(
+                f"participation is a share of the users in (0, 1]; got {self.participation:g}; use 1 for all"
+            )
         check_share("feature_dropout", self.feature_dropout)
         self.model()
         self.stepping()
@@ -139,7 +145,9 @@ class NFedGNN(FederatedProtocol):
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The latents of one user, at most once a round (twice with ``evaluation: clean``)."""
         times = self.rounds * (2 if self.evaluation == "clean" else 1)
-        why = "a latent moves with the features as far as the user's trained weights let it; clip the latents themselves"
+        why = (
+            "a latent moves with the features as far as the user's trained weights let it; clip the latents themselves"
+        )
         return (Release(Latents, times, None, "node", covers_training=True, why=why, one_message=True),)
 
     def readers(self) -> Mapping[type[Payload], str]:
@@ -154,7 +162,9 @@ class NFedGNN(FederatedProtocol):
         return server_labels(graph, observer)
 
     def examples(self, graph: FederatedGraph) -> str:
-        return "nfedgnn's users hold no losses: the server computes the one loss from latents that users send every round"
+        return (
+            "nfedgnn's users hold no losses: the server computes the one loss from latents that users send every round"
+        )
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
@@ -189,7 +199,8 @@ class NFedGNN(FederatedProtocol):
         return server.result(first_layer(layout), empty_rows_note(self.name, x))
 
     def first_rows(self, first: Tensor, entries: Entries, channel: Channel, rng: torch.Generator) -> Tensor:
-        """Return the users' first weights at the entries [e, D]: those of ``first`` [F, D] as each received it, or its own."""
+        """Return the users' first weights at the entries [e, D]: those of ``first`` [F, D] as each received it, or its
+        own."""
         if self.initial_weights == "broadcast":
             received = send_model(channel, 0, first, entries.num_users)
             return received[entries.user, entries.column]

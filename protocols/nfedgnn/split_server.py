@@ -1,7 +1,7 @@
 """The server's half of a two-layer GNN whose first weights are at the users (nFedGNN, section 3.2 and appendix D).
 
-The server has the topology and the users' latents ``xbar_i = x_i W_i``; propagation or attention of the first layer, the whole
-second layer and the graph-Laplacian regulariser are its own. There are no biases, as in the equations.
+The server has the topology and the users' latents ``xbar_i = x_i W_i``; propagation or attention of the first layer,
+the whole second layer and the graph-Laplacian regulariser are its own. There are no biases, as in the equations.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Dropout:
 
 @dataclass(frozen=True)
 class SplitGcn:
-    """Equation (5): ``softmax(A ReLU(A Xbar) W)`` with the symmetrically normalised adjacency A, self-loops included."""
+    """Equation (5): ``softmax(A ReLU(A Xbar) W)`` with the symmetrically normalised adjacency A, self-loops
+    included."""
 
     adjacency: SparseMatrix
 
@@ -63,7 +64,8 @@ class SplitGcn:
 
 @dataclass(frozen=True)
 class SplitGat:
-    """Appendix D: attention over the latents of ``heads`` heads, joined and passed through ELU, then a layer of one head.
+    """Appendix D: attention over the latents of ``heads`` heads, joined and passed through ELU, then a layer of one
+    head.
 
     Dropout as in the original GAT: on the attention weights of both layers and on the input of the second.
     """
@@ -107,8 +109,8 @@ def with_self_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]
 class Laplacian:
     """Equation (6): the mean over all i and j in N_i (i itself included) of ``||xbar_i - xbar_j||^2``.
 
-    With the graph's Laplacian L that is ``2 trace(Xbar' L Xbar) / sum_i |N_i|``; for several heads it is the sum over heads,
-    each regularised by itself.
+    With the graph's Laplacian L that is ``2 trace(Xbar' L Xbar) / sum_i |N_i|``; for several heads it is the sum over
+    heads, each regularised by itself.
     """
 
     def __init__(self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> None:

@@ -1,4 +1,5 @@
-"""What nFedGNN and CNFGNN share: the split model's settings, the server that learns from latents, and the messages with users."""
+"""What nFedGNN and CNFGNN share: the split model's settings, the server that learns from latents, and the messages with
+users."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def first_layer(layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 def check_users(protocol: str, graph: FederatedGraph, dimensions: int) -> None:
-    """Raise :class:`FglauditError` unless every node is one user with features, and the server has labels to learn from."""
+    """Raise :class:`FglauditError` unless every node is one user with features, and the server has labels to learn
+    from."""
     check_trainable(protocol, graph)
     sizes = torch.tensor([len(nodes) for nodes in graph.clients])
     if bool((sizes != 1).any()):
@@ -88,13 +90,13 @@ def check_users(protocol: str, graph: FederatedGraph, dimensions: int) -> None:
         )
     if not torch.equal(torch.cat(graph.clients), torch.arange(graph.num_nodes)):
         raise FglauditError(
-            f"{protocol} numbers users as nodes, so client k must hold node k of all {graph.num_nodes}; this partition orders or "
-            "leaves out nodes; use scheme: per-node"
+            f"{protocol} numbers users as nodes, so client k must hold node k of all {graph.num_nodes}; this partition"
+            " orders or leaves out nodes; use scheme: per-node"
         )
     if graph.num_features == 0 or not bool(torch.isfinite(graph.x).all()):
         raise FglauditError(
-            f"{protocol} needs users with finite features; {graph.name!r} has {graph.num_features} of them per user, some not "
-            "finite; clean the data"
+            f"{protocol} needs users with finite features; {graph.name!r} has {graph.num_features} of them per user,"
+            " some not finite; clean the data"
         )
     if dimensions > graph.num_features:
         raise FglauditError(
@@ -129,7 +131,9 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if not self.smoothness >= 0:
-            raise FglauditError(f"smoothness (lambda) must not be negative; got {self.smoothness:g}; 0 is no regulariser")
+            raise FglauditError(
+                f"smoothness (lambda) must not be negative; got {self.smoothness:g}; 0 is no regulariser"
+            )
         check_share("dropout", self.dropout)
         for field, known in (("loss", LOSSES), ("choice", CHOICES)):
             if getattr(self, field) not in known:
@@ -164,14 +168,19 @@ class Server:
         self._weights = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
         self._optimizer = settings.stepping.torch_optimizer(list(self._weights.values()))
         self._dropout = Dropout(settings.dropout, rng)
-        self._smooth = Laplacian(graph.edge_index.to(device), graph.num_nodes, dtype) if settings.smoothness > 0 else None
-        self._train, self._val, self._test = (torch.cat(masks).to(device) for masks in (graph.train, graph.val, graph.test))
+        self._smooth = (
+            Laplacian(graph.edge_index.to(device), graph.num_nodes, dtype) if settings.smoothness > 0 else None
+        )
+        self._train, self._val, self._test = (
+            torch.cat(masks).to(device) for masks in (graph.train, graph.val, graph.test)
+        )
         self._labels = graph.y.to(device)
         self._correct: list[Tensor] = []
         self._validation: list[Tensor] = []
 
     def learn(self, latents: Tensor) -> Tensor:
-        """Take one step on ``latents`` [N, D] as received; return the loss's gradient by each of them [N, D] (before the step)."""
+        """Take one step on ``latents`` [N, D] as received; return the loss's gradient by each of them [N, D] (before
+        the step)."""
         received = latents.detach().requires_grad_()
         outputs = self._network.logits(received, list(self._weights.values()), self._dropout)
         loss = functional.cross_entropy(outputs[self._train], self._labels[self._train], reduction=self._settings.loss)
@@ -236,4 +245,8 @@ def server_labels(graph: FederatedGraph, observer: Observer) -> Tensor:
 def empty_rows_note(protocol: str, x: Tensor) -> tuple[str, ...]:
     """Return a note about users whose features are all zero, if there are any."""
     count = int((x == 0).all(1).sum().item())
-    return (f"{protocol}: {count} of {len(x)} users have no non-zero feature; their latents are always 0",) if count else ()
+    return (
+        (f"{protocol}: {count} of {len(x)} users have no non-zero feature; their latents are always 0",)
+        if count
+        else ()
+    )

@@ -1,8 +1,10 @@
-"""First-layer weights of N users with one feature row each, cut down to the columns that a row touches; all users at once.
+"""First-layer weights of N users with one feature row each, cut down to the columns that a row touches; all users at
+once.
 
-User i holds ``W_i`` [F, D] and sends ``x_i W_i``. The gradient of a loss with respect to ``W_i`` is ``x_i g_i'``: the rows of ``W_i``
-where ``x_i`` is zero are never read and their gradient is zero, so leaving them out changes nothing that the user ever sends.
-What is kept are the rows at the non-zero entries, ``[e, D]`` for e entries in the whole graph (Cora: 49216 instead of 2708 x 1433).
+User i holds ``W_i`` [F, D] and sends ``x_i W_i``. The gradient of a loss with respect to ``W_i`` is ``x_i g_i'``: the
+rows of ``W_i`` where ``x_i`` is zero are never read and their gradient is zero, so leaving them out changes nothing
+that the user ever sends. What is kept are the rows at the non-zero entries, ``[e, D]`` for e entries in the whole graph
+(Cora: 49216 instead of 2708 x 1433).
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class Entries:
 
     @staticmethod
     def idle(x: Tensor) -> Entries:
-        """Return one user that holds every column of ``x`` [N, F], with the value 0: its weights see weight decay alone."""
+        """Return one user that holds every column of ``x`` [N, F], with the value 0: its weights see weight decay
+        alone."""
         columns = torch.arange(x.shape[1], device=x.device)
         start = torch.tensor([0, x.shape[1]], device=x.device)
         return Entries(torch.zeros_like(columns), columns, x.new_zeros(x.shape[1]), start)
@@ -81,7 +84,8 @@ class Entries:
         return len(self.start) - 1
 
     def dropped(self, share: float, rng: torch.Generator) -> Tensor:
-        """Return the values [e] after dropout: each is zeroed with probability ``share``, the others scaled by 1 / (1 - share)."""
+        """Return the values [e] after dropout: each is zeroed with probability ``share``, the others scaled by 1 / (1 -
+        share)."""
         if share == 0:
             return self.value
         kept = torch.rand(len(self.value), generator=rng, device=self.value.device) >= share
@@ -138,7 +142,8 @@ class UserWeights:
             yield from torch.split(active[self.entries.user].nonzero().squeeze(1), size)
 
     def _adam(self, part: slice | Tensor, users: Tensor, gradient: Tensor) -> Tensor:
-        """Return Adam's direction (Kingma and Ba 2015, algorithm 1), with the number of steps that each user has taken."""
+        """Return Adam's direction (Kingma and Ba 2015, algorithm 1), with the number of steps that each user has
+        taken."""
         mean, square = self._mean[part], self._square[part]  # views of a slice, copies of chosen entries
         mean.lerp_(gradient, 1 - BETA_1)
         square.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)

@@ -21,7 +21,10 @@ from fglaudit.rng import derive
 ROOT = Path(__file__).resolve().parents[2]
 _OPTIONS = CsbmOptions(nodes=60, edges=120, classes=3, dimensions=60, ones_per_row=5, degree_exponent=0.3)
 CLIENTS = (DatasetSpec("csbm", csbm=_OPTIONS, split="random"), PartitionSpec("dirichlet", 3, 10000.0))
-USERS = (DatasetSpec("csbm", csbm=dataclasses.replace(_OPTIONS, nodes=20, edges=32), split="random"), PartitionSpec("per-node"))
+USERS = (
+    DatasetSpec("csbm", csbm=dataclasses.replace(_OPTIONS, nodes=20, edges=32), split="random"),
+    PartitionSpec("per-node"),
+)
 TASK = (DatasetSpec("csbm-dnc", task=CsbmTask(nodes=12, dimensions=8, degree=4)), PartitionSpec("per-node"))
 TINY: dict[str, tuple[dict[str, Any], DatasetSpec, PartitionSpec]] = {
     "fedgcn": ({"hops": 1, "rounds": 3}, *CLIENTS),
@@ -33,7 +36,8 @@ TINY: dict[str, tuple[dict[str, Any], DatasetSpec, PartitionSpec]] = {
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The measurement lies at the repository's top level, which is not on the path when pytest runs as a command of its own."""
+    """The measurement lies at the repository's top level, which is not on the path when pytest runs as a command of its
+    own."""
     monkeypatch.syspath_prepend(str(ROOT))
     return importlib.import_module("bench.defense_matrix")
 
@@ -61,7 +65,9 @@ def test_settings_apply_or_say_why_not(bench: ModuleType) -> None:
             assert reason is None or len(reason) > 20, defense
             used += reason is None
         # A line of the table that applies to nothing is a mistake in it.
-        assert used >= len(settings.SETTINGS.get(setup.protocol, {})) > 0 or setup.protocol not in settings.SETTINGS, setup
+        assert used >= len(settings.SETTINGS.get(setup.protocol, {})) > 0 or setup.protocol not in settings.SETTINGS, (
+            setup
+        )
 
 
 @pytest.mark.parametrize("protocol", TINY)
@@ -79,7 +85,9 @@ def test_every_entry_is_a_finding_or_a_reason(bench: ModuleType, protocol: str) 
 
 def test_a_failed_attack_is_no_reason(bench: ModuleType) -> None:
     cell = bench.cells(bench.Setup("fedgcn", *TINY["fedgcn"]))[0]
-    blank = importlib.import_module("fglaudit.execution.rows").blank_record(cell, "test", Status.FAILED, "ValueError: no")
+    blank = importlib.import_module("fglaudit.execution.rows").blank_record(
+        cell, "test", Status.FAILED, "ValueError: no"
+    )
     assert bench.strongest(blank.findings)["verdict"] == "broken"
 
 

@@ -32,7 +32,8 @@ def test_published_figures_have_cases(tables: ModuleType) -> None:
     compared = {case.method for case in cases if case.setting == "overlapping" and case.dataset == "cora"}
     assert {f"fedgt-{name}" for name in tables.SIMILARITIES} <= compared
     assert all(
-        tables.Case(data, setting, 10, method, tables.FIRST_SEED) in cases for method, data, setting in tables.PUBLISHED_TEN
+        tables.Case(data, setting, 10, method, tables.FIRST_SEED) in cases
+        for method, data, setting in tables.PUBLISHED_TEN
     )
 
 

@@ -1,4 +1,5 @@
-"""GFL-APPNP's long measurements: every printed figure has its case, settings are the paper's, lambda_max is what Theorem 4.1 says."""
+"""GFL-APPNP's long measurements: every printed figure has its case, settings are the paper's, lambda_max is what
+Theorem 4.1 says."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def test_a_case_is_measured(bench: ModuleType, monkeypatch: pytest.MonkeyPatch, 
     graph = user_graph(nodes=60)
     row = bench.measure(bench.Case("cora", "gcn", method, 0.0 if method != "nfedgnn" else 1.0, 0), graph)
     assert set(row) == set(bench.VALUES)
-    assert float(row["mib_up"]) == pytest.approx(2 * float(row["mib_formula"]), abs=0.011)  # float64 here, float32 in the paper
+    assert float(row["mib_up"]) == pytest.approx(
+        2 * float(row["mib_formula"]), abs=0.011
+    )  # float64 here, float32 in the paper
 
 
 def test_cora_reaches_the_published_accuracy_with_the_published_bytes(bench: ModuleType) -> None:

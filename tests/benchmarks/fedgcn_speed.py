@@ -1,4 +1,5 @@
-"""One timed FedGCN training in a process of its own, so that peak memory is this run's: prints seconds, CPU seconds, gigabytes."""
+"""One timed FedGCN training in a process of its own, so that peak memory is this run's: prints seconds, CPU seconds,
+gigabytes."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def measure(dataset: str, root: str | None, hops: int, threads: int) -> tuple[fl
     """Train with 10 clients, 300 rounds of 3 local steps and accuracy every round.
 
     Returns:
-        Wall seconds from the loaded, partitioned graph to final weights; CPU seconds of all threads, which other work on the
-        machine disturbs less; peak resident memory of the process in GB (10^9 bytes).
+        Wall seconds from the loaded, partitioned graph to final weights; CPU seconds of all threads, which other work
+        on the machine disturbs less; peak resident memory of the process in GB (10^9 bytes).
     """
     torch.set_num_threads(threads)
     spec = DatasetSpec(dataset, root=root)

@@ -65,7 +65,9 @@ def test_equal_options_give_equal_graphs_and_seeds_differ(cora_like: Graph) -> N
     assert torch.equal(again.x, cora_like.x) and torch.equal(again.edge_index, cora_like.edge_index)
     other = draw(replace(CORA_LIKE, seed=1))
     assert not torch.equal(other.x, cora_like.x)
-    assert other.edge_index.shape == cora_like.edge_index.shape and not torch.equal(other.edge_index, cora_like.edge_index)
+    assert other.edge_index.shape == cora_like.edge_index.shape and not torch.equal(
+        other.edge_index, cora_like.edge_index
+    )
 
 
 @settings(max_examples=25, deadline=None)

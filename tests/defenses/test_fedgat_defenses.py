@@ -35,7 +35,8 @@ def bound(defense: Defense, graph: FederatedGraph, protocol: FederatedProtocol |
 
 
 def fan() -> FederatedGraph:
-    """Client 0 owns nodes 0, 1, 2 and 3; node 0 has 1, node 1 two and node 2 five neighbours at client 1; 3 is linked to 2."""
+    """Client 0 owns nodes 0, 1, 2 and 3; node 0 has 1, node 1 two and node 2 five neighbours at client 1; 3 is linked
+    to 2."""
     edges = canonical_edges(torch.tensor([[0, 1, 1, 2, 2, 2, 2, 2, 2], [4, 4, 5, 4, 5, 6, 7, 8, 3]]), 9)
     every = torch.ones(9, dtype=torch.bool)
     graph = Graph(torch.eye(9) / 2, torch.arange(9) % 2, edges, "fan")
@@ -45,7 +46,9 @@ def fan() -> FederatedGraph:
 def kept(graph: FederatedGraph, defense: Defense) -> list[tuple[int, int]]:
     client = bound(defense, graph).prepare(graph.client(0), derive(0))
     assert client.remote_degrees is not None and len(client.remote_degrees) == len(client.remote_nodes)
-    return list(zip(client.nodes[client.boundary[0]].tolist(), client.remote_nodes[client.boundary[1]].tolist(), strict=True))
+    return list(
+        zip(client.nodes[client.boundary[0]].tolist(), client.remote_nodes[client.boundary[1]].tolist(), strict=True)
+    )
 
 
 def test_small_neighbourhoods_are_dropped() -> None:
@@ -70,7 +73,9 @@ def rows_of(graph: FederatedGraph, defense: Defense, variant: str) -> dict[int, 
                 weights = torch.arange(1.0, 1 + graph.num_features, dtype=torch.float64) ** 0.5
                 left, _, right = torch.linalg.svd(torch.einsum("s,sab->ab", weights, payload.m2[p].double()))
                 left, right = left[:, :b], right[:b].T
-                rows = torch.einsum("aj,sab,bj->js", left, payload.m2[p].double(), right) * (left * right).sum(0)[:, None]
+                rows = (
+                    torch.einsum("aj,sab,bj->js", left, payload.m2[p].double(), right) * (left * right).sum(0)[:, None]
+                )
             found[int(payload.node[p])] = torch.unique(rows.double().round(decimals=4) + 0.0, dim=0)
     return found
 
@@ -151,7 +156,9 @@ def test_features_outside_a_public_subset_are_never_sent() -> None:
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-@pytest.mark.parametrize("defense", [MinimumNeighborhood(3), MergeNeighbors(2), FewerFeatures(0.5)], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "defense", [MinimumNeighborhood(3), MergeNeighbors(2), FewerFeatures(0.5)], ids=lambda d: d.name
+)
 def test_conformance(defense: Defense, variant: str) -> None:
     check_defense(defense, FedGAT(variant=variant, **SMALL), mixed_graph(torch.float32))
 

@@ -6,18 +6,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from node_graphs import graph
 
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.context import Context
-from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.clipping import Clipping
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.defenses.noise.local_features import LocalFeatures
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Defense
 from fglaudit.payloads import SERVER, HiddenRepresentations, Jacobians, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of
@@ -27,12 +26,6 @@ from fglaudit.testing import check_attack, check_defense, record
 from fglaudit.view import Observer
 
 PROTOCOL = GFLAPPNP(hidden=8, rounds=3, local_steps=2)
-
-
-def graph() -> FederatedGraph:
-    drawn = draw_task("csbm-dnc", CsbmTask(nodes=30, dimensions=12))
-    assert drawn.train is not None and drawn.val is not None and drawn.test is not None
-    return federate(drawn, list(torch.arange(30).unsqueeze(1)), drawn.train, drawn.val, drawn.test)
 
 
 def context(protocol: GFLAPPNP = PROTOCOL) -> Context:
@@ -53,8 +46,11 @@ def test_conformance(defense: Defense, variant: str) -> None:
 
 
 @pytest.mark.parametrize("attack, party", [(JacobianReading(), SERVER), (MaskFlip(), 0)])
-def test_attacks_keep_their_promises_where_rows_are_disturbed_before_anything_is_sent(attack: Attack, party: int) -> None:
-    """Nothing but rows is clipped; without the noise, as in self-tests, that must not be taken for a clip of messages."""
+def test_attacks_keep_their_promises_where_rows_are_disturbed_before_anything_is_sent(
+    attack: Attack, party: int
+) -> None:
+    """Nothing but rows is clipped; without the noise, as in self-tests, that must not be taken for a clip of
+    messages."""
     view = record(PROTOCOL, graph(), LocalFeatures(epsilon=1000.0)).view(Observer(parties=(party,)))
     quiet = replace(view, public=replace(view.public, noise={}))
     check_attack(attack, quiet)

@@ -56,7 +56,9 @@ def test_messages_are_clipped_and_noise_has_the_stated_scale(mechanism: str, nor
     assert torch.equal(clipped[0], values[0])
     noise = (sent.values - clipped).flatten()
     assert float(noise.std()) == pytest.approx(session.noise()["Latents"].std, rel=0.02)
-    expected = math.sqrt(2 / math.pi) * scale if mechanism == "gaussian" else scale  # the mean absolute value tells them apart
+    expected = (
+        math.sqrt(2 / math.pi) * scale if mechanism == "gaussian" else scale
+    )  # the mean absolute value tells them apart
     assert float(noise.abs().mean()) == pytest.approx(expected, rel=0.02)
     assert abs(float(noise.mean())) < 0.03 * scale
     down = MessageBatch(1, torch.full_like(users, SERVER), users, LatentGradients(values))
@@ -90,7 +92,9 @@ def test_stronger_noise_changes_more() -> None:
         assert isinstance(payload, Latents)
         return payload.values
 
-    clean, weak, strong = map(first, (None, ClippedNoise(epsilon=5000.0, clip=100.0), ClippedNoise(epsilon=1.0, clip=100.0)))
+    clean, weak, strong = map(
+        first, (None, ClippedNoise(epsilon=5000.0, clip=100.0), ClippedNoise(epsilon=1.0, clip=100.0))
+    )
     assert (weak - clean).norm() < 0.1 * (strong - clean).norm()
 
 

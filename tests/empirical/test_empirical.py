@@ -52,7 +52,9 @@ def estimate(method: str, mechanism: Mechanism, strength: float, runs: int, seed
 
 
 @pytest.mark.parametrize("method", ["clopper-pearson", "one-run"])
-@pytest.mark.parametrize(("mechanism", "epsilon"), [(laplace, 1.0), (randomised_response, 2.0), (randomised_response, 4.0)])
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon"), [(laplace, 1.0), (randomised_response, 2.0), (randomised_response, 4.0)]
+)
 def test_a_95_percent_bound_rarely_exceeds_the_truth(method: str, mechanism: Mechanism, epsilon: float) -> None:
     bounds = [estimate(method, mechanism, epsilon, 1000, seed).epsilon for seed in range(100)]
     assert sum(b > epsilon for b in bounds) <= 10
@@ -64,7 +66,9 @@ def test_the_same_of_the_gaussian_mechanism(method: str) -> None:
     true = epsilon_of_mu(1.0, DELTA)
     bounds = [estimate(method, gaussian, 1.0, 1000, seed, DELTA).epsilon for seed in range(100)]
     assert sum(b > true for b in bounds) <= 10
-    assert np.median(bounds) > (0.6 if method == "gdp" else 0.1) * true  # the tail of a Gaussian takes very many runs to see
+    assert (
+        np.median(bounds) > (0.6 if method == "gdp" else 0.1) * true
+    )  # the tail of a Gaussian takes very many runs to see
 
 
 @pytest.mark.parametrize("method", ["clopper-pearson", "one-run"])
@@ -77,7 +81,8 @@ def test_bounds_are_within_30_percent(method: str, mechanism: Mechanism, epsilon
 @pytest.mark.parametrize("mechanism", [laplace, randomised_response])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_a_thousand_canaries_are_enough_where_the_noise_is_known(mechanism: Mechanism, epsilon: float) -> None:
-    """Whom to guess follows from the stated noise: a Laplace score speaks with all of epsilon outside of [0, 1], a bit always does."""
+    """Whom to guess follows from the stated noise: a Laplace score speaks with all of epsilon outside of [0, 1], a bit
+    always does."""
     share = (1 + math.exp(-epsilon)) / 4 if mechanism is laplace else 0.5
     bounds = []
     for seed in range(100):
@@ -93,14 +98,19 @@ def test_perfect_scores_reach_the_ceiling() -> None:
     bits = torch.arange(1000) % 2 == 0
     scores = bits.double()
     pair = clopper_pearson(scores[bits], scores[~bits], delta=0.0, confidence=0.95, rng=derive(0, "a"))
-    hit, alarm = 0.01 ** (1 / 400), 1 - 0.04 ** (1 / 400)  # a fifth of the runs chose; 1 % and 4 % are the errors' shares
+    hit, alarm = (
+        0.01 ** (1 / 400),
+        1 - 0.04 ** (1 / 400),
+    )  # a fifth of the runs chose; 1 % and 4 % are the errors' shares
     assert pair.trials == 800 and pair.epsilon == pytest.approx(pair.ceiling) == pytest.approx(math.log(hit / alarm))
     single = one_run(scores, bits, delta=0.0, confidence=0.95, rng=derive(0, "b"), shares=(0.5, 0.5))
     q = 0.05 ** (1 / 1000)
     assert single.epsilon == pytest.approx(single.ceiling) == pytest.approx(math.log(q / (1 - q)), abs=1e-6)
     curve = gdp(scores[bits], scores[~bits], delta=DELTA, confidence=0.95, rng=derive(0, "c"))
     assert (
-        curve.epsilon == pytest.approx(curve.ceiling) == pytest.approx(epsilon_of_mu(2 * norm.ppf(0.025 ** (1 / 400)), DELTA))
+        curve.epsilon
+        == pytest.approx(curve.ceiling)
+        == pytest.approx(epsilon_of_mu(2 * norm.ppf(0.025 ** (1 / 400)), DELTA))
     )
 
 
@@ -139,7 +149,9 @@ def test_more_tries_cost_confidence() -> None:
 @pytest.mark.parametrize("mu", [0.3, 1.0, 5.0, 60.0])
 def test_the_gaussian_conversion_is_exact(mu: float) -> None:
     epsilon = epsilon_of_mu(mu, DELTA)
-    z = np.linspace(-12, 12, 200_001)  # delta is the integral of (density with - e^epsilon density without), where positive
+    z = np.linspace(
+        -12, 12, 200_001
+    )  # delta is the integral of (density with - e^epsilon density without), where positive
     gap = np.maximum(norm.pdf(z) - np.exp(np.minimum(epsilon - mu * z - mu * mu / 2, 700)) * norm.pdf(z), 0)
     assert np.trapezoid(gap, z) == pytest.approx(DELTA, rel=1e-3)
 
@@ -164,7 +176,9 @@ def test_one_run_counts_what_delta_excuses() -> None:
     for m in (20, 200):
         assert p_value(m, m, m, 0.0, 0.01) >= 0.01
     bits = torch.arange(200) % 2 == 0
-    bounds = [one_run(bits.double(), bits, delta=d, confidence=0.95, rng=derive(0), shares=(0.5, 0.5)) for d in (0.0, 0.1)]
+    bounds = [
+        one_run(bits.double(), bits, delta=d, confidence=0.95, rng=derive(0), shares=(0.5, 0.5)) for d in (0.0, 0.1)
+    ]
     assert bounds[0].epsilon > 3 and bounds[1].epsilon == 0
 
 

@@ -109,7 +109,9 @@ class _Laplace(DefenseSession):
 
 def bound_session(defense: Defense, protocol: FederatedProtocol, graph: FederatedGraph = GRAPH) -> DefenseSession:
     releases = protocol.releases(graph)
-    return defense.bind(Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, releases))
+    return defense.bind(
+        Context(type(protocol).name, protocol.num_rounds, graph.num_clients, graph.num_features, releases)
+    )
 
 
 def audit(session: DefenseSession, protocol: FederatedProtocol = COUNTS, seed: int = 0, **settings: float) -> Bound:
@@ -233,13 +235,16 @@ def test_a_planted_tenth_is_flagged_in_the_report(tmp_path: Path) -> None:
 
 
 def test_in_a_large_suite_the_planted_tenth_alone_is_flagged(tmp_path: Path) -> None:
-    """A thousand honest cells would break a bound that holds at 99 % in each of them; the smallest p-value counts their number."""
+    """A thousand honest cells would break a bound that holds at 99 % in each of them; the smallest p-value counts their
+    number."""
     honest = run()
     p_values = torch.rand(1000, generator=derive(0, "p"), dtype=torch.double).sort().values.tolist()
     assert p_values[0] < 0.01
     suite = [renamed(honest, index, p) for index, p in enumerate(p_values)]
     assert ALARM not in texts(store(tmp_path / "honest", suite))["report.md"]
-    planted = texts(store(tmp_path / "planted", [*suite, run(defense=Faulty(epsilon=8.0, fault="a tenth"))]))["report.md"]
+    planted = texts(store(tmp_path / "planted", [*suite, run(defense=Faulty(epsilon=8.0, fault="a tenth"))]))[
+        "report.md"
+    ]
     assert planted.count(ALARM) == 1 and "faulty" in planted[planted.index(ALARM) - 200 : planted.index(ALARM)]
     assert re.search(r"put to the test in 1\D?001 cells, by canaries: contradicted in 1 setting,", planted)
 
@@ -262,7 +267,8 @@ def test_a_note_says_what_replays_cannot_show() -> None:
 
 
 @pytest.mark.parametrize(
-    ("defense", "method"), [(ClippedNoise(epsilon=4.0), "gdp"), (ClippedNoise("laplace", epsilon=4.0), "clopper-pearson")]
+    ("defense", "method"),
+    [(ClippedNoise(epsilon=4.0), "gdp"), (ClippedNoise("laplace", epsilon=4.0), "clopper-pearson")],
 )
 def test_replaced_records_are_put_to_the_test_by_opposite_canaries(defense: Defense, method: str) -> None:
     protocol, graph = NFedGNN(**GCN | {"rounds": 1}), user_graph()

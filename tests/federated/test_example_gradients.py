@@ -1,4 +1,5 @@
-"""Per-example gradients of many clients at once: their sum is the ordinary gradient, and at one client they are Opacus's."""
+"""Per-example gradients of many clients at once: their sum is the ordinary gradient, and at one client they are
+Opacus's."""
 
 from __future__ import annotations
 

@@ -143,7 +143,9 @@ def test_metis_cuts_fewer_edges_than_dirichlet() -> None:
 
 
 def test_dirichlet_beta_sets_the_skew() -> None:
-    skews = [partition_facts(apply(PartitionSpec("dirichlet", 5, beta=b)))["label_heterogeneity"] for b in (0.3, 3, 10000)]
+    skews = [
+        partition_facts(apply(PartitionSpec("dirichlet", 5, beta=b)))["label_heterogeneity"] for b in (0.3, 3, 10000)
+    ]
     assert skews[0] > skews[1] > skews[2]  # type: ignore[operator]
     assert skews[2] < 0.01  # type: ignore[operator]
     shares = torch.stack([torch.bincount(GRAPH.y[n], minlength=4) for n in apply(SPECS[1]).clients])
@@ -183,7 +185,8 @@ def test_dirichlet_matches_a_plain_loop() -> None:
 
 
 def test_facts_by_hand() -> None:
-    """A path 0-1-2-3 with labels 0 0 1 1 over clients {0, 1, 2} and {3}: one link is missing; cosine of (2,1) and (0,1)."""
+    """A path 0-1-2-3 with labels 0 0 1 1 over clients {0, 1, 2} and {3}: one link is missing; cosine of (2,1) and
+    (0,1)."""
     edges = canonical_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
     none = torch.zeros(4, dtype=torch.bool)
     x, y = torch.eye(4), torch.tensor([0, 0, 1, 1])

@@ -35,7 +35,9 @@ def gaussian_delta(epsilon: float, multiplier: float) -> float:
 def integrated_delta(epsilon: float, present: np.ndarray, absent: np.ndarray, step: float) -> float:
     """Delta of one release by its definition, from both densities on a grid; the worse of the two orders."""
     factor = math.exp(epsilon)
-    return float(step * max(np.maximum(present - factor * absent, 0).sum(), np.maximum(absent - factor * present, 0).sum()))
+    return float(
+        step * max(np.maximum(present - factor * absent, 0).sum(), np.maximum(absent - factor * present, 0).sum())
+    )
 
 
 @pytest.mark.parametrize("relation", list(Relation))
@@ -68,7 +70,9 @@ def test_laplace_composition_is_an_upper_bound_a_few_per_cent_above_the_exact_on
     assert exact <= epsilon_of(event, 1e-5, ZERO_OUT) <= 1.15 * exact < 0.5 * 200 / 98.85
     # The Gaussian approximation of many releases (variance 2 b^2 against sensitivity 1) must not be far off.
     many = noise_multiplier("laplace", 1.0, 1e-5, ZERO_OUT, 400)
-    assert many * math.sqrt(2) == pytest.approx(noise_multiplier("gaussian", 1.0, 1e-5, ZERO_OUT, 400) * math.sqrt(2), rel=0.2)
+    assert many * math.sqrt(2) == pytest.approx(
+        noise_multiplier("gaussian", 1.0, 1e-5, ZERO_OUT, 400) * math.sqrt(2), rel=0.2
+    )
 
 
 def test_different_releases_compose() -> None:
@@ -79,7 +83,9 @@ def test_different_releases_compose() -> None:
     ]
     assert max(parts) < epsilon_of(both, 1e-5, REPLACE) < 1.1 * sum(parts)
     gaussians = compose_all([event_of("gaussian", 2.0), event_of("gaussian", 2.0)])
-    assert epsilon_of(gaussians, 1e-5, ZERO_OUT) == pytest.approx(epsilon_of(event_of("gaussian", 2**0.5), 1e-5, ZERO_OUT))
+    assert epsilon_of(gaussians, 1e-5, ZERO_OUT) == pytest.approx(
+        epsilon_of(event_of("gaussian", 2**0.5), 1e-5, ZERO_OUT)
+    )
     pure = compose_all([event_of("laplace", 4.0), compose(RESPONSE, 3)])
     assert epsilon_of(pure, 0.0, REPLACE) == pytest.approx(2 / 4 + 3 * 1.0)
     assert epsilon_of(pure, 1e-5, REPLACE) <= 3.5
@@ -101,7 +107,8 @@ def test_a_sampled_release_against_its_integral() -> None:
 
 
 def test_batches_of_fixed_size_are_judged_for_replaced_records_alone() -> None:
-    """The bound lies between the exact epsilon of the worst pair (records far apart, the others at rest) and no sampling."""
+    """The bound lies between the exact epsilon of the worst pair (records far apart, the others at rest) and no
+    sampling."""
     sigma, delta = 4.0, 1e-5
     event = fixed_size_sampled(event_of("gaussian", sigma), 20, 100)
     grid, step = np.linspace(-60, 60, 400_001, retstep=True)

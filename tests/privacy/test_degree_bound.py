@@ -1,4 +1,5 @@
-"""How many losses one node can change where nodes keep at most D neighbours: the derived bound against brute force on small graphs."""
+"""How many losses one node can change where nodes keep at most D neighbours: the derived bound against brute force on
+small graphs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def all_train(edges: Tensor, nodes: int) -> ClientGraph:
 
 
 def losses(client: ClientGraph, layers: int, *, symmetric: bool) -> Tensor:
-    """Return a number per node [n] that depends on all that a GNN's output can depend on: layers of random aggregation."""
+    """Return a number per node [n] that depends on all that a GNN's output can depend on: layers of random
+    aggregation."""
     count = len(client.nodes)
     row, column = client.edge_index
     dense = torch.zeros(count, count, dtype=torch.float64)
@@ -39,7 +41,8 @@ def losses(client: ClientGraph, layers: int, *, symmetric: bool) -> Tensor:
 
 
 def without(client: ClientGraph, node: int) -> ClientGraph:
-    """Return the client with the node's features zero and its edges gone; it stays as a place that trains on nothing."""
+    """Return the client with the node's features zero and its edges gone; it stays as a place that trains on
+    nothing."""
     row, column = client.edge_index
     x = client.x.clone()
     x[node] = 0
@@ -76,9 +79,11 @@ def test_no_node_changes_more_losses_than_stated(bound: int, layers: int, symmet
 
 
 def swap(bound: int) -> tuple[ClientGraph, int]:
-    """Return a graph in which a node of ``bound`` neighbours, taken away, lets each of them take in another, and a seed for it.
+    """Return a graph in which a node of ``bound`` neighbours, taken away, lets each of them take in another, and a seed
+    for it.
 
-    Node 0 is the one; nodes 1 ... D its neighbours u, each with D - 1 others and one w, which comes last in u's ranking.
+    Node 0 is the one; nodes 1 ... D its neighbours u, each with D - 1 others and one w, which comes last in u's
+    ranking.
     """
     edges, following = [], bound + 1
     for u in range(1, bound + 1):
@@ -126,7 +131,8 @@ def test_public_edges_leave_the_ball(symmetric: bool) -> None:
 
 
 def test_formulas_are_those_of_the_design_where_nobody_has_more_than_d() -> None:
-    """Degrees at most D to begin with: the rule drops nothing, and a removal moves 1 + D + D(D-1) losses, D(D-1)^2 more by degrees."""
+    """Degrees at most D to begin with: the rule drops nothing, and a removal moves 1 + D + D(D-1) losses, D(D-1)^2 more
+    by degrees."""
     bound, tree = 3, [(0, 1), (0, 2), (0, 3)]
     following = 4
     frontier = [1, 2, 3]
@@ -147,7 +153,8 @@ def test_formulas_are_those_of_the_design_where_nobody_has_more_than_d() -> None
 
 
 def test_a_hub_moves_neighbourhoods_without_bound() -> None:
-    """Why the promise about edges is for nodes with at most D of them: this one has 30 and changes more than D = 2 allows."""
+    """Why the promise about edges is for nodes with at most D of them: this one has 30 and changes more than D = 2
+    allows."""
     leaves = 30
     edges = [(0, leaf) for leaf in range(1, leaves + 1)]
     edges += [(leaf, leaves + 2 * leaf + end) for leaf in range(1, leaves + 1) for end in range(2)]

@@ -22,7 +22,9 @@ def test_clips() -> None:
         assert torch.allclose(scaled[0], values[0] * 0.5 / length)
         assert torch.equal(scaled[1], values[1])
     rows = clip_rows(values, 0.5)
-    assert torch.allclose(rows[0, 0], values[0, 0] * 0.5 / values[0, 0].norm()) and torch.equal(rows[0, 1], values[0, 1])
+    assert torch.allclose(rows[0, 0], values[0, 0] * 0.5 / values[0, 0].norm()) and torch.equal(
+        rows[0, 1], values[0, 1]
+    )
 
 
 @pytest.mark.parametrize(("distribution", "law"), [("gaussian", "norm"), ("laplace", "laplace")])

@@ -18,7 +18,9 @@ DELTA = 1e-5
 def test_all_records_are_the_plain_mechanism() -> None:
     exact = epsilon_of_mu(np.sqrt(50) / 6.0, DELTA)
     assert fixed_sample_epsilon(12.0, 9, 9, 50, DELTA) == pytest.approx(exact)  # replaced: two clips
-    assert exact <= poisson_losses_epsilon(6.0, 1.0, 3, 50, DELTA) <= 1.15 * exact  # Renyi composition is an upper bound
+    assert (
+        exact <= poisson_losses_epsilon(6.0, 1.0, 3, 50, DELTA) <= 1.15 * exact
+    )  # Renyi composition is an upper bound
 
 
 def test_smaller_samples_cost_less() -> None:

@@ -24,10 +24,14 @@ from fglaudit.wire.side_knowledge import draw_auxiliary, load_views, save_views
 
 GRAPH = example_graph()
 SERVER_ONLY = Observer(parties=(SERVER,))
-ASKED_EVERYWHERE = [name for name in QUANTITIES if name not in ("global-nodes", "centroids")]  # those are asked of FedGT alone
+ASKED_EVERYWHERE = [
+    name for name in QUANTITIES if name not in ("global-nodes", "centroids")
+]  # those are asked of FedGT alone
 
 
-def facts(observer: Observer = SERVER_ONLY, protocol: FederatedProtocol | None = None, graph: FederatedGraph = GRAPH) -> Truth:
+def facts(
+    observer: Observer = SERVER_ONLY, protocol: FederatedProtocol | None = None, graph: FederatedGraph = GRAPH
+) -> Truth:
     return Truth(graph, protocol or FedGCN(hops=1), observer, draw_auxiliary(graph, observer.auxiliary, 0), {}, False)
 
 
@@ -61,7 +65,9 @@ def test_unlisted_negatives_count_like_listed_ones_with_the_lowest_score() -> No
     whole = torch.cat([negative, torch.full((6,), -float("inf"))])
     assert placements(positive, negative, rest=6).tolist() == placements(positive, whole).tolist() == [7 / 8, 3 / 8]
     for rate in (0.0, 0.1, 0.25, 0.5, 0.9):
-        assert found_at(positive, negative, rate, rest=6).tolist() == pytest.approx(found_at(positive, whole, rate).tolist())
+        assert found_at(positive, negative, rate, rest=6).tolist() == pytest.approx(
+            found_at(positive, whole, rate).tolist()
+        )
 
 
 def test_a_constant_score_finds_as_many_as_it_wrongly_names() -> None:

@@ -44,7 +44,9 @@ def test_summary_has_every_setting_observer_and_attack(demo: Path) -> None:
     assert len(rows) == len(PROTOCOLS) * len(DEFENSES) * len(OBSERVERS) * len(ATTACKS)
     counted = {name: sum(int(row[name]) for row in rows) for name in ("ok", "failed", "broken", "not_applicable")}
     findings = [f for record in make_run() for f in record.findings]
-    for name, status in zip(counted, (Status.OK, Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE), strict=True):
+    for name, status in zip(
+        counted, (Status.OK, Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE), strict=True
+    ):
         assert counted[name] == sum(f.status is status for f in findings) > 0
     assert all(row["reason"] for row in rows if row["status"] != "ok")
 
@@ -132,7 +134,9 @@ def test_every_quantity_has_a_name_in_reports() -> None:
 
 def test_a_very_large_accounted_epsilon_is_no_ground(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
-    folder = store(tmp_path / "run", [replace(cell, findings=tuple(replace(f, epsilon_accounted=64.0) for f in cell.findings))])
+    folder = store(
+        tmp_path / "run", [replace(cell, findings=tuple(replace(f, epsilon_accounted=64.0) for f in cell.findings))]
+    )
     for name, text in texts(folder).items():
         assert not re.search(r"\bprivate(ly)?\b", text, re.IGNORECASE), name
     assert "An epsilon above 10 bounds nothing of practical use: no assurance." in page_of(folder).words
@@ -168,7 +172,10 @@ def page_words(folder: Path) -> str:
 
 def test_attacks_that_did_not_apply_are_said_beside_the_one_that_did(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[1])
-    idle = [replace(f, status=Status.NOT_APPLICABLE, reason="needs noise-free sums", advantage=None) for f in cell.findings[1:]]
+    idle = [
+        replace(f, status=Status.NOT_APPLICABLE, reason="needs noise-free sums", advantage=None)
+        for f in cell.findings[1:]
+    ]
     words = page_words(store(tmp_path / "run", [replace(cell, findings=(cell.findings[0], *idle))]))
     assert "3 of 4 attacks not applicable" in words
 
@@ -221,7 +228,8 @@ def test_equal_records_give_equal_files_in_any_order(tmp_path: Path) -> None:
     other = texts(store(tmp_path / "b", records[::-1]))
     assert first == again == other
     slower = [
-        replace(r, findings=tuple(replace(f, seconds_attack=9.0, seconds_train=9.0) for f in r.findings)) for r in records
+        replace(r, findings=tuple(replace(f, seconds_attack=9.0, seconds_train=9.0) for f in r.findings))
+        for r in records
     ]
     timed = texts(store(tmp_path / "c", slower))
     assert timed["report.html"] == first["report.html"]
@@ -244,7 +252,9 @@ def test_planned_cells_without_a_record_are_announced(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_one_setting_lacks_is_announced(tmp_path: Path) -> None:
-    records = [make_cell(PROTOCOLS[0], DEFENSES[0], seed) for seed in (0, 1)] + [make_cell(PROTOCOLS[0], DEFENSES[1], 0)]
+    records = [make_cell(PROTOCOLS[0], DEFENSES[0], seed) for seed in (0, 1)] + [
+        make_cell(PROTOCOLS[0], DEFENSES[1], 0)
+    ]
     assert "drop-singletons on csbm-cora, dirichlet, clients=10, beta=10000 has no result for seed 1" in page_words(
         store(tmp_path / "run", records)
     )
@@ -317,7 +327,12 @@ def test_rounding_never_says_all_or_none() -> None:
     assert percent(0.99999) == ">\u202f99.9\u202f%"
     assert percent(0.0001) == "<\u202f0.1\u202f%"
     assert (percent(0.0), percent(1.0), percent(None)) == ("0\u202f%", "100\u202f%", "\u2013")
-    assert (decimal(0.9999), decimal(1.0), decimal(-0.0001), decimal(-0.5)) == ("0.999", "1.000", "0.000", "\u2212" + "0.500")
+    assert (decimal(0.9999), decimal(1.0), decimal(-0.0001), decimal(-0.5)) == (
+        "0.999",
+        "1.000",
+        "0.000",
+        "\u2212" + "0.500",
+    )
     assert (size(999), size(1_593_000)) == ("999\u202fB", "1.59\u202fMB")
 
 
@@ -337,7 +352,9 @@ def test_inferences_stand_beside_the_features_and_never_instead_of_them(tmp_path
     settings = summarize(run)
     strongest = settings[0].strongest(OBSERVERS[0])
     assert strongest is not None and strongest.quantity == "features" and (strongest.advantage or 0) < 0.94
-    server = next(item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0])
+    server = next(
+        item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0]
+    )
     assert "rebuilds" in server.headline and re.search(r"It also infers 97\.0.% of the labels", server.detail)
     assert "labels-from-sums" in page_of(folder).words
 
@@ -351,5 +368,7 @@ def test_where_only_an_inference_succeeds_it_is_the_headline(tmp_path: Path) -> 
     folder = store(tmp_path / "run", [replace(cell, findings=(*cell.findings, edges))])
     run = load_run(folder)
     settings = summarize(run)
-    server = next(item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0])
+    server = next(
+        item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0]
+    )
     assert server.level == "leak" and "tells neighbours" in server.headline

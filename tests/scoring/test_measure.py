@@ -156,7 +156,9 @@ class Directions(Attack):
         if len(batch.payload.sums) == view.public.num_nodes:  # the planted rows stand there as they are
             nodes = torch.arange(view.public.num_nodes)
             return Reconstruction(batch.payload.sums, nodes, torch.ones(len(nodes)))
-        found = GRAPH.x if bool((batch.payload.sums >= 0).all()) else GRAPH.x[:0]  # sums below zero are the self-test's noise
+        found = (
+            GRAPH.x if bool((batch.payload.sums >= 0).all()) else GRAPH.x[:0]
+        )  # sums below zero are the self-test's noise
         return Reconstruction(3 * found, torch.full((len(found),), -1), torch.ones(len(found)))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:

@@ -23,7 +23,13 @@ TRUTH = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0]])
 def game(kind: FeatureKind = FeatureKind.BINARY, truth: Tensor = TRUTH) -> Game:
     nodes = torch.tensor([10, 20, 30])
     return Game(
-        nodes, truth, kind, torch.tensor([0, 0, 1]), torch.tensor([1, 3, 9]), torch.tensor([1, 1, 2]), torch.tensor([0, 0, 1])
+        nodes,
+        truth,
+        kind,
+        torch.tensor([0, 0, 1]),
+        torch.tensor([1, 3, 9]),
+        torch.tensor([1, 1, 2]),
+        torch.tensor([0, 0, 1]),
     )
 
 
@@ -84,7 +90,9 @@ def test_auc_equals_scikit_learn() -> None:
     scores = torch.randint(-5, 9, (40, 7), generator=rng).float() / 8
     truth = (torch.rand(40, 7, generator=rng) < 0.3).float()
     expected = roc_auc_score(truth.flatten().numpy(), scores.flatten().numpy())
-    assert auc_of_entries([scores[:10], scores[10:]], [truth[:10], truth[10:]], FeatureKind.BINARY) == pytest.approx(expected)
+    assert auc_of_entries([scores[:10], scores[10:]], [truth[:10], truth[10:]], FeatureKind.BINARY) == pytest.approx(
+        expected
+    )
     assert auc_of_entries([scores], [torch.zeros(40, 7)], FeatureKind.BINARY) is None
 
 
@@ -129,7 +137,9 @@ def test_bootstrap_covers_about_as_often_as_it_says() -> None:
 @given(st.permutations(range(6)))
 def test_cluster_order_does_not_change_the_point(order: list[int]) -> None:
     clusters = torch.tensor([[5.0, i, i / 2] for i in range(6)])
-    assert advantage_interval(clusters[order], derive(0))[0] == pytest.approx(advantage_interval(clusters, derive(0))[0])
+    assert advantage_interval(clusters[order], derive(0))[0] == pytest.approx(
+        advantage_interval(clusters, derive(0))[0]
+    )
 
 
 def test_nodes_without_a_row_get_the_guess_that_anybody_could_make() -> None:

@@ -1,4 +1,5 @@
-"""Secure aggregation's parts: fixed point, shares, masks, and what a server that holds all it may hold can do with them."""
+"""Secure aggregation's parts: fixed point, shares, masks, and what a server that holds all it may hold can do with
+them."""
 
 from __future__ import annotations
 
@@ -53,7 +54,10 @@ def masked(aggregation: Aggregation, inputs: Tensor) -> Tensor:
 
 
 @given(
-    largest=st.floats(1e-3, 1e6), summands=st.integers(1, 5000), bits=st.sampled_from([32, 64]), sign=st.sampled_from([-1, 1])
+    largest=st.floats(1e-3, 1e6),
+    summands=st.integers(1, 5000),
+    bits=st.sampled_from([32, 64]),
+    sign=st.sampled_from([-1, 1]),
 )
 @settings(max_examples=60, deadline=None)
 def test_worst_case_sums_do_not_overflow(largest: float, summands: int, bits: int, sign: int) -> None:
@@ -153,8 +157,8 @@ def test_too_many_drop_outs_and_lone_clients_are_refused() -> None:
 
 
 def attempts(aggregation: Aggregation, sent: Tensor, target: int) -> list[Tensor]:
-    """Everything a server can subtract from one member's masked words with what it holds: each revealed stream, all of them, masks
-    agreed with keys of its own, and masks from keys of members that dropped out."""
+    """Everything a server can subtract from one member's masked words with what it holds: each revealed stream, all of
+    them, masks agreed with keys of its own, and masks from keys of members that dropped out."""
     state, words = aggregation.server, sent[target]
     publics = {number: keys.masks for number, keys in state.publics.items()}
     seeds = list(state.seeds.values())

@@ -91,10 +91,16 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
         ({"datasets": [{"name": "coar"}]}, ["datasets[0]", "did you mean 'cora'"]),
         ({"datasets": [{"name": "cora", "rot": "x"}]}, ["datasets[0]", "did you mean 'root'"]),
         ({"datasets": [{"name": "csbm", "csbm": {"node": 5}}]}, ["datasets[0]", "did you mean 'nodes'"]),
-        ({"partitions": [{"scheme": "dirichlett", "clients": 3, "beta": 1}]}, ["partitions[0]", "did you mean 'dirichlet'"]),
+        (
+            {"partitions": [{"scheme": "dirichlett", "clients": 3, "beta": 1}]},
+            ["partitions[0]", "did you mean 'dirichlet'"],
+        ),
         ({"partitions": [{"scheme": "dirichlet", "clients": 3, "beta": 0}]}, ["partitions[0]", "beta", "0"]),
         ({"partitions": [{"scheme": "dirichlet", "clients": 0, "beta": 1}]}, ["partitions[0]", "clients", "0"]),
-        ({"partitions": [{"scheme": "overlapping", "clients": 10}]}, ["protocols[0]", "disjoint", "overlapping", "use scheme"]),
+        (
+            {"partitions": [{"scheme": "overlapping", "clients": 10}]},
+            ["protocols[0]", "disjoint", "overlapping", "use scheme"],
+        ),
         ({"server": ["curious"]}, ["server[0]", "'curious'", "honest"]),
         ({"record": "some"}, ["record", "'some'"]),
         ({"seeds": [0, 0]}, ["seeds", "differ"]),

@@ -183,7 +183,9 @@ def test_side_knowledge_is_only_what_was_stated() -> None:
 def test_auxiliary_rows_depend_on_the_seed_alone() -> None:
     graph = example_graph()
     first, again, other = (draw_auxiliary(graph, 0.25, seed) for seed in (3, 3, 4))
-    assert len(first.nodes) == 15 and torch.equal(first.nodes, again.nodes) and not torch.equal(first.nodes, other.nodes)
+    assert (
+        len(first.nodes) == 15 and torch.equal(first.nodes, again.nodes) and not torch.equal(first.nodes, other.nodes)
+    )
     assert torch.equal(first.x, graph.x[first.nodes])
 
 

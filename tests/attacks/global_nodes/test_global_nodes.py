@@ -102,7 +102,9 @@ def test_noise_says_nothing(attack: Attack, runs: dict[str, Run]) -> None:
     view = run.view(SERVER_WITH_ROWS)
     blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, 5))
     found, control = value(run, blind, attack)
-    spread = 0.15 if type(attack).quantity != "global-nodes" else 0.2  # few subjects; noise keeps the mean of the messages
+    spread = (
+        0.15 if type(attack).quantity != "global-nodes" else 0.2
+    )  # few subjects; noise keeps the mean of the messages
     assert found <= control + spread
 
 

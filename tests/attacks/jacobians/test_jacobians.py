@@ -1,4 +1,5 @@
-"""What GFL-APPNP's server reads: rows off Jacobians, with one sample or several, under noise; rows off representations; labels."""
+"""What GFL-APPNP's server reads: rows off Jacobians, with one sample or several, under noise; rows off representations;
+labels."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ SERVER = Observer(parties=(-1,), topology=True)
 
 
 @cache
-def recorded(data: str = "csbm-dnc", rounds: int = 12, nodes: int = 40, samples: int | None = None, **options: Any) -> Run:
+def recorded(
+    data: str = "csbm-dnc", rounds: int = 12, nodes: int = 40, samples: int | None = None, **options: Any
+) -> Run:
     task = CsbmTask(nodes=nodes, degree=6.0, dimensions=24, samples=samples)
     graph = draw_task(data, task, draw=0)
     assert graph.train is not None and graph.val is not None and graph.test is not None
@@ -164,7 +167,9 @@ def test_it_adapts_to_a_defense(change: Any) -> None:
     view = run.view(SERVER)
     noise = {"Jacobians": Noise("gaussian", 1e-4)} if change is add_noise else {}
     public = dataclasses.replace(view.public, defense=change.__name__, noise=noise)
-    result = rebuild(JacobianReading(), dataclasses.replace(view, public=public, messages=_Changed(view.messages, change)))
+    result = rebuild(
+        JacobianReading(), dataclasses.replace(view, public=public, messages=_Changed(view.messages, change))
+    )
     error = (result.rows - run.graph.x[result.nodes]).norm(dim=1) / run.graph.x[result.nodes].norm(dim=1)
     assert float(error.median()) < 0.02
 
@@ -181,7 +186,9 @@ def test_it_passes_its_self_test_and_sees_nothing_in_noise(attack: Attack) -> No
 def test_representations_of_moving_weights_are_inverted() -> None:
     rng = derive(0, "inversion")
     models = [
-        Model(torch.randn(6, 8, generator=rng, dtype=torch.double), torch.randn(8, 2, generator=rng, dtype=torch.double))
+        Model(
+            torch.randn(6, 8, generator=rng, dtype=torch.double), torch.randn(8, 2, generator=rng, dtype=torch.double)
+        )
         for _ in range(30)
     ]
     x = torch.randn(5, 6, generator=rng, dtype=torch.double)
@@ -254,7 +261,8 @@ def test_box_least_squares_finds_bits() -> None:
 
 
 def test_rows_that_never_flip_and_signs_follow_from_the_sums() -> None:
-    """Frozen weights: no flips over rounds at all; comparing units still takes a small mixture apart, signs included."""
+    """Frozen weights: no flips over rounds at all; comparing units still takes a small mixture apart, signs
+    included."""
     rng = derive(0, "frozen")
     rows = torch.randn(1, 4, 12, generator=rng)
     weights = torch.randn(12, 40, generator=rng).expand(2, -1, -1)

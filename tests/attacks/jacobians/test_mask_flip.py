@@ -1,4 +1,5 @@
-"""Mask-flip differencing by one client of GFL-APPNP: rows, signs, scales, claims; with noise, several samples, no edges."""
+"""Mask-flip differencing by one client of GFL-APPNP: rows, signs, scales, claims; with noise, several samples, no
+edges."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def federated(data: str = "csbm-dnc", samples: int | None = None) -> FederatedGr
 
 
 @cache
-def recorded(graph: str = "csbm-dnc", defense: Defense | None = None, samples: int | None = None, **options: Any) -> Run:
+def recorded(
+    graph: str = "csbm-dnc", defense: Defense | None = None, samples: int | None = None, **options: Any
+) -> Run:
     return record(GFLAPPNP(hidden=24, **{"rounds": 80, **options}), federated(graph, samples), defense)
 
 

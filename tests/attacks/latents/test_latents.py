@@ -102,7 +102,9 @@ def test_noise_that_is_known_enters_the_measurement_model() -> None:
     truth = run.graph.x[drowned.nodes]
     assert not bool(drowned.proven.any())
     # Told that the latents are noise, it falls back to its prior and so differs from the exact rows.
-    assert float((drowned.rows == truth).all(1).float().mean()) < 0.2 < float((quiet.rows == truth).all(1).float().mean())
+    assert (
+        float((drowned.rows == truth).all(1).float().mean()) < 0.2 < float((quiet.rows == truth).all(1).float().mean())
+    )
 
 
 def test_a_second_round_of_adam_raises_what_few_latents_show() -> None:

@@ -1,4 +1,5 @@
-"""Attacks on latents at their limits: too few latents for message passing, and noise with clipping that leaves little to read."""
+"""Attacks on latents at their limits: too few latents for message passing, and noise with clipping that leaves little
+to read."""
 
 from __future__ import annotations
 

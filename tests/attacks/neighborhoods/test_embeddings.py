@@ -74,7 +74,8 @@ def test_embeddings_tell_whose_row_it_is() -> None:
 
 
 def test_two_neighbours_of_one_node_are_told_apart() -> None:
-    """Node 0 has neighbours 2 and 3 at the other client; node 2 also has 4. Intersections cannot settle it, embeddings do."""
+    """Node 0 has neighbours 2 and 3 at the other client; node 2 also has 4. Intersections cannot settle it, embeddings
+    do."""
     base = example_graph(nodes=12, features=40, clients=2)
     edges = canonical_edges(torch.tensor([[0, 0, 2, 3, 1], [2, 3, 4, 5, 0]]), 12)
     clients = (torch.tensor([0, 1, 6, 7, 8]), torch.tensor([2, 3, 4, 5, 9, 10, 11]))

@@ -72,7 +72,8 @@ def test_nothing_but_k2_is_read() -> None:
 
 
 def test_pure_features_by_hand() -> None:
-    """Node 0 is known (feature 0). Its neighbours have {1, 2}, {2, 3} and {1, 2}: features 1 and 3 are pure, 1 counts twice."""
+    """Node 0 is known (feature 0). Its neighbours have {1, 2}, {2, 3} and {1, 2}: features 1 and 3 are pure, 1 counts
+    twice."""
     x = torch.tensor([[1.0, 0, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 0]])
     graph = federated(x, [(0, 1), (0, 2), (0, 3), (0, 4)], [[0], [1, 2, 3, 4]])
     result = rebuild(GramPeeling(), masked_view(graph, CLIENT))

@@ -1,4 +1,5 @@
-"""Attacks on FedGAT's messages, simulated from the paper's definitions, on graphs small enough to redo by hand and random ones."""
+"""Attacks on FedGAT's messages, simulated from the paper's definitions, on graphs small enough to redo by hand and
+random ones."""
 
 from __future__ import annotations
 
@@ -100,7 +101,9 @@ def test_real_valued_rows(name: str, vector: bool) -> None:
         view = masked_view(real, CLIENT, vector=vector)
         result = rebuild(name, view)
         sent = dataclasses.replace(real, x=unit_rows(real.x))
-        assert_all_rows_found(dataclasses.replace(result, proven=torch.zeros(len(result.nodes), dtype=torch.bool)), view, sent)
+        assert_all_rows_found(
+            dataclasses.replace(result, proven=torch.zeros(len(result.nodes), dtype=torch.bool)), view, sent
+        )
         assert result.proven is not None
         assert not bool((result.proven & wrong(result, real)).any())
         assert bool(result.proven.any()) == (scale < 1)
@@ -180,7 +183,9 @@ def test_names_of_nodes_and_order_of_messages_do_not_matter(name: str, vector: b
     again = rebuild(name, masked_view(graph, CLIENT, vector=vector, batches=turned))
     order = torch.randperm(graph.num_nodes, generator=derive(3, "names"))
     inverse = order.argsort()
-    renamed = federated(graph.x[inverse], order[graph.edge_index].T.tolist(), [order[c].tolist() for c in graph.clients])
+    renamed = federated(
+        graph.x[inverse], order[graph.edge_index].T.tolist(), [order[c].tolist() for c in graph.clients]
+    )
     fields = [b.payload.tensors() for b in batches]
     moved = [
         dataclasses.replace(b, payload=type(b.payload).from_tensors(f | {"node": order[f["node"]]}))
@@ -239,7 +244,10 @@ def test_self_test_passes(name: str, vector: bool) -> None:
     view = masked_view(graph, observer, vector=vector)
     targets = remote_nodes(view) if view.own else torch.arange(graph.num_nodes)
     control = prior_only(view, targets, derive(0, "control"))
-    assert self_test(attack(name), view, control, targets, graph.x[targets], rng=derive(0, "self-test"), device=CPU) is None
+    assert (
+        self_test(attack(name), view, control, targets, graph.x[targets], rng=derive(0, "self-test"), device=CPU)
+        is None
+    )
     check_attack(attack(name), view)
 
 
@@ -255,7 +263,8 @@ def test_several_observers_and_unknown_members() -> None:
 
 @pytest.mark.parametrize(("name", "vector"), CASES)
 def test_neighbourhoods_of_remote_nodes_name_them(name: str, vector: bool) -> None:
-    """A client that also gets its neighbours' messages finds their rows named, and rows of nodes it has never heard of."""
+    """A client that also gets its neighbours' messages finds their rows named, and rows of nodes it has never heard
+    of."""
     graph = random_federated(6)
     view = masked_view(graph, CLIENT)
     remote = remote_nodes(view)
@@ -263,7 +272,9 @@ def test_neighbourhoods_of_remote_nodes_name_them(name: str, vector: bool) -> No
     reached[remote] = reached[view.own[0].nodes] = True
     batches = masked_batches(graph, vector=vector)
     nodes = [b.payload.tensors()["node"] for b in batches]
-    sent = [dataclasses.replace(b, receivers=torch.where(reached[n], 0, 1)) for b, n in zip(batches, nodes, strict=True)]
+    sent = [
+        dataclasses.replace(b, receivers=torch.where(reached[n], 0, 1)) for b, n in zip(batches, nodes, strict=True)
+    ]
     result = rebuild(name, masked_view(graph, CLIENT, vector=vector, batches=sent))
     named = result.nodes >= 0
     assert torch.equal(result.nodes[named].sort().values, remote)
@@ -271,7 +282,11 @@ def test_neighbourhoods_of_remote_nodes_name_them(name: str, vector: bool) -> No
     assert not bool(wrong(result, graph)[named].any())
     row, column = graph.edge_index
     beyond = torch.unique(column[reached[row] & ~reached[column]])
-    assert matched_exact(result.rows[~named], graph.x[beyond], graph.features) == len(torch.unique(graph.x[beyond], dim=0)) > 0
+    assert (
+        matched_exact(result.rows[~named], graph.x[beyond], graph.features)
+        == len(torch.unique(graph.x[beyond], dim=0))
+        > 0
+    )
 
 
 def test_close_rows_join_under_noise() -> None:
@@ -293,7 +308,8 @@ def test_likeliest_level_of_a_noisy_row() -> None:
 
 
 def test_matching_by_hand() -> None:
-    """Neighbourhood 0 has members 10, 11, 12 and types 0, 0, 1; neighbourhood 1 has 11, 12 and types 0, 1; node 12 is known: 1."""
+    """Neighbourhood 0 has members 10, 11, 12 and types 0, 0, 1; neighbourhood 1 has 11, 12 and types 0, 1; node 12 is
+    known: 1."""
     members = torch.tensor([[0, 0, 0, 1, 1], [10, 11, 12, 11, 12]])
     rows = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 1, 0, 1]])
     known = torch.tensor([12]), torch.tensor([1])

@@ -40,7 +40,9 @@ def rates(run: Run, name: str, observer: Observer) -> tuple[float, float] | None
         return None
     result = attack(name).run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction)
-    found = score([Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), False)], [result])
+    found = score(
+        [Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), False)], [result]
+    )
     assert found.false_proofs == 0
     return float(found.rows.exact_rate.mean()), found.matched_rate
 
@@ -66,7 +68,13 @@ def test_the_server_and_the_wire_read_uploads(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 def test_attacks_keep_their_promises(variant: str) -> None:
     run = trained(variant)
-    for observer in (CLIENT, Observer((0, 2), auxiliary=0.2), Observer((SERVER,)), Observer((SERVER, 1)), Observer(wire=True)):
+    for observer in (
+        CLIENT,
+        Observer((0, 2), auxiliary=0.2),
+        Observer((SERVER,)),
+        Observer((SERVER, 1)),
+        Observer(wire=True),
+    ):
         for name in NAMES:
             check_attack(attack(name), run.view(observer))
 
@@ -76,7 +84,9 @@ def test_other_parties_private_data_is_out_of_reach_once_recorded(variant: str) 
     run = trained(variant)
     mine = torch.zeros(run.graph.num_nodes, dtype=torch.bool)
     mine[run.graph.clients[0]] = True
-    other = dataclasses.replace(run, graph=dataclasses.replace(run.graph, x=torch.where(mine[:, None], run.graph.x, 0.0)))
+    other = dataclasses.replace(
+        run, graph=dataclasses.replace(run.graph, x=torch.where(mine[:, None], run.graph.x, 0.0))
+    )
     for name in NAMES[:3]:
         if attack(name).unsupported(run.view(CLIENT)) is not None:
             continue

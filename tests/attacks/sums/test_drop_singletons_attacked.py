@@ -1,4 +1,5 @@
-"""Attacks know the rules by which small neighbourhoods are dropped: their equations must hold for what is then really sent."""
+"""Attacks know the rules by which small neighbourhoods are dropped: their equations must hold for what is then really
+sent."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ OBSERVERS = [
 @pytest.mark.parametrize("defense", [DropSingletons(), MinimumNeighborhood(fewest=4)], ids=lambda d: d.name)
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
 @pytest.mark.parametrize("observer", OBSERVERS, ids=lambda o: o.name)
-def test_complete_equations_hold_although_edges_were_dropped(observer: Observer, aggregate: str, defense: Defense) -> None:
+def test_complete_equations_hold_although_edges_were_dropped(
+    observer: Observer, aggregate: str, defense: Defense
+) -> None:
     graph = example_graph(clients=6)
     run = record(FedGCN(hops=1, rounds=1, aggregate=aggregate), graph, defense)
     found = neighbor_equations(run.view(observer))

@@ -1,4 +1,5 @@
-"""Attacks on neighbour sums against graphs small enough to redo by hand, brute force, and properties that must hold on any graph."""
+"""Attacks on neighbour sums against graphs small enough to redo by hand, brute force, and properties that must hold on
+any graph."""
 
 from __future__ import annotations
 
@@ -155,7 +156,8 @@ def test_row_space_solves_real_valued_rows() -> None:
 
 
 def test_counts_of_none_and_all_are_propagated() -> None:
-    # Sums {1,2,3} and {1,2}: their difference is row 3; words that neither or both of 1 and 2 have are settled by bounds.
+    # Sums {1,2,3} and {1,2}: their difference is row 3; words that neither or both of 1 and 2 have are settled by
+    # bounds.
     x = torch.tensor([[0, 0, 0.0], [0, 0, 0], [1, 0, 1], [1, 0, 0], [1, 1, 0]])
     graph = federated(x, [(0, 2), (0, 3), (0, 4), (1, 2), (1, 3)], [[0, 1], [2, 3, 4]])
     result = rebuild("integer-propagation", make_view(graph, CLIENT, aggregate="counts"))
@@ -180,7 +182,9 @@ def test_the_server_reads_partial_sums_without_knowing_edges() -> None:
 @pytest.mark.parametrize("name", [name for name in ATTACKS if type(attack(name)).quantity == "features"])
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
 @pytest.mark.parametrize(
-    "observer", [*OBSERVERS, Observer((0,), degrees=False), Observer((SERVER,))], ids=lambda o: f"{o.name}-{o.knowledge}"
+    "observer",
+    [*OBSERVERS, Observer((0,), degrees=False), Observer((SERVER,))],
+    ids=lambda o: f"{o.name}-{o.knowledge}",
 )
 @pytest.mark.parametrize("scaled", [False, True])
 def test_every_attack_finds_a_planted_plain_leak(name: str, aggregate: str, observer: Observer, scaled: bool) -> None:
@@ -213,7 +217,9 @@ def test_messages_of_noise_yield_nothing(name: str) -> None:
     view = make_view(graph, CLIENT)
     rng = torch.Generator().manual_seed(0)
     noise = tuple(
-        dataclasses.replace(b, payload=dataclasses.replace(b.payload, sums=torch.randn(b.payload.sums.shape, generator=rng)))  # type: ignore[attr-defined,type-var]
+        dataclasses.replace(
+            b, payload=dataclasses.replace(b.payload, sums=torch.randn(b.payload.sums.shape, generator=rng))
+        )  # type: ignore[attr-defined,type-var]
         for b in neighbor_sums(graph)
     )
     result = rebuild(name, dataclasses.replace(view, messages=Recorded(tuple(n.select(_seen(n)) for n in noise))))
@@ -264,7 +270,11 @@ def test_vanishing_noise_gives_the_noise_free_result_and_much_noise_the_prior() 
     assert torch.equal(faint.rows[exact.proven], exact.rows[exact.proven])
     assert faint.proven is not None and not bool(faint.proven.any())
     errors = [
-        float((rebuild("maximum-a-posteriori", make_view(graph, CLIENT, std=std)).rows != graph.x[exact.nodes]).float().mean())
+        float(
+            (rebuild("maximum-a-posteriori", make_view(graph, CLIENT, std=std)).rows != graph.x[exact.nodes])
+            .float()
+            .mean()
+        )
         for std in (1e-6, 0.1, 3.0)
     ]
     assert errors[0] < errors[1] < errors[2]
@@ -301,5 +311,7 @@ def test_reasons_for_refusal() -> None:
     assert "degrees" in (attack("row-space").unsupported(no_degrees) or "")
     assert "counts" in (attack("subset-sum").unsupported(make_view(graph, CLIENT, aggregate="counts")) or "")
     assert "topology" in (attack("subset-sum").unsupported(make_view(graph, Observer((SERVER,)))) or "")
-    assert "NeighborSums" in (attack("row-space").unsupported(dataclasses.replace(no_degrees, messages=Recorded(()))) or "")
+    assert "NeighborSums" in (
+        attack("row-space").unsupported(dataclasses.replace(no_degrees, messages=Recorded(()))) or ""
+    )
     assert "server" in (attack("server-partial-sums").unsupported(make_view(graph, CLIENT)) or "")

@@ -1,4 +1,5 @@
-"""Which clients hold a node's neighbours: read from the rows they send, sealed or not, and hidden by padding from all but key holders."""
+"""Which clients hold a node's neighbours: read from the rows they send, sealed or not, and hidden by padding from all
+but key holders."""
 
 from __future__ import annotations
 
@@ -82,14 +83,19 @@ def test_presence_tells_everything_until_rows_are_padded(
 
 def test_conformance_and_refusal(runs: dict[str, Run]) -> None:
     check_attack(RowPresence(), runs["sealed"].view(Observer(parties=(SERVER,))))
-    assert "only the server and the wire" in (RowPresence().unsupported(runs["none"].view(Observer(parties=(0,)))) or "")
+    assert "only the server and the wire" in (
+        RowPresence().unsupported(runs["none"].view(Observer(parties=(0,)))) or ""
+    )
 
 
 def test_noise_in_place_of_node_ids_says_nothing(runs: dict[str, Run]) -> None:
     view = runs["sealed"].view(Observer(parties=(SERVER,)))
     blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, 0, GRAPH.num_nodes))
     result = RowPresence().run(blind, rng=torch.Generator(), device=CPU)
-    kind, asked = quantity("neighboring-clients"), quantity("neighboring-clients").ask(facts(runs["none"], view.observer))
+    kind, asked = (
+        quantity("neighboring-clients"),
+        quantity("neighboring-clients").ask(facts(runs["none"], view.observer)),
+    )
     assert isinstance(result, Inference) and not isinstance(asked, str)
     found = kind.score(asked, result, kind.guess(view, asked.subjects)).values.mean()
     assert abs(float(found) - 0.5) < 0.05

@@ -1,4 +1,5 @@
-"""Attacks on neighbour sums where the server reads totals only: secure aggregation hides parts, not what totals show."""
+"""Attacks on neighbour sums where the server reads totals only: secure aggregation hides parts, not what totals
+show."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def test_pooled_threshold_clients_and_the_server_see_parts_again() -> None:
 @pytest.mark.parametrize("hops", [1, 2])
 @pytest.mark.parametrize("observer", [KNOWING, Observer(parties=(SERVER, 0), topology=True)])
 def test_equations_hold_whoever_dropped_out(hops: int, observer: Observer) -> None:
-    """Every equation, filled with the true rows, gives the recorded value up to its tolerance, for several draws of drop-outs."""
+    """Every equation, filled with the true rows, gives the recorded value up to its tolerance, for several draws of
+    drop-outs."""
     complete = 0
     for seed in range(4):
         recorded = run(hops, dropouts=0.2, seed=seed)

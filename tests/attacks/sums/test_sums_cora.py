@@ -41,7 +41,9 @@ def test_share_of_remote_neighbours_rebuilt_by_one_of_three_clients(
 ) -> None:
     view = make_view(cora, Observer((0,)), aggregate=aggregate)
     module, cls = ATTACKS[name].split(":")
-    result = getattr(importlib.import_module(module), cls)().run(view, rng=derive(0, "attack"), device=torch.device("cpu"))
+    result = getattr(importlib.import_module(module), cls)().run(
+        view, rng=derive(0, "attack"), device=torch.device("cpu")
+    )
     assert isinstance(result, Reconstruction) and result.proven is not None
     assert torch.equal(result.nodes, view.own[0].remote_nodes)
     exact = (result.rows == cora.x[result.nodes]).all(1)

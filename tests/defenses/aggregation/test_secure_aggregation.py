@@ -1,4 +1,5 @@
-"""The defense secure-aggregation in FedGCN and averaging: equal results, drop-outs, who reads what, bytes, bad input."""
+"""The defense secure-aggregation in FedGCN and averaging: equal results, drop-outs, who reads what, bytes, bad
+input."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def read(run: Run, observer: Observer, payload: type[Payload]) -> list[MessageBa
 def rows_of(batch: MessageBatch) -> dict[tuple[int, int, int], Tensor]:
     assert isinstance(batch.payload, NeighborSums)
     message = batch.entry_messages()
-    keys = zip(batch.senders[message].tolist(), batch.receivers[message].tolist(), batch.payload.nodes.tolist(), strict=True)
+    keys = zip(
+        batch.senders[message].tolist(), batch.receivers[message].tolist(), batch.payload.nodes.tolist(), strict=True
+    )
     return dict(zip(keys, batch.payload.sums, strict=True))
 
 
@@ -101,13 +104,16 @@ def test_the_same_seed_gives_the_same_record_and_the_order_of_clients_does_not_m
 
 
 def test_single_messages_are_random_words_and_say_nothing_about_rows() -> None:
-    """Each of two opposite inputs gives words that pass the same test of uniformity, and every client sends every row."""
+    """Each of two opposite inputs gives words that pass the same test of uniformity, and every client sends every
+    row."""
     graph = example_graph()
     session = SecureAggregation().bind(FedGCN(hops=1).context(graph))
     channel = RecordingChannel(session, 3, derive(0, "defense"))
     nodes = torch.tensor([5, 9, 9])
     sums = torch.stack([torch.zeros(24), torch.ones(24) * 0.5, torch.zeros(24)])
-    up = MessageBatch(0, torch.arange(3), torch.full((3,), SERVER), NeighborSums(nodes, sums), torch.tensor([0, 1, 2, 3]))
+    up = MessageBatch(
+        0, torch.arange(3), torch.full((3,), SERVER), NeighborSums(nodes, sums), torch.tensor([0, 1, 2, 3])
+    )
     arrived = channel.send(up)
     assert isinstance(arrived, NeighborSums) and isinstance(arrived.sums, SealedTensor)
     masked = arrived.sums.sealed

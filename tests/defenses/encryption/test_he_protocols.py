@@ -1,4 +1,5 @@
-"""Protocols on ckks ciphertexts: rows that servers multiply by public numbers, whole trainings, cost, refusals, attacks."""
+"""Protocols on ckks ciphertexts: rows that servers multiply by public numbers, whole trainings, cost, refusals,
+attacks."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from test_gfl_appnp_defenses import graph as node_graph
-from test_sealed_protocols import MATRICES, TINY_GT
+from node_graphs import graph as node_graph
+from small_protocols import MATRICES, TINY_GT
 from user_graphs import GCN, user_graph
 
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
@@ -134,7 +135,9 @@ def test_bytes_are_those_of_the_ciphertexts() -> None:
     assert t.sealed.wire_bytes(single).tolist() == [2 * PRODUCTS.fresh_bytes] * 4, "5000 numbers take two"
     mixed = WEIGHTS @ t
     assert isinstance(mixed, SealedTensor)
-    assert mixed.sealed.wire_bytes(torch.tensor([0, 1, 3])).tolist() == [2 * PRODUCTS.full_bytes] * 2, "an empty row takes none"
+    assert mixed.sealed.wire_bytes(torch.tensor([0, 1, 3])).tolist() == [2 * PRODUCTS.full_bytes] * 2, (
+        "an empty row takes none"
+    )
 
 
 def tiny_task(nodes: int) -> FederatedGraph:
@@ -173,11 +176,14 @@ def test_training_equals_that_in_the_clear(name: str) -> None:
     sent = [protocol.aggregates(graph)[payload] for payload in hidden.session.sealers]  # type: ignore[attr-defined]
     costs = [Cost.of(aggregate) for aggregate in sent]
     total = sum(cost.gigabytes_up + cost.gigabytes_down for cost in costs)
-    assert hidden.channel.bytes_sealed == pytest.approx(total * 1e9), "the bytes stated before the run are those of the run"
+    assert hidden.channel.bytes_sealed == pytest.approx(total * 1e9), (
+        "the bytes stated before the run are those of the run"
+    )
 
 
 def test_costs_of_the_paper_sizes_are_told_before_the_run() -> None:
-    """By hand: GFL-APPNP with 30 nodes, a Jacobian of 2 x (12 x 64 + 64 x 2) numbers; FedGAT's ring with b = 3 and width 6."""
+    """By hand: GFL-APPNP with 30 nodes, a Jacobian of 2 x (12 x 64 + 64 x 2) numbers; FedGAT's ring with b = 3 and
+    width 6."""
     jacobians = Cost.of(GFLAPPNP(rounds=7).aggregates(node_graph())[Jacobians])
     assert (jacobians.ciphertexts_up, jacobians.ciphertexts_down, jacobians.products) == (30, 30, 30 * 29)
     assert jacobians.gigabytes_up == pytest.approx(7 * 30 * 196_900 / 1e9)
@@ -194,7 +200,9 @@ def reason(protocol: FederatedProtocol, graph: FederatedGraph, **fields: Any) ->
 def test_refusals_say_what_and_why() -> None:
     graph, nodes = example_graph(), node_graph()
     too_large = reason(GFLAPPNP(), nodes, scheme="ckks", on=("Jacobians",), most_gigabytes=1)
-    assert all(word in too_large for word in ("5.31 GB", "1.77 up", "3.54 down", "18000 ciphertexts", "most_gigabytes: 1"))
+    assert all(
+        word in too_large for word in ("5.31 GB", "1.77 up", "3.54 down", "18000 ciphertexts", "most_gigabytes: 1")
+    )
     assert "use scheme: ckks" in reason(GFLAPPNP(rounds=1), nodes)
     assert "use variant: matrix" in reason(FedGAT(variant="vector"), graph, scheme="ckks", on=("RawFeatures",))
     assert "padded" in reason(GFLAPPNP(rounds=1), nodes, scheme="ckks", padded=True)
@@ -213,7 +221,8 @@ def test_conformance() -> None:
     check_defense(HomomorphicEncryption(scheme="ckks", on=("ModelUpdate",)), FedGCN(rounds=1))
 
 
-# --- attacks on what is left --------------------------------------------------------------------------------------------------
+# --- attacks on what is left
+# --------------------------------------------------------------------------------------------------
 
 CLIENT = Observer(parties=(3,), topology=True)
 BOTH = Observer(parties=(SERVER, 3))

@@ -32,7 +32,8 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-# --- keys ---------------------------------------------------------------------------------------------------------------------
+# --- keys
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,9 @@ def generator(seed: int) -> torch.Generator:
         (3000, (20,), ("3000", "8192")),
     ],
 )
-def test_parameters_below_128_bits_of_security_are_refused(degree: int, bits: tuple[int, ...], words: tuple[str, ...]) -> None:
+def test_parameters_below_128_bits_of_security_are_refused(
+    degree: int, bits: tuple[int, ...], words: tuple[str, ...]
+) -> None:
     with pytest.raises(FglauditError) as error:
         Parameters("bfv", degree, bits, 1, 1, 20)
     assert all(word in str(error.value) for word in words)
@@ -90,7 +93,9 @@ def test_what_the_server_holds_does_not_decrypt() -> None:
             _load(api.SecretKey(), blob, server)
         with pytest.raises((RuntimeError, ValueError, TypeError)):
             tenseal.bfv_vector_from(tenseal.context_from(shipped[0]), blob).decrypt()
-    held = [value for value in vars(server).values() if "Key" in type(value).__name__ or "Decryptor" in type(value).__name__]
+    held = [
+        value for value in vars(server).values() if "Key" in type(value).__name__ or "Decryptor" in type(value).__name__
+    ]
     assert not held
 
 
@@ -104,7 +109,8 @@ def _guessed_keys(server: PublicContext, shipped: list[bytes]) -> list[object]:
     return [api.KeyGenerator(server.context).secret_key() for _ in range(3)]
 
 
-# --- fields of a slot ---------------------------------------------------------------------------------------------------------
+# --- fields of a slot
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -131,7 +137,9 @@ def test_fields_hold_their_bound_and_nothing_beyond_it_is_sealed() -> None:
         with pytest.raises(FglauditError, match=words):
             counts.quantise(torch.tensor([[wrong]]), row)
     with pytest.raises(FglauditError, match=r"row 0 must lie in -2 .* got 3"):
-        FixedPoint.of_reals(torch.tensor([2.0]), torch.tensor([3]), 14, signed=True).quantise(torch.tensor([[3.0]]), row)
+        FixedPoint.of_reals(torch.tensor([2.0]), torch.tensor([3]), 14, signed=True).quantise(
+            torch.tensor([[3.0]]), row
+        )
     with pytest.raises(FglauditError, match="raise bits"):
         FixedPoint.of_reals(torch.tensor([1.0]), torch.tensor([40]), 4, signed=False)
     with pytest.raises(FglauditError, match="scheme: ckks"):
@@ -155,7 +163,8 @@ def test_fixed_point_totals_stay_within_their_field(bits: int, signed: bool) -> 
             assert int(parts * code.quantise(-values, torch.tensor([0]))) >= -most
 
 
-# --- layouts ------------------------------------------------------------------------------------------------------------------
+# --- layouts
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_ciphertext_has_rows_of_one_audience_and_no_two_rows_overlap() -> None:
@@ -184,7 +193,8 @@ def test_a_ciphertext_has_rows_of_one_audience_and_no_two_rows_overlap() -> None
         layout.entries_for(torch.tensor([3]), 0)
 
 
-# --- both schemes -------------------------------------------------------------------------------------------------------------
+# --- both schemes
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _packed(codec: Bfv | Ckks, width: Tensor, values: Tensor, senders: int, *, padded: bool = False) -> PackedRows:
@@ -254,8 +264,8 @@ def test_ckks_products_are_within_1e_5() -> None:
 
 
 def test_flooding_covers_the_noise_of_ciphertexts() -> None:
-    """Its standard deviation is 2^39 sqrt(m) times a bound on the noise, of which the measured noise must not be larger. Noise below
-    the precision of float64 is measured where it is the message: in a ciphertext of zeros."""
+    """Its standard deviation is 2^39 sqrt(m) times a bound on the noise, of which the measured noise must not be
+    larger. Noise below the precision of float64 is measured where it is the message: in a ciphertext of zeros."""
     codec = Ckks(SUMS, largest=1.0, weight=1.0, opened=1)
     zeros = torch.zeros(1, 4096, dtype=torch.double)
     ciphertext = codec.encrypt(zeros)[0]
@@ -292,7 +302,8 @@ def test_sums_that_packed_ciphertexts_cannot_do_are_refused() -> None:
         total[1:2].sealed.addressed(torch.tensor([0, 1]), torch.tensor([0]))  # type: ignore[attr-defined]
 
 
-# --- FedGCN -------------------------------------------------------------------------------------------------------------------
+# --- FedGCN
+# -------------------------------------------------------------------------------------------------------------------
 
 
 def _real_graph() -> FederatedGraph:
@@ -304,7 +315,8 @@ def _real_graph() -> FederatedGraph:
 @pytest.mark.parametrize("aggregate", ["counts", "normalised"])
 @pytest.mark.parametrize("hops", [1, 2])
 def test_stated_bounds_hold(graph: FederatedGraph, aggregate: str, hops: int) -> None:
-    """Every message and every sum of messages stays within what fields are made for; receivers get the rows they are named for."""
+    """Every message and every sum of messages stays within what fields are made for; receivers get the rows they are
+    named for."""
     protocol = FedGCN(hops=hops, rounds=1, aggregate=aggregate)
     stated = protocol.aggregates(graph)[NeighborSums]
     run = record(protocol, graph)
@@ -338,7 +350,9 @@ def test_training_on_counts_is_unchanged(hops: int, padded: bool) -> None:
         assert torch.equal(sealed.trained.weights[name], weight)
 
 
-@pytest.mark.parametrize("defense", [HomomorphicEncryption(bits=28), HomomorphicEncryption(scheme="ckks")], ids=["bfv", "ckks"])
+@pytest.mark.parametrize(
+    "defense", [HomomorphicEncryption(bits=28), HomomorphicEncryption(scheme="ckks")], ids=["bfv", "ckks"]
+)
 @pytest.mark.parametrize("graph", [example_graph(), _real_graph()], ids=["binary", "real"])
 def test_training_on_normalised_sums_is_nearly_unchanged(defense: HomomorphicEncryption, graph: FederatedGraph) -> None:
     protocol = FedGCN(hops=2, rounds=2)
@@ -372,7 +386,9 @@ def test_conformance_and_refusals() -> None:
     check_defense(HomomorphicEncryption(), FedGCN(hops=1, rounds=1))
     graph = example_graph()
     assert "Hungarian" in (HomomorphicEncryption().unsupported(FedGT(rounds=1).context(graph)) or "")
-    assert "ModelUpdate" in (HomomorphicEncryption(on=("ModelUpdate",)).unsupported(FedGCN(rounds=1).context(graph)) or "")
+    assert "ModelUpdate" in (
+        HomomorphicEncryption(on=("ModelUpdate",)).unsupported(FedGCN(rounds=1).context(graph)) or ""
+    )
     assert HomomorphicEncryption().unsupported(FedGCN(hops=0, rounds=1).context(graph)) is not None
     for wrong, words in (
         ({"degree": 2048}, "at least 4096"),

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import pytest
 import torch
 from fedgat_runs import SMALL, mixed_graph
+from node_graphs import graph as node_graph
 from pretended_seals import OpenRows, Pretend
-from test_gfl_appnp_defenses import graph as node_graph
+from small_protocols import MATRICES, TINY_GT
 from user_graphs import GCN, user_graph
 
 from fglaudit.graph import FederatedGraph
@@ -52,19 +53,6 @@ from fglaudit.view import Observer
 
 MODEL = (ModelUpdate,)
 SHARED = (HiddenRepresentations, Jacobians)
-MATRICES = FedGAT(**{**SMALL, "path": "matrices"})
-TINY_GT = FedGT(
-    similarity="fedavg",
-    hidden=8,
-    heads=2,
-    feed_forward=8,
-    neighbors=3,
-    global_nodes=2,
-    encoding=2,
-    candidates=8,
-    rounds=3,
-    dropout=0.0,
-)
 
 
 class Case(NamedTuple):
@@ -82,11 +70,15 @@ def few() -> FederatedGraph:
 CASES = {
     "fedgcn": Case(FedGCN(rounds=3, hops=1), MODEL, example_graph()),
     "fedgcn, sums": Case(FedGCN(rounds=1, hops=2), (NeighborSums,), example_graph()),
-    "fedgcn, weighted and sampled": Case(FedGCN(rounds=3, weighting="train-nodes", participation=0.7), MODEL, example_graph()),
+    "fedgcn, weighted and sampled": Case(
+        FedGCN(rounds=3, weighting="train-nodes", participation=0.7), MODEL, example_graph()
+    ),
     "fedgat": Case(MATRICES, MODEL, few()),
     "fedgat, best round": Case(dataclasses.replace(MATRICES, choice="validation", bounds="scores"), MODEL, few()),
     "fedgat, rows": Case(MATRICES, (RawFeatures,), few()),
-    "fedgat, rows and models": Case(dataclasses.replace(MATRICES, remote="matrices"), (RawFeatures, ModelUpdate), few()),
+    "fedgat, rows and models": Case(
+        dataclasses.replace(MATRICES, remote="matrices"), (RawFeatures, ModelUpdate), few()
+    ),
     "dist-gat": Case(DistGAT(**SMALL), MODEL, few()),
     "gfl-appnp": Case(GFLAPPNP(hidden=4, rounds=3, local_steps=2), SHARED, node_graph()),
     "gfl-appnp, noise and all models": Case(
@@ -95,7 +87,9 @@ CASES = {
     "fedmlp": Case(FedMLP(hidden=4, rounds=3), MODEL, node_graph()),
     "fedavg-sage": Case(FedAvgSage(rounds=2, hidden=8), MODEL, example_graph()),
     "fedavg-gophormer": Case(
-        FedAvgGophormer(rounds=2, hidden=8, heads=2, feed_forward=8, neighbors=2, samples=2, test_samples=2, dropout=0.0),
+        FedAvgGophormer(
+            rounds=2, hidden=8, heads=2, feed_forward=8, neighbors=2, samples=2, test_samples=2, dropout=0.0
+        ),
         MODEL,
         example_graph(),
     ),
@@ -212,7 +206,9 @@ def test_the_server_is_blind_to_what_it_makes_of_sealed_values() -> None:
         assert not of(run, server, payload) and not of(run, Observer(wire=True), payload)
         assert len(of(run, both, payload)) == 3
     assert len(of(run, client, PropagatedJacobians)) == 3
-    assert of(run, server, HiddenRepresentations) and of(run, server, PropagatedRepresentations), "the other one is not sealed"
+    assert of(run, server, HiddenRepresentations) and of(run, server, PropagatedRepresentations), (
+        "the other one is not sealed"
+    )
     assert len(of(run, server, Ciphertexts)) == 6
 
 

@@ -1,4 +1,5 @@
-"""Rows randomised before anything is computed from them: the mechanisms' laws, that every protocol uses them alone, and attacks."""
+"""Rows randomised before anything is computed from them: the mechanisms' laws, that every protocol uses them alone, and
+attacks."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ PROTOCOLS: list[FederatedProtocol] = [
 ]
 
 CELL = Cell(
-    dataset=DatasetSpec(name="csbm", split="random", csbm=CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)),
+    dataset=DatasetSpec(
+        name="csbm", split="random", csbm=CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)
+    ),
     partition=PartitionSpec(scheme="dirichlet", clients=4, beta=10.0),
     protocol=FedGCN(hops=1, rounds=1),
     server="honest",
@@ -168,7 +171,9 @@ def test_every_protocol_computes_with_randomised_rows_alone(protocol: FederatedP
         trained = protocol.train(dataclasses.replace(graph, x=x), channel, rng=derive(0, "train"), device=CPU)
         assert channel.transcript is not None
         sent = [
-            b.payload.tensors() for p in type(protocol).emits for b in channel.transcript.seen_by(Observer(wire=True)).of(p)
+            b.payload.tensors()
+            for p in type(protocol).emits
+            for b in channel.transcript.seen_by(Observer(wire=True)).of(p)
         ]
         found.append((sent, trained.weights))
     (first, weights), (second, others) = found
@@ -184,7 +189,9 @@ def test_conformance_and_the_epsilon_of_the_whole_training(defense: Defense, pro
     if protocol in (PROTOCOLS[0], PROTOCOLS[6], PROTOCOLS[8]):
         check_defense(defense, protocol, graph)
     promise = record(protocol, graph, defense).session.guarantee()
-    assert promise.epsilon_accounted == pytest.approx(4.0) and promise.unit == "node" and "replaced" in promise.adjacency
+    assert (
+        promise.epsilon_accounted == pytest.approx(4.0) and promise.unit == "node" and "replaced" in promise.adjacency
+    )
 
 
 def test_no_protocol_is_left_out() -> None:
@@ -196,7 +203,10 @@ def test_a_protocol_that_passes_clients_over_gets_no_epsilon() -> None:
     graph = example_graph()
     session = bound(MultiBit())
     session.prepare(graph.client(0), derive(0))
-    assert session.guarantee().epsilon_accounted is None and "2 of 3 clients used their rows" in session.guarantee().mechanism
+    assert (
+        session.guarantee().epsilon_accounted is None
+        and "2 of 3 clients used their rows" in session.guarantee().mechanism
+    )
 
 
 def test_all_rows_of_a_node_share_the_budget() -> None:
@@ -250,7 +260,12 @@ def test_attacks_on_sums_adapt_or_say_why_not() -> None:
     cell = dataclasses.replace(CELL, defense=MultiBit(epsilon=2000.0))
     rows = {(f.observer, f.attack): f for f in run_cell(cell, suite="test", device=CPU).findings}
     sums = rows["client:each", "maximum-a-posteriori"]
-    assert sums.status is Status.OK and sums.f1 is not None and sums.control_f1 is not None and sums.f1 > sums.control_f1 + 0.1
+    assert (
+        sums.status is Status.OK
+        and sums.f1 is not None
+        and sums.control_f1 is not None
+        and sums.f1 > sums.control_f1 + 0.1
+    )
     refused = rows["client:each", "subset-sum"]
     assert refused.status is Status.NOT_APPLICABLE and "real-valued" in refused.reason
 

@@ -1,8 +1,8 @@
 """Sensitivities by brute force: what all messages of a training differ by, before noise, if one record changes.
 
-The adversary has seen the same earlier messages in both worlds, so what is released is replaced by fixed numbers here. Summed over the
-whole training, squared distances (L1 distances for Laplace noise) must stay within ``releases x sensitivity^2``
-(``releases x sensitivity``), which is what is accounted.
+The adversary has seen the same earlier messages in both worlds, so what is released is replaced by fixed numbers here.
+Summed over the whole training, squared distances (L1 distances for Laplace noise) must stay within
+``releases x sensitivity^2`` (``releases x sensitivity``), which is what is accounted.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ def test_a_row_that_is_zeroed_out(graph: FederatedGraph, protocol: FederatedProt
 def test_replaced_features_of_a_user(settings: dict[str, Any], mechanism: str) -> None:
     graph, protocol = user_graph(), NFedGNN(**settings)
     row = torch.ones(graph.num_features) * LONG
-    worlds = [watched(protocol, with_rows(graph, [4], sign * row), ClippedNoise(mechanism, clip=0.5)) for sign in (1, -1)]
+    worlds = [
+        watched(protocol, with_rows(graph, [4], sign * row), ClippedNoise(mechanism, clip=0.5)) for sign in (1, -1)
+    ]
     (share,) = spent(*worlds).values()
     assert 0.2 < share <= 1 + 1e-9
     first = [world.kept[0][2][4] for world in worlds]  # before any step, latents of opposite rows are opposite

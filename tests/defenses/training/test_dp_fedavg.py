@@ -1,4 +1,5 @@
-"""Federated averaging with differential privacy for clients: who sees what, how noise is calibrated, and canaries in it."""
+"""Federated averaging with differential privacy for clients: who sees what, how noise is calibrated, and canaries in
+it."""
 
 from __future__ import annotations
 
@@ -151,7 +152,9 @@ def test_drawn_clients_are_accounted_as_a_sample_of_fixed_size_against_one_clien
     everyone = session_of(DpFedAvg(epsilon=4), Uploads(20, 20, 0.05), 30)
     assert session.mechanism.multiplier < Relation.REPLACE.moves * everyone.mechanism.multiplier
     seen = session_of(DpFedAvg(epsilon=4, trust="local"), uploads, 30)  # the server sees who sends
-    assert seen.mechanism.multiplier == pytest.approx(everyone.mechanism.multiplier) and seen.guarantee().coalition is None
+    assert (
+        seen.mechanism.multiplier == pytest.approx(everyone.mechanism.multiplier) and seen.guarantee().coalition is None
+    )
 
 
 def test_the_largest_weight_is_the_mean_s_sensitivity() -> None:
@@ -166,7 +169,8 @@ def test_the_largest_weight_is_the_mean_s_sensitivity() -> None:
 @pytest.mark.parametrize("divided", [1, 10])
 @pytest.mark.parametrize("trust", ["server", "local"])
 def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(trust: str, divided: int) -> None:
-    """One client's change in or out, through upload, average and broadcast as they are; then with a tenth of the noise."""
+    """One client's change in or out, through upload, average and broadcast as they are; then with a tenth of the
+    noise."""
     uploads, copies = largest_share(GRAPH, 1.0, "train-nodes"), 400
     session = session_of(DpFedAvg(epsilon=2, clip=0.5, trust=trust), uploads)
     change_noise(session, 1 / divided)

@@ -1,4 +1,5 @@
-"""Differentially private gradient descent: what it promises for which protocol, what it does to gradients, and canaries in it."""
+"""Differentially private gradient descent: what it promises for which protocol, what it does to gradients, and canaries
+in it."""
 
 from __future__ import annotations
 
@@ -157,7 +158,8 @@ def test_equal_seeds_train_equal_models_and_noise_shows() -> None:
 
 
 def stars(row: Tensor, copies: int, leaves: int = 4) -> FederatedGraph:
-    """Return clients whose first node has ``leaves`` neighbours and the features ``row``; all train, on class 0 of two."""
+    """Return clients whose first node has ``leaves`` neighbours and the features ``row``; all train, on class 0 of
+    two."""
     size, count = leaves + 1, copies * (leaves + 1)
     x = torch.zeros(copies, size, len(row))
     x[:, 0] = row
@@ -171,10 +173,12 @@ def stars(row: Tensor, copies: int, leaves: int = 4) -> FederatedGraph:
 
 @pytest.mark.parametrize("divided", [1, 10])
 def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(divided: int) -> None:
-    """One node's features in the losses of its whole neighbourhood, through training as it is; then with a tenth of the noise.
+    """One node's features in the losses of its whole neighbourhood, through training as it is; then with a tenth of the
+    noise.
 
-    Both rows make the first model choose the wrong class, so that every gradient is clipped, and otherwise are opposite: the
-    clipped gradients then differ by nearly twice the clip. Clients that train alone are so many independent runs.
+    Both rows make the first model choose the wrong class, so that every gradient is clipped, and otherwise are
+    opposite: the clipped gradients then differ by nearly twice the clip. Clients that train alone are so many
+    independent runs.
     """
     protocol = LocalGCN(layers=1, rounds=1, local_steps=1, learning_rate=1.0, weight_decay=0.0, dropout=0.0)
     still, empty = dataclasses.replace(protocol, learning_rate=0.0), stars(torch.zeros(8), 1)
@@ -195,7 +199,9 @@ def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(divided: 
 
     direction = models(rows[0], SILENT, 1, range(1))[0] - models(rows[1], SILENT, 1, range(1))[0]
     assert float(direction.norm().item()) * 5 > 0.9 * stated.sensitivity  # the mean of 5 was applied
-    scores = [models(row, 1 / divided, 100, range(8 * world, 8 * world + 8)) @ direction for world, row in enumerate(rows)]
+    scores = [
+        models(row, 1 / divided, 100, range(8 * world, 8 * world + 8)) @ direction for world, row in enumerate(rows)
+    ]
     shown = gdp(scores[0], scores[1], delta=1e-5, confidence=0.99, rng=derive(0, "split")).epsilon
     assert (shown > 2) is (divided > 1), shown
     assert shown > 0.2

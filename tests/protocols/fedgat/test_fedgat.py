@@ -50,7 +50,9 @@ def test_both_paths_give_the_same_loss_and_gradients(variant: str, remote: str, 
 @pytest.mark.parametrize("remote", ["matrices", "embeddings"])
 def test_the_matrix_path_alone_reproduces_a_run(variant: str, remote: str) -> None:
     graph = mixed_graph(torch.float32)
-    protocol = FedGAT(variant=variant, remote=remote, **SMALL | {"rounds": 10, "optimizer": "sgd", "learning_rate": 1.0})
+    protocol = FedGAT(
+        variant=variant, remote=remote, **SMALL | {"rounds": 10, "optimizer": "sgd", "learning_rate": 1.0}
+    )
     heard, silent = recording(graph), quiet(graph)
     full, fast = train(protocol, graph, heard), train(protocol, graph, silent)
     assert any(entry.payload == protocol.masked.__name__ for entry in heard.transcript.entries)  # type: ignore[union-attr]

@@ -100,7 +100,9 @@ def test_graphs_that_do_not_fit(protocol: FedGAT | GAT | DistGAT) -> None:
     with pytest.raises(FglauditError, match=f"edge {row} - {column} more than once"):
         train(protocol, dataclasses.replace(graph, edge_index=torch.cat([graph.edge_index, both], 1)))
     with pytest.raises(FglauditError, match="one at node 3"):
-        train(protocol, dataclasses.replace(graph, edge_index=torch.cat([graph.edge_index, torch.tensor([[3], [3]])], 1)))
+        train(
+            protocol, dataclasses.replace(graph, edge_index=torch.cat([graph.edge_index, torch.tensor([[3], [3]])], 1))
+        )
 
 
 def test_noise_that_drives_scores_out_of_the_domain_is_announced() -> None:

@@ -1,4 +1,5 @@
-"""Noise on FedGAT's masked messages: the stated sensitivity against brute force, who adds it, and training on what arrives."""
+"""Noise on FedGAT's masked messages: the stated sensitivity against brute force, who adds it, and training on what
+arrives."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def test_no_row_moves_the_messages_further_than_stated(variant: type[Masked], mo
         gain = joint_gain(edges, receivers, variant)
         reached = [moved(graph, node, variant, seed, receivers) for node in range(5) for seed in range(20)]
         assert 0.7 * gain < max(reached) <= gain * (1 + 1e-9)
-        monkeypatch.setattr(torch, "rand", lambda *shape, **rest: torch.ones(*shape, dtype=torch.float64))  # r at its largest
+        monkeypatch.setattr(
+            torch, "rand", lambda *shape, **rest: torch.ones(*shape, dtype=torch.float64)
+        )  # r at its largest
         if variant is MaskedMatrices:
             assert max(moved(graph, node, variant, 0, receivers) for node in range(5)) == pytest.approx(gain)
         monkeypatch.undo()
@@ -158,7 +161,9 @@ def test_the_server_adds_noise_to_what_depends_on_features() -> None:
 @pytest.mark.parametrize("payload", [MaskedMatrices, MaskedVectors])
 def test_conformance(payload: type[Payload]) -> None:
     variant = "matrix" if payload is MaskedMatrices else "vector"
-    check_defense(Gaussian(epsilon=8.0, on=payload.__name__), FedGAT(variant=variant, **SMALL), mixed_graph(torch.float32))
+    check_defense(
+        Gaussian(epsilon=8.0, on=payload.__name__), FedGAT(variant=variant, **SMALL), mixed_graph(torch.float32)
+    )
 
 
 def test_noise_on_matrices_promises_nothing_against_the_server() -> None:

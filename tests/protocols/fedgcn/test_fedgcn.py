@@ -46,12 +46,15 @@ def test_too_few_hops_do_not() -> None:
     centralized = graph.x.double()
     for index, weight in enumerate(weights.values()):
         centralized = adjacency(graph) @ ((centralized.relu() if index else centralized) @ weight[0].double())
-    assert not torch.allclose(logits(field, weights)[field.mask].double(), centralized[torch.cat(graph.clients)], atol=1e-3)
+    assert not torch.allclose(
+        logits(field, weights)[field.mask].double(), centralized[torch.cat(graph.clients)], atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("hops", [0, 1])
 def test_few_hops_propagate_among_own_nodes_only(hops: int) -> None:
-    """0 hops: an ordinary GCN on the own subgraph. 1 hop: the first layer is exact, the second sees own neighbours only."""
+    """0 hops: an ordinary GCN on the own subgraph. 1 hop: the first layer is exact, the second sees own neighbours
+    only."""
     graph = all_tested(example_graph())
     problem, inputs = FedGCN(hops=hops).pretrain(graph, PlainChannel(), CPU)
     layout = gcn_layout(graph.num_features, 16, graph.num_classes, 2)
@@ -162,7 +165,9 @@ def test_clients_without_training_or_test_nodes() -> None:
     tests = torch.tensor([float(graph.test[0].sum()), float(graph.test[2].sum())])
     expected = (trained.accuracy[-1, [0, 2]] * tests).sum() / tests.sum()
     assert trained.whole_test_set == pytest.approx(float(expected))
-    none = dataclasses.replace(graph, train=(torch.zeros_like(graph.train[0]), nothing, torch.zeros_like(graph.train[2])))
+    none = dataclasses.replace(
+        graph, train=(torch.zeros_like(graph.train[0]), nothing, torch.zeros_like(graph.train[2]))
+    )
     with pytest.raises(FglauditError, match="needs training nodes"):
         FedGCN(rounds=1).train(none, PlainChannel(), rng=derive(0), device=CPU)
 
@@ -177,7 +182,9 @@ def test_node_numbers_do_not_matter() -> None:
         for nodes, part in zip(graph.clients, parts, strict=True):
             mask[nodes] = part
         masks.append(mask[order])
-    renamed = Graph(graph.x[order], graph.y[order], canonical_edges(number[graph.edge_index], graph.num_nodes), "renamed")
+    renamed = Graph(
+        graph.x[order], graph.y[order], canonical_edges(number[graph.edge_index], graph.num_nodes), "renamed"
+    )
     moved = federate(renamed, [number[nodes] for nodes in graph.clients], *masks)
     one = FedGCN(rounds=4, dropout=0.0).train(graph, PlainChannel(), rng=derive(0), device=CPU)
     other = FedGCN(rounds=4, dropout=0.0).train(moved, PlainChannel(), rng=derive(0), device=CPU)

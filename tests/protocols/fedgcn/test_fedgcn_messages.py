@@ -113,7 +113,9 @@ def test_sums_of_very_large_graphs_are_accumulated_in_float32(monkeypatch: pytes
     FedGCN(aggregate=aggregate).pretrain(graph, fast, CPU)
     rows = fast.sums(up=True)
     for key, row in precise.sums(up=True).items():
-        assert torch.equal(rows[key], row) if aggregate == "counts" else torch.allclose(rows[key], row, rtol=1e-6, atol=0)
+        assert (
+            torch.equal(rows[key], row) if aggregate == "counts" else torch.allclose(rows[key], row, rtol=1e-6, atol=0)
+        )
 
 
 @pytest.mark.parametrize("protocol", [FedGCN(hops=h) for h in (0, 1, 2, 3)])
@@ -166,7 +168,9 @@ def test_a_defense_that_hides_a_hub_does_not_raise_the_gain() -> None:
         def prepare(self, client: ClientGraph) -> ClientGraph:
             if client.client == 1:
                 return client
-            return dataclasses.replace(client, boundary=client.boundary[:, :0], degrees=torch.zeros_like(client.degrees))
+            return dataclasses.replace(
+                client, boundary=client.boundary[:, :0], degrees=torch.zeros_like(client.degrees)
+            )
 
     channel = Hiding()
     FedGCN().pretrain(graph, channel, CPU)

@@ -132,7 +132,9 @@ def test_the_server_follows_equations_7_and_8(similarity: str) -> None:
 
 def test_label_distributions_are_those_of_the_training_nodes() -> None:
     graph = small_graph()
-    shares = messages(record(FedGT(rounds=1, similarity="label-distributions", **SMALL), graph), LabelDistributions, up=True)[0]
+    shares = messages(
+        record(FedGT(rounds=1, similarity="label-distributions", **SMALL), graph), LabelDistributions, up=True
+    )[0]
     for k in range(3):
         labels = graph.y[graph.clients[k]][graph.train[k]]
         assert torch.allclose(shares[k], torch.bincount(labels, minlength=2) / len(labels))
@@ -155,7 +157,13 @@ def test_without_validation_nodes_the_last_round_counts() -> None:
 
 def test_it_learns() -> None:
     graph = small_graph(nodes=240, features=40)
-    settings: dict[str, Any] = SMALL | {"hidden": 32, "feed_forward": 32, "dropout": 0.2, "rounds": 30, "learning_rate": 3e-3}
+    settings: dict[str, Any] = SMALL | {
+        "hidden": 32,
+        "feed_forward": 32,
+        "dropout": 0.2,
+        "rounds": 30,
+        "learning_rate": 3e-3,
+    }
     for protocol in (FedGT(**settings), LocalGT(**settings)):
         assert record(protocol, graph).trained.client_mean > 0.8
 
@@ -249,8 +257,10 @@ def test_a_codebook_that_starts_too_far_out_collapses_unless_it_is_noisy() -> No
     noisy = record(FedGT(**settings), graph, ClippedLaplace(clip=0.002, scale=0.001)).trained
     assert all(len(set(row.tolist())) == 1 for row in far.truth["clusters"][-1])
     assert far.notes == (
-        "fedgt: at every client one global node stands for all nodes, the other 7 for none; without noise on global nodes use "
-        "global_scale: 0.01",
+        (
+            "fedgt: at every client one global node stands for all nodes, the other 7 for none; without noise on global"
+            " nodes use global_scale: 0.01"
+        ),
     )
     for trained in (near, noisy):
         assert min(len(set(row.tolist())) for row in trained.truth["clusters"][-1]) >= 3 and trained.notes == ()

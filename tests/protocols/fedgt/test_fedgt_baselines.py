@@ -61,7 +61,9 @@ def normalised(client: ClientGraph) -> Tensor:
 
 def random_weights(layout: dict[str, tuple[int, ...]], clients: int) -> Weights:
     vectors = torch.stack([initial_model(layout, derive(0, "model", k)) for k in range(clients)]).double()
-    return unflatten(vectors + 0.1 * torch.randn(vectors.shape, generator=derive(0, "shift"), dtype=torch.float64), layout)
+    return unflatten(
+        vectors + 0.1 * torch.randn(vectors.shape, generator=derive(0, "shift"), dtype=torch.float64), layout
+    )
 
 
 class OneClient:
@@ -212,7 +214,8 @@ def test_several_ego_graphs_are_averaged_in_tests(monkeypatch: pytest.MonkeyPatc
     around = EgoGraphs(network, candidates, proximity, present, hops=1, neighbors=2, test_samples=3)
     everyone, rng = torch.arange(20).expand(2, -1), derive(5)
     chances = [
-        next(iter(around.draw([everyone], [present], rng))).logits(weights, inputs, inputs, NONE).softmax(2) for _ in range(3)
+        next(iter(around.draw([everyone], [present], rng))).logits(weights, inputs, inputs, NONE).softmax(2)
+        for _ in range(3)
     ]
     found = around.everyone(derive(5)).logits(weights, inputs, inputs, NONE)
     assert torch.allclose(found.exp(), torch.stack(chances).mean(0), atol=1e-6)
@@ -237,7 +240,9 @@ def test_graphgps_node_by_node() -> None:
     weights = random_weights(network.layout(5, 3), 2)
     present = torch.ones(2, 15, dtype=torch.bool)
     present[1, 12:] = False  # as if client 1 were smaller
-    clients[1] = dataclasses.replace(clients[1], edge_index=clients[1].edge_index[:, (clients[1].edge_index < 12).all(0)])
+    clients[1] = dataclasses.replace(
+        clients[1], edge_index=clients[1].edge_index[:, (clients[1].edge_index < 12).all(0)]
+    )
     around = WholeGraph.of(network, clients, present)
     adjacency = dataclasses.replace(
         around.adjacency, forward=around.adjacency.forward.double(), transposed=around.adjacency.transposed.double()
@@ -279,7 +284,9 @@ def test_performer_is_close_to_softmax_attention() -> None:
     present = torch.ones(2, 30, dtype=torch.bool)
     present[1, 20:] = False
     exact = functional.scaled_dot_product_attention(query, key, value, attn_mask=present[:, None, None])
-    errors = [float((linear_attention(query, key, value, present, r) - exact).norm() / exact.norm()) for r in (16, 4096)]
+    errors = [
+        float((linear_attention(query, key, value, present, r) - exact).norm() / exact.norm()) for r in (16, 4096)
+    ]
     assert errors[1] < 0.1 and errors[1] < errors[0] / 3
     other = torch.where(present[:, None, :, None], key, 100.0)
     assert torch.allclose(
@@ -336,7 +343,8 @@ def test_noise_on_updates() -> None:
 
 
 def test_unequal_clients_with_isolated_nodes() -> None:
-    """One client holds nearly everything, one has isolated nodes alone, fewer than encoding dimensions, and no training node."""
+    """One client holds nearly everything, one has isolated nodes alone, fewer than encoding dimensions, and no training
+    node."""
     edges = canonical_edges(torch.randint(40, (2, 90), generator=derive(0, "edges")), 50)
     x = (torch.rand(50, 12, generator=derive(0, "x")) < 0.3).float()
     mask = torch.arange(50) % 2 == 0

@@ -175,7 +175,9 @@ def test_layer_is_the_attention_of_equations_2_to_6() -> None:
     def expected(k: int, own: Tensor, others: Tensor) -> Tensor:
         query = affine(k, "query", norm(k, "norm_attention", own))
         key, value = affine(k, "key_value", norm(k, "norm_attention", others)).view(-1, 2, 8).unbind(1)
-        heads = [torch.softmax(key[:, h : h + 4] @ query[h : h + 4] / 2, 0) @ value[:, h : h + 4] for h in (0, 4)]  # d_K = 4
+        heads = [
+            torch.softmax(key[:, h : h + 4] @ query[h : h + 4] / 2, 0) @ value[:, h : h + 4] for h in (0, 4)
+        ]  # d_K = 4
         middle = own + affine(k, "output", torch.cat(heads))
         inner = torch.nn.functional.gelu(affine(k, "expand", norm(k, "norm_feed_forward", middle)))
         return middle + affine(k, "contract", inner)
@@ -234,7 +236,8 @@ def test_all_pairs_give_the_same_attention_as_gathered_neighbors() -> None:
 
 
 def test_attention_memory_is_linear_in_the_nodes() -> None:
-    """What autograd keeps of a step: n (n_s + n_g) numbers and what no attention changes, where all pairs would be n^2."""
+    """What autograd keeps of a step: n (n_s + n_g) numbers and what no attention changes, where all pairs would be
+    n^2."""
 
     def kept(nodes: int, near: int = 16, far: int = 10) -> int:
         candidates = Candidates(torch.zeros(1, nodes, near, dtype=torch.long), torch.ones(1, nodes, near))
@@ -265,7 +268,9 @@ def test_draws_follow_the_scores() -> None:
     rows = torch.arange(4000).unsqueeze(0)
     drawn = candidates.draw(rows, 3, derive(0))
     assert drawn.shape == (1, 4000, 3)
-    assert torch.allclose(torch.bincount(drawn.flatten(), minlength=4) / 12000, torch.tensor([0.3, 0.0, 0.6, 0.1]), atol=0.02)
+    assert torch.allclose(
+        torch.bincount(drawn.flatten(), minlength=4) / 12000, torch.tensor([0.3, 0.0, 0.6, 0.1]), atol=0.02
+    )
     nodes, log_counts = candidates.largest(rows, 2)
     assert nodes[0, 7].tolist() == [2, 0]
     assert torch.allclose(log_counts[0, 7].exp(), torch.tensor([4 / 3, 2 / 3]))
@@ -292,7 +297,10 @@ def test_candidates_of_every_strategy(strategy: str) -> None:
                 assert bool(near[i, found].all()) if bool(near[i].any()) else found.tolist() == [i]
                 assert len(found) == max(min(int(near[i].sum()), 7), 1)
             elif strategy == "neighbors":
-                assert sorted(found.tolist()) == (hops[i].nonzero().flatten().tolist()[:7] or [i]) or int(hops[i].sum()) > 7
+                assert (
+                    sorted(found.tolist()) == (hops[i].nonzero().flatten().tolist()[:7] or [i])
+                    or int(hops[i].sum()) > 7
+                )
             elif strategy == "attribute":
                 others = cosine[i].index_fill(0, found, -1)
                 assert float(cosine[i, found].min()) >= float(others.max()) - 1e-6

@@ -67,7 +67,9 @@ def close(first: Trained, second: Trained, tolerance: float = 1e-5) -> None:
 @pytest.mark.parametrize("recorded", [False, True])
 def test_one_local_step_is_vanilla_appnp(recorded: bool) -> None:
     graph = small()
-    ours, _ = train(GFLAPPNP(hidden=8, rounds=20, local_steps=1, choice="last"), graph, Transcript() if recorded else None)
+    ours, _ = train(
+        GFLAPPNP(hidden=8, rounds=20, local_steps=1, choice="last"), graph, Transcript() if recorded else None
+    )
     vanilla, _ = train(APPNP(hidden=8, rounds=20, local_steps=1, choice="last"), graph)
     close(ours, vanilla)
     assert torch.equal(ours.accuracy_global, vanilla.accuracy_global)
@@ -119,7 +121,10 @@ def test_server_returns_the_sums_over_all_other_nodes() -> None:
             others = [j for j in range(graph.num_nodes) if j != k]
             torch.testing.assert_close(c[k], sum(a[k, j] * h[j] for j in others))
             torch.testing.assert_close(dc[k], sum(a[k, j] * jacobians[j] for j in others), atol=1e-5, rtol=1e-4)
-    _, (uploads,) = messages(run, ModelUpdate, 3)[0], [b for b in messages(run, ModelUpdate, 3)[1] if b.receivers[0] == SERVER]
+    _, (uploads,) = (
+        messages(run, ModelUpdate, 3)[0],
+        [b for b in messages(run, ModelUpdate, 3)[1] if b.receivers[0] == SERVER],
+    )
     assert uploads.senders.tolist() == [k for k, mask in enumerate(graph.train) if bool(mask.any())]
     assert messages_sent(run, Jacobians) == messages_sent(run, PropagatedJacobians) == {0, 1, 2}
     assert messages_sent(run, HiddenRepresentations) == {0, 1, 2, 3}
@@ -168,7 +173,9 @@ def test_v1_without_recording_has_the_covariance_of_the_sums() -> None:
         assert others is not None
         one = torch.eye(2)
         parts = [
-            torch.cat([others.first(one[c].expand(3, -1)).flatten(1), others.second(one[c].expand(3, -1)).flatten(1)], 1)
+            torch.cat(
+                [others.first(one[c].expand(3, -1)).flatten(1), others.second(one[c].expand(3, -1)).flatten(1)], 1
+            )
             for c in (0, 1)
         ]
         sums.append(torch.cat(parts, 1))
@@ -183,7 +190,9 @@ def test_conformance(name: str, variant: str) -> None:
     check_protocol(GFLAPPNP(variant=variant, **SMALL), small(name))
 
 
-@pytest.mark.parametrize("protocol", [APPNP(hidden=8, rounds=3), GraphSAGE(hidden=8, rounds=3), FedMLP(hidden=8, rounds=3)])
+@pytest.mark.parametrize(
+    "protocol", [APPNP(hidden=8, rounds=3), GraphSAGE(hidden=8, rounds=3), FedMLP(hidden=8, rounds=3)]
+)
 def test_baselines_conform(protocol: FederatedProtocol) -> None:
     check_protocol(protocol, small())
     if not isinstance(protocol, FedMLP):

@@ -48,7 +48,8 @@ def test_shapes_splits_and_connectivity_are_the_papers(name: str) -> None:
 
 
 def test_edges_follow_the_block_model() -> None:
-    """Over 40 draws the expected degrees inside and across classes are (d +- lambda sqrt(d)) / 2, less a node's own place."""
+    """Over 40 draws the expected degrees inside and across classes are (d +- lambda sqrt(d)) / 2, less a node's own
+    place."""
     inside = across = 0.0
     for draw in range(40):
         graph = draw_task("csbm-dnc", CsbmTask(dimensions=1), draw)

@@ -41,7 +41,10 @@ def test_propagation_is_appnps_iteration() -> None:
     z = h
     for _ in range(4):
         neighbours = torch.stack(
-            [torch.stack([z[j] * closed[i, j] / (degree[i] * degree[j]).sqrt() for j in range(N)]).sum(0) for i in range(N)]
+            [
+                torch.stack([z[j] * closed[i, j] / (degree[i] * degree[j]).sqrt() for j in range(N)]).sum(0)
+                for i in range(N)
+            ]
         )
         z = 0.9 * neighbours + 0.1 * h
     torch.testing.assert_close(personalised_propagation(edges, N, 0.1, 4) @ h, z)
@@ -80,7 +83,9 @@ def test_factors_give_the_propagated_jacobians(samples: int, share: float) -> No
     for name, argument in (("against", rows), ("first", residuals), ("second", residuals)):
         torch.testing.assert_close(getattr(factored, name)(argument), getattr(full, name)(argument))
     direct = torch.einsum("tc,tcd->td", residuals, expected)
-    torch.testing.assert_close(torch.cat([full.first(residuals).flatten(1), full.second(residuals).flatten(1)], 1), direct)
+    torch.testing.assert_close(
+        torch.cat([full.first(residuals).flatten(1), full.second(residuals).flatten(1)], 1), direct
+    )
 
 
 def test_local_steps_are_the_papers_one_client_at_a_time() -> None:
@@ -129,7 +134,11 @@ def test_training_rows_are_the_training_samples() -> None:
     train = torch.tensor([[False, True, False, True], [False] * 4, [False, False, False, True]])
     train[2, 0] = True
     graph = federate(
-        Graph(x, y, torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), "three"), list(torch.arange(3).view(3, 1)), train, ~train, train
+        Graph(x, y, torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), "three"),
+        list(torch.arange(3).view(3, 1)),
+        train,
+        ~train,
+        train,
     )
     rows = NodeClients.of([graph.client(k) for k in range(3)], torch.device("cpu")).training_rows(2)
     assert rows.clients.tolist() == [0, 2]

@@ -170,7 +170,9 @@ def test_cnfgnn_trains_alike_when_nobody_listens(settings: dict[str, Any]) -> No
     trained = protocol.train(graph, silent, rng=derive(0, "train"), device=torch.device("cpu"))
     for name, weight in heard.trained.weights.items():
         torch.testing.assert_close(trained.weights[name], weight, rtol=1e-9, atol=1e-11)
-    assert torch.equal(silent.bytes_up, heard.channel.bytes_up) and torch.equal(silent.bytes_down, heard.channel.bytes_down)
+    assert torch.equal(silent.bytes_up, heard.channel.bytes_up) and torch.equal(
+        silent.bytes_down, heard.channel.bytes_down
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,11 @@ def test_the_server_has_the_training_labels_and_a_user_none() -> None:
     for protocol in (NFedGNN(**GCN), CNFGNN(**GCN)):
         train = torch.cat(graph.train).nonzero().squeeze(1)
         assert torch.equal(protocol.labelled(graph, Observer(parties=(SERVER, 2))), train)
-        assert len(protocol.labelled(graph, Observer(parties=(2,)))) == len(protocol.labelled(graph, Observer(wire=True))) == 0
+        assert (
+            len(protocol.labelled(graph, Observer(parties=(2,))))
+            == len(protocol.labelled(graph, Observer(wire=True)))
+            == 0
+        )
 
 
 def test_validation_may_choose_the_round() -> None:
