@@ -1,5 +1,7 @@
-"""Attacks, by message family, one per file. The table is the only list of built-in ones; other distributions register
-entry points."""
+"""Attacks, one per file, by message family. The table is the only list of built-in ones.
+
+Other distributions register entry points.
+"""
 
 ATTACKS: dict[str, str] = {
     "subset-sum": "fglaudit.attacks.sums.subset_sum:SubsetSum",

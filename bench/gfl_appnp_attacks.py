@@ -28,7 +28,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Inference, Reconstruction, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Jacobians
-from fglaudit.protocols import gfl_appnp
+from fglaudit.protocols.gfl_appnp import gfl_appnp
 from fglaudit.rng import derive
 from fglaudit.scoring.claims import SAME_DIRECTION, check_claims
 from fglaudit.scoring.game import Game, score

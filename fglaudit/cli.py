@@ -1,5 +1,4 @@
-"""The command line. Heavy modules are imported inside the commands, so that ``--help``, ``--version`` and ``list`` are
-quick.
+"""The command line. Commands import heavy modules themselves, so that ``--help``, ``--version`` and ``list`` are quick.
 
 Exit codes: 0 done; 1 some cells failed; 2 the input must be fixed; 130 interrupted.
 """
@@ -50,7 +49,7 @@ def _console() -> Console:
 
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(width=200)  # a file or pipe has no width of its own; 80 would cut the tables up
+        console = Console(width=200)  # a file or pipe has no width of its own; 80 would truncate the tables
     return console
 
 

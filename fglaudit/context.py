@@ -1,12 +1,11 @@
-"""What a protocol tells about a training run before it starts, in data: what it releases, what its server adds up, who
-trains on what.
+"""What a protocol states about a training run before it starts: what it releases, what its server adds up, who trains.
 
 A defense is bound to these facts: it calibrates noise, packs ciphertexts, or refuses with a reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -16,8 +15,7 @@ from fglaudit.payloads import Payload
 
 @dataclass(frozen=True)
 class Release:
-    """A kind of payload through which private features leave a client, as far as a defense must know it to calibrate
-    noise.
+    """A kind of payload through which private features leave a client: what a defense needs to calibrate noise.
 
     Attributes:
         payload: the type.
@@ -152,6 +150,11 @@ class Context:
     rows_per_node: int = 1
     examples: Examples | str = "nothing is known of its losses"
     uploads: Uploads | str = "nothing is known of the models that its clients send"
+
+    def left_open(self, covered: Collection[str]) -> str:
+        """Return the end of a mechanism's description: payloads with features besides those ``covered``, or nothing."""
+        names = sorted({release.payload.__name__ for release in self.releases} - set(covered))
+        return f"; {', '.join(names)} in the clear, so nothing bounds the whole" if names else ""
 
     def unsealable(self, payload: type[Payload]) -> str | None:
         """Return why ``payload`` cannot be hidden from the server, or None if it can."""

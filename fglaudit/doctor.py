@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fglaudit import __version__
 from fglaudit.errors import FglauditError
 
-REQUIRED = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "pandas", "networkx", "safetensors", "pydantic",
-            "pyyaml", "typer", "rich", "jinja2", "plotly", "dp-accounting", "filelock")  # fmt: skip
+REQUIRED = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "pandas", "networkx", "safetensors",
+            "pydantic", "pyyaml", "typer", "rich", "jinja2", "dp-accounting", "filelock")  # fmt: skip
 
 OPTIONAL = {
     "pymetis": ("partition scheme metis", "pip install 'fglaudit[metis]'"),

@@ -1,5 +1,4 @@
-"""The one exception that means "you can fix this": the command line prints it without a traceback and exits with code
-2."""
+"""The exception for what a user can fix: the command line prints it without a traceback and exits with code 2."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Finding:
     f1_unproven: float | None = None  # F1 over the rows that were not proven, with its control
     control_f1_unproven: float | None = None
     direction_rate: float | None = (
-        None  # share of targets whose row was found up to a factor, whoever it was assigned to
+        None  # share of targets whose row was found up to a factor, whatever node it was assigned to
     )
     claimed_rate: float | None = None  # rows the attack asserts per target, and the share of them that are nobody's
     false_claim_rate: float | None = None

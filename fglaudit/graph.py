@@ -75,8 +75,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class ClientGraph:
-    """What client ``client`` holds before any message: own nodes, own edges, ids and degrees of cross-client
-    neighbours.
+    """What client ``client`` holds before any message: own nodes and edges, ids and degrees of remote neighbours.
 
     Attributes:
         nodes: global ids [n], ascending. Positions in this list are the local indices used below.
@@ -213,7 +212,7 @@ def whole(graph: Graph, train: Tensor, val: Tensor, test: Tensor) -> FederatedGr
 
 
 def federate(graph: Graph, clients: Sequence[Tensor], train: Tensor, val: Tensor, test: Tensor) -> FederatedGraph:
-    """Split ``graph`` over ``clients`` (lists of node ids); masks [N] are cut out per client."""
+    """Split ``graph`` over ``clients`` (node ids [n_k] each); masks [N] are split the same way."""
     nodes = tuple(torch.sort(ids).values for ids in clients)
     return FederatedGraph(
         x=graph.x,

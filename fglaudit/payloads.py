@@ -31,8 +31,7 @@ P = TypeVar("P", bound="Payload")
 
 
 class Payload:
-    """Base of all payloads. Subclasses are frozen dataclasses of tensors; naming one registers it for loading
-    transcripts."""
+    """Base of all payloads: frozen dataclasses of tensors. Defining a subclass registers it for loading transcripts."""
 
     ragged: ClassVar[bool] = False
     registry: ClassVar[dict[str, type[Payload]]] = {}
@@ -64,8 +63,7 @@ class Payload:
 
 
 def is_repeated(value: Tensor) -> bool:
-    """Whether ``value`` [P, ...] is one entry repeated without copies (``expand``), as in a broadcast: kept and stored
-    once."""
+    """Whether ``value`` [P, ...] is one entry repeated without copies (``expand``): a broadcast, stored once."""
     return value.dim() > 0 and len(value) > 1 and value.stride(0) == 0
 
 
@@ -115,8 +113,7 @@ class RawFeatures(Payload):
 
 @dataclass(frozen=True)
 class MaskedMatrices(Payload):
-    """FedGAT's matrices of one node i per message; all nodes of a batch have the same neighbourhood size b, node i
-    included.
+    """FedGAT's matrices of one node i per message; all nodes of a batch have b neighbours, node i itself included.
 
     With orthonormal ``u1_j, u2_j`` in R^2b, a random r > 0 and
     ``U_j = 1/2 (u1_j u1_j' + u2_j u2_j' + r u1_j u2_j' + u2_j u1_j' / r)`` for every j in the neighbourhood of i:
@@ -271,7 +268,7 @@ class ModelUpdate(Payload):
 
 @dataclass(frozen=True)
 class Ciphertexts(Payload):
-    """What a sealed message shows to whoever lacks the key: which rows it has, and how many bytes.
+    """What a sealed message shows without the key: which rows it has, and how many bytes.
 
     Attributes:
         nodes: the node each row belongs to [rows], where the sealed payload names it in the clear; otherwise -1.

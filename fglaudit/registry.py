@@ -1,5 +1,4 @@
-"""Where plugins are found: the literal table of each folder, entry points of other distributions, or
-``path/to/file.py:Class``.
+"""Where plugins are found: each folder's table, entry points of other distributions, or ``path/to/file.py:Class``.
 
 Looking a name up imports nothing heavy; :func:`load` imports the one module that is asked for. An unknown name is an
 error that lists the known ones, never a default.
@@ -80,8 +79,7 @@ def target(kind: str, name: str) -> str:
 
 
 def summary(kind: str, name: str) -> str:
-    """Return the first line of the plugin's docstring, read from its source so that listing plugins imports none of
-    them."""
+    """Return the first line of the plugin's docstring, read from its source so that listing imports no plugin."""
     module, _, cls = target(kind, name).partition(":")
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:

@@ -22,7 +22,7 @@ from fglaudit.suite.suite import Suite
 
 @dataclass
 class _Recorder(Listener):
-    """Stores a cell the moment it is finished, then tells the display."""
+    """Stores a cell the moment it is finished, then updates the display."""
 
     store: RunStore
     display: Listener

@@ -1,12 +1,11 @@
-"""Values that the party computing on them cannot read: ciphertexts, or shares that mean nothing until they are added
-up.
+"""Values that the party computing on them cannot read: ciphertexts, or shares that mean nothing until they are summed.
 
 A server that only adds rows, multiplies them by public numbers, picks some and passes them on runs the same lines of
 code on a :class:`SealedTensor` as on a plain tensor. Anything else it might ask of one - a value, a norm, a product of
 two - is an error that names the operation: what a protocol's server does beyond linear algebra cannot be hidden from it
 this way.
 
-How rows are hidden is the business of a :class:`SealedRows`, one subclass per scheme.
+How rows are hidden is defined by a :class:`SealedRows`, one subclass per scheme.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ def sealed_tensor(
     dtype: torch.dtype = torch.float32,
     axes: tuple[int, ...] | None = None,
 ) -> SealedTensor:
-    """Return ``rows`` [R, D] as a tensor of ``shape``: [R, D] by default, or [R, ...] with D entries a row, or [D] if R
-    is 1."""
+    """Return ``rows`` [R, D] as a tensor of ``shape``: [R, D], [R, ...] with D entries a row, or [D] if R is 1."""
     tensor = torch.empty(rows.shape if shape is None else shape, dtype=dtype, device="meta").as_subclass(SealedTensor)
     tensor.sealed, tensor.axes = rows, axes
     return tensor
@@ -265,7 +263,7 @@ _SHAPES: frozenset[Any] = frozenset(
     }
 )
 _LINEAR: dict[Any, Callable[..., Any]] = {
-    # Without values it lies nowhere; whoever puts public numbers beside it must get them where combining happens.
+    # It has no values on any device; public numbers combined with it must be where the combining happens.
     Tensor.device.__get__: lambda t: torch.device("cpu"),
     Tensor.is_meta.__get__: lambda t: False,  # type: ignore[attr-defined]
     **dict.fromkeys((torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__), _add),

@@ -10,7 +10,6 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-NodeFeatures = Float[Tensor, "nodes features"]
 NodeLabels = Int64[Tensor, "nodes *samples"]
 NodeIds = Int64[Tensor, " nodes"]
 NodeMask = Bool[Tensor, "nodes *samples"]

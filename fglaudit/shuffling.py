@@ -1,6 +1,6 @@
 """Messages as a shuffler passes them on: round by round in a random order, without senders.
 
-The order is a fixed function of the round, so that the scorer can tell whose message stood where; an attack reads the
+The order is a fixed function of the round, so that the scorer knows the sender of each message; an attack reads the
 messages only through :func:`fglaudit.adversary.linkage.pseudonymous`, which hands out nothing else.
 """
 

@@ -148,7 +148,7 @@ class Messages(Protocol):
     """Recorded messages of an observer, read lazily, a batch at a time."""
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
-        """Yield the batches with this payload in the order sent, cut down to the messages the observer saw."""
+        """Yield the batches with this payload in the order sent, only the messages the observer saw."""
         ...
 
 
@@ -176,8 +176,10 @@ class View:
     own_inputs: tuple[Tensor, ...] = ()
 
     def known_rows(self) -> Auxiliary:
-        """Own and auxiliary rows together, without repeats: the basis of any prior. Of a node with several samples the
-        mean row is returned, with its first label."""
+        """Own and auxiliary rows together, without repeats: the basis of any prior.
+
+        Of a node with several samples the mean row is returned, with its first label.
+        """
         nodes = torch.cat([*(c.nodes for c in self.own), self.auxiliary.nodes])
         parts = [
             *((c.x, c.y) for c in self.own),

@@ -1,4 +1,4 @@
-"""Short names of settings: the arguments that tell one from another in this run and are not defaults."""
+"""Short names of settings: the arguments that distinguish them in this run and are not defaults."""
 
 from __future__ import annotations
 

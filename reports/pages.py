@@ -16,8 +16,8 @@ from fglaudit.reports.summary import Leak, Setting, mean, sd
 from fglaudit.reports.wording import interval_words, observer_label
 
 _EXTRA = (
-    "relative_error", "direction_rate", "claimed_rate", "false_claim_rate", "tpr_at_fpr_1", "tv_error", "control_exact_rate",
-    "control_f1", "control_auc", "control_cosine",
+    "relative_error", "direction_rate", "claimed_rate", "false_claim_rate", "tpr_at_fpr_1", "tv_error",
+    "control_exact_rate", "control_f1", "control_auc", "control_cosine",
 )  # fmt: skip
 
 
@@ -72,8 +72,7 @@ class Section:
 def sections(
     settings: Sequence[Setting], labels: Labels, observers: Sequence[tuple[str, str]], sizes: Sequence[tuple[int, int]]
 ) -> list[Section]:
-    """Group settings by data set and partition, each with its plot in every one of ``sizes`` (the first one
-    labelled)."""
+    """Group settings by data set and partition, each with its plot in every one of ``sizes``, the first labelled."""
     result = []
     for title in dict.fromkeys(place(s) for s in settings):
         here = [s for s in settings if place(s) == title]

@@ -105,8 +105,7 @@ def _facts(path: Path, unreadable: list[Unreadable]) -> dict[str, Any]:
 
 
 def _planned(facts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield hash and stand-in record of every planned cell; ``cells`` lists hashes, or objects with ``cell`` and
-    ``unfinished``."""
+    """Yield hash and stand-in record of every planned cell; ``cells`` has hashes, or ``cell`` and ``unfinished``."""
     for entry in facts.get("cells", ()):
         if isinstance(entry, str):
             yield entry, None

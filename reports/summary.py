@@ -1,5 +1,4 @@
-"""Aggregates findings over seeds: settings (cells without their seed) and, in each, leaks (observer x knowledge x
-attack).
+"""Aggregates findings over seeds: settings (cells without seed) and their leaks (observer x knowledge x attack).
 
 Broken attacks keep their numbers but never count as the strongest attack; nothing is dropped.
 """
@@ -169,8 +168,7 @@ def sd(values: Sequence[float]) -> float | None:
 
 
 def summarize(run: Run) -> list[Setting]:
-    """Group the run's records into settings, in the order in which the records come where there is a plan, else by
-    name."""
+    """Group the run's records into settings, in the order of the records where there is a plan, else by name."""
     groups: dict[str, list[CellRecord]] = {}
     for record in run.cells:
         if record.findings:
@@ -200,7 +198,8 @@ def _seed(record: CellRecord) -> tuple[int, str]:
 def _by_name(setting: Setting) -> tuple[str | int | bool, ...]:
     f = setting.first
     return (
-        f.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, f.defense != "none", f.defense, f.defense_args
+        f.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, f.defense != "none",
+        f.defense, f.defense_args,
     )  # fmt: skip
 
 

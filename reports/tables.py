@@ -13,9 +13,9 @@ _NAMES = ("suite", "dataset", "partition", "clients", "protocol", "protocol_args
 _OBSERVED = ("observer", "observer_knowledge", "attack")
 _WITH_SD = ("value", "control")
 _MEANS = (
-    "exact_rate", "matched_rate", "cosine", "f1", "auc", "relative_error", "tpr_at_fpr_1", "tv_error", "control_exact_rate",
-    "control_cosine", "control_f1", "control_auc", "identifiable_rate", "worst_decile", "direction_rate", "claimed_rate",
-    "false_claim_rate",
+    "exact_rate", "matched_rate", "cosine", "f1", "auc", "relative_error", "tpr_at_fpr_1", "tv_error",
+    "control_exact_rate", "control_cosine", "control_f1", "control_auc", "identifiable_rate", "worst_decile",
+    "direction_rate", "claimed_rate", "false_claim_rate",
 )  # fmt: skip
 _LARGEST = ("epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "delta", "releases")
 _TEXTS = ("privacy_unit", "mechanism")

@@ -180,8 +180,7 @@ def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) ->
 
 
 def _succeeded(leak: Leak) -> bool:
-    """Whether an attack clearly beat its control: the advantage is not negligible and its interval excludes a mere
-    guess."""
+    """Whether an attack clearly beat its control: its advantage is not negligible and its interval excludes 0."""
     low = leak.low if leak.low is not None else leak.advantage
     return (leak.advantage or 0.0) > NEGLIGIBLE and (low or 0.0) > 0
 

@@ -52,9 +52,10 @@ QUANTITY_NAMES = {
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
     "relative_error": "relative error", "tpr_at_fpr_1": "TPR at 1 % FPR", "tv_error": "TV distance",
-    "identifiable_rate": "proven", "worst_decile": "worst decile", "targets": "targets", "control_exact_rate": "guess: exact rows",
-    "label_accuracy": "labels right", "overlap": "overlap", "direction_rate": "directions", "claimed_rate": "claimed",
-    "false_claim_rate": "false claims", "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
+    "identifiable_rate": "proven", "worst_decile": "worst decile", "targets": "targets",
+    "control_exact_rate": "guess: exact rows", "label_accuracy": "labels right", "overlap": "overlap",
+    "direction_rate": "directions", "claimed_rate": "claimed", "false_claim_rate": "false claims",
+    "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
 }  # fmt: skip
 _SHARES = {"exact_rate", "matched_rate", "tpr_at_fpr_1", "label_accuracy"}
 

@@ -1,5 +1,4 @@
-"""Which of FedGT's clusters got nodes in a round, and how much a round's nodes weigh in a global node (FedGT, Algorithm
-1)."""
+"""Which of FedGT's clusters got nodes in a round, and the weight of these nodes in the centroid (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -20,8 +19,10 @@ def moved_clusters(books: Codebooks, std: float) -> Tensor:
 
 
 def cluster_weight(view: View, round: int, live: float, clients: int) -> float:
-    """Return w of ``round``, where each of ``live`` clusters got an equal share of an average client's nodes in every
-    round."""
+    """Return w, the weight of a round's nodes in a global node.
+
+    Each of ``live`` clusters is assumed to get an equal share of an average client's nodes in every round.
+    """
     momentum = float(view.public.hyperparameters.get("momentum", 0.9))
     size = view.public.num_nodes / clients / live
     count, weight = 1.0, 0.0

@@ -1,17 +1,16 @@
-"""Mean feature row of every cluster, from the global node that stands for it: the input layer is known, and so is the
-rest.
+"""Mean feature row of every cluster from its global node: linear measurements under a known input layer.
 
-Algorithm 1 moves a global node from r, which the server returned, to ``mu = (1 - w) r + w h``, h the mean of
-``W' x + W_p' p + b`` over the cluster's nodes: d linear measurements of the cluster's mean row. The server has sent W
-and b; the encodings p have norm 1 over a client's nodes and enter as noise. Words go together, so d measurements say
-more than d words: the mean row gets a Gaussian prior with the mean of the known rows and the covariance
-``alpha C + beta D``, C that of the known rows and D its diagonal (single words, of which few rows show little), and the
-estimate is the posterior mean. Clusters are larger or smaller, purer or mixed: alpha and beta are those under which the
-uploads of all clients are likeliest.
+Algorithm 1 moves a global node from r, which the server returned, to ``mu = (1 - w) r + w h``, h the mean of ``W' x +
+W_p' p + b`` over the cluster's nodes: d linear measurements of the cluster's mean row. The server has sent W and b; the
+encodings p have norm 1 over a client's nodes and are treated as noise. Words are correlated, so d measurements
+determine more than d words: the mean row gets a Gaussian prior with the mean of the known rows and the covariance
+``alpha C + beta D``, C that of the known rows and D its diagonal (for words of which few known rows show the
+correlations), and the estimate is the posterior mean. Clusters differ in size and purity, so alpha and beta are chosen
+to maximise the likelihood of the uploads of all clients.
 
-Under clip and noise the uploads still answer linearly on average, with known slopes (``_clipped_uploads``). The mean
-over the last ``window`` rounds (4 was chosen on CiteSeer: there 2 does as well, 8 worse, since clusters move) averages
-the noise and what the mini-batches leave out.
+Under clip and noise the expected uploads still depend linearly on h, with known slopes
+(:mod:`fglaudit.adversary.clipped_uploads`). The mean over the last ``window`` rounds (4 was chosen on CiteSeer: there 2
+does as well, 8 worse, since clusters move) averages the noise and the sampling of mini-batches.
 """
 
 from __future__ import annotations
@@ -36,15 +35,20 @@ from fglaudit.view import View
 
 _COMMON = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 _OWN = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-"""Alpha and beta, tried."""
+"""Values of alpha and beta that are tried."""
 _ROUNDING = 1e-9
 _PLANTED_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
 class RowPrior:
-    """Prior of a cluster's mean row: ``mean`` [F], ``factor' factor`` [R, F] with covariance C, ``variance`` [F] with
-    D."""
+    """Gaussian prior of a cluster's mean row.
+
+    Attributes:
+        mean: [F].
+        factor: [R, F]; ``factor' factor`` is the covariance C.
+        variance: diagonal of D [F].
+    """
 
     mean: Tensor
     factor: Tensor
@@ -60,7 +64,12 @@ class RowPrior:
 
 @dataclass(frozen=True)
 class Layer:
-    """The input layers of K clients, mean over some rounds: features' rows [K, F, d] and the encodings' [K, p, d]."""
+    """Input layers of K clients, averaged over some rounds.
+
+    Attributes:
+        features: weights of the features [K, F, d].
+        encodings: weights of the positional encodings [K, p, d].
+    """
 
     features: Tensor
     encodings: Tensor
@@ -113,8 +122,7 @@ class GlobalNodeCentroids(Attack):
         return Inference(type(self).quantity, subjects, rows.flatten(0, 1))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clusters whose mean rows lie near the known rows' mean, off it in directions that the input layer
-        keeps."""
+        """Plant clusters whose mean rows differ from the known rows' mean in directions that the input layer keeps."""
         prior = RowPrior.of(view)
 
         def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,8 +142,10 @@ class GlobalNodeCentroids(Attack):
 
 
 def _layers(view: View, prior: RowPrior, rounds: int, start: int) -> tuple[Layer, list[Tensor]]:
-    """Return the mean input layer from round ``start`` on, and where it takes the prior's mean row in each of these
-    rounds [K, 1, d]."""
+    """Return the mean input layer from round ``start`` on, and the prior's mean row under it in each of these rounds.
+
+    The images of the mean row are [K, 1, d] each.
+    """
     features, encodings, places = torch.zeros(()), torch.zeros(()), []
     for index, models in enumerate(model_rounds(view, rounds)):
         if index < start:
@@ -152,7 +162,9 @@ def _solve(view: View, books: Codebooks, start: int, places: list[Tensor], covar
     """Return the log likelihood of the uploads and the weights [K, g, d] of the measurements in the posterior mean.
 
     Args:
-        places, covariance: mean, in every round, and covariance of a cluster's place h under the prior.
+        start: first round used.
+        places: prior mean of h in every round from ``start`` on, [K, 1, d] each.
+        covariance: prior covariance of h [K, d, d].
     """
     clip, std = UploadClip.of(view, GlobalNodes), noise_std(view, GlobalNodes)
     spread = covariance.diagonal(dim1=1, dim2=2).sqrt().unsqueeze(1)
@@ -165,10 +177,10 @@ def _solve(view: View, books: Codebooks, start: int, places: list[Tensor], covar
         live = max(1.0, float(moved[index].sum(1).mean().item()))
         w = cluster_weight(view, start + index + 1, live, clients)
         received, uploaded = books.received[start + index].double(), books.uploaded[start + index].double()
-        answer = clip.answer((1 - w) * received + w * place, (w * spread).expand_as(received))
-        off = off + share * (uploaded - answer.mean)
-        slope = slope + share * w * answer.slope
-        rest = rest + share * answer.rest
+        response = clip.response((1 - w) * received + w * place, (w * spread).expand_as(received))
+        off = off + share * (uploaded - response.mean)
+        slope = slope + share * w * response.slope
+        rest = rest + share * response.rest
     error = rest + std**2 / counts + _ROUNDING * (slope * spread).square() + 1e-18
     whole = slope.unsqueeze(3) * covariance.unsqueeze(1) * slope.unsqueeze(2) + torch.diag_embed(error)
     lower = torch.linalg.cholesky(whole)

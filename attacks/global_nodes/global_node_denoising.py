@@ -1,14 +1,13 @@
-"""Noise averaged out of FedGT's global nodes (section 4.3: ``clip(g, delta) + Laplace(0, lambda)``, afresh in every
-round).
+"""Denoising of FedGT's global nodes (section 4.3: ``clip(g, delta) + Laplace(0, lambda)``, fresh noise in each round).
 
 The codebook moves slowly (momentum 0.9, and the average that comes back resembles what was sent), so T noisy uploads
-are T looks at nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that stays,
-steps to a neighbouring level or jumps; the noise is known, and how often states move is the rate under which a client's
-uploads are likeliest. The forward filter then gives the mean of every coordinate in the last round. What the clip cut
-off stays unknown. Without noise the last upload is the answer.
+are T observations of nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that
+stays, steps to a neighbouring level or jumps; the noise is known, and the transition rate is the one with the highest
+likelihood for a client's uploads. The forward filter then gives the mean of every coordinate in the last round. What
+was clipped stays unknown. Without noise the last upload is the result.
 
 A client's global nodes keep their order from round to round. Should a protocol shuffle them, the filter's predictions
-are matched to the uploads first: an order other than the last one is believed if the uploads favour it by more than
+are matched to the uploads first: an order other than the last one is accepted if the uploads favour it by more than
 ``evidence`` (log odds).
 """
 
@@ -30,9 +29,9 @@ from fglaudit.payloads import GlobalNodes, Payload
 from fglaudit.view import Noise, View
 
 RATES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)
-"""Chances that a state moves from one round to the next, tried."""
+"""Transition probabilities of a state per round that are tried."""
 _JUMPS = 0.1
-"""Share of the moves that go anywhere; the others go to a neighbouring level."""
+"""Share of the transitions that go anywhere; the others go to a neighbouring level."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ class GlobalNodeDenoising(Attack):
         return Inference(type(self).quantity, books.clients, estimate.flatten(1))
 
     def estimate(self, view: View, uploaded: Tensor) -> Tensor:
-        """Return the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d], as far as the defense lets one see
-        them."""
+        """Return estimates of the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d]."""
         noise = view.public.noise.get(GlobalNodes.__name__)
         if noise is None:
             return uploaded[-1]
@@ -89,11 +87,10 @@ class GlobalNodeDenoising(Attack):
         return chance @ grid, likelihood
 
     def _ordered(self, uploaded: Tensor, noise: Noise) -> Tensor:
-        """Return uploads with every client's global nodes in the order of its first upload, as far as the noise lets
-        one tell."""
+        """Return uploads with every client's global nodes in the order of its first upload, matched through noise."""
         ordered, mean = [uploaded[0]], uploaded[0].clone()
         for count, seen in enumerate(uploaded[1:], start=1):
-            # The mean of so many uploads has noise of its own.
+            # The mean of ``count`` uploads is noisy as well.
             gain = torch.einsum("kad,kbd->kab", mean, seen) / (noise.std**2 * (1 + 1 / count))
             gain -= (mean.square().sum(2).unsqueeze(2) + seen.square().sum(2).unsqueeze(1)) / (
                 2 * noise.std**2 * (1 + 1 / count)
@@ -121,22 +118,20 @@ class GlobalNodeDenoising(Attack):
 
 
 def _density(difference: Tensor, noise: Noise) -> Tensor:
-    """Return the density of the noise at ``difference``, up to a factor; never 0, so that far outliers leave a state as
-    it was."""
+    """Return the noise density at ``difference``, up to a factor; never 0, so that outliers leave the state alone."""
     if noise.distribution == "laplace":
         return (-difference.abs() / noise.scale).exp().clamp(min=1e-30)
     return (-difference.square() / (2 * noise.scale**2)).exp().clamp(min=1e-30)
 
 
 def _moves(levels: int, rate: float) -> Tensor:
-    """Return the chances [levels, levels] of going from one level to another."""
+    """Return the transition probabilities [levels, levels] between levels."""
     near = torch.diag(torch.ones(levels - 1), 1) + torch.diag(torch.ones(levels - 1), -1)
     near = near / near.sum(1, keepdim=True)
     return (1 - rate) * torch.eye(levels) + rate * ((1 - _JUMPS) * near + _JUMPS / levels)
 
 
 def _range(uploaded: Tensor, noise: Noise) -> float:
-    """Return a bound on coordinates that no clip bounds: four times their root mean square, as far as the noise lets it
-    be seen."""
+    """Return a bound on coordinates without a clip: four times their root mean square, estimated through the noise."""
     square = float(uploaded.double().square().mean().item()) - noise.std**2
     return 4 * math.sqrt(max(square, 1e-4 * noise.std**2))

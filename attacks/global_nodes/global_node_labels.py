@@ -1,16 +1,17 @@
-"""Label distribution of a client from its global nodes (FedGT, Appendix F: they "can hardly be used to infer private
-information").
+"""Label distribution of a client from its global nodes.
 
-A global node is pulled towards the mean of its cluster's nodes in the space of the input map, which the server knows
-(Algorithm 1): after one step ``mu = r + w (h - r)`` with r what the server returned before, h the mean of the batch's
-nodes and ``w = (1 - gamma) n / (gamma c + (1 - gamma) n)``. The batch of an epoch covers most of a client's nodes, so r
-is the only part that is not the client's own, and it is known. The mean over clusters of h is ``sum_c y_c m_c``: y the
-label distribution, m_c the class means of the nodes whose rows and labels the observer holds. Counts c start at 1 and
-clusters are taken to be of equal size, which fixes w.
+FedGT (Appendix F) holds that these "can hardly be used to infer private information". A global node moves towards the
+mean of its cluster's nodes in the space of the input map, which the server knows (Algorithm 1): after one step ``mu = r
++ w (h - r)`` with r what the server returned before, h the mean of the batch's nodes and ``w = (1 - gamma) n / (gamma c
++ (1 - gamma) n)``. The batch of an epoch covers most of a client's nodes, so r is the only part that is not the
+client's own, and it is known. The mean over clusters of h is ``sum_c y_c m_c``: y the label distribution, m_c the class
+means of the nodes whose rows and labels the observer holds. Counts c start at 1 and clusters are taken to be of equal
+size, which fixes w.
 
-Under clip and Laplace noise the uploads still answer linearly on average (``_clipped_uploads``), if weakly: nearly
-every coordinate is cut off, but not always on the same side. How far cluster means lie apart, on which the answer
-depends, is read off the second moment of the uploads. Noise too strong for the prior leaves the prior.
+Under clip and Laplace noise the expected uploads still depend linearly on h
+(:mod:`fglaudit.adversary.clipped_uploads`), if weakly: nearly every coordinate is clipped, but not always on the same
+side. The slope depends on how far cluster means lie apart, which is estimated from the second moment of the uploads.
+Under noise too strong for the prior the prior remains.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import Answer, UploadClip
+from fglaudit.adversary.clipped_uploads import LinearResponse, UploadClip
 from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
 from fglaudit.attacks.global_nodes.clusters import cluster_weight, moved_clusters
 from fglaudit.attacks.global_nodes.planting import planted_rounds
@@ -31,7 +32,7 @@ from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.view import View
 
 _FACTORS = tuple(2 ** (step / 2) for step in range(-4, 9))
-"""How much further apart cluster means may lie than if every cluster held all classes at random."""
+"""Tried distances between cluster means, relative to clusters that hold all classes at random."""
 _LEAST_SLOPE = 1e-12
 
 
@@ -42,7 +43,7 @@ class ClassMeans:
     Attributes:
         means: [K, C, d]; classes without a known row have the mean of all.
         spread: mean variance of a coordinate within a class.
-        shares: of the classes among the known rows, one more each [C].
+        shares: of the classes among the known rows, with one row added to each [C].
         rows: known rows per class, on average.
     """
 
@@ -57,7 +58,7 @@ class GlobalNodeLabels(Attack):
     """Infer label distributions from global nodes.
 
     Attributes:
-        skip: first rounds left out where later ones were seen: they start from global nodes that belong to no data.
+        skip: first rounds left out where later ones were seen: they start from global nodes that carry no data.
     """
 
     name: ClassVar[str] = "global-node-labels"
@@ -90,10 +91,10 @@ class GlobalNodeLabels(Attack):
             share = share / share.sum(1, keepdim=True).clamp(min=1) / count
             design = design + classes.means.double() / count
             place = place + expected.place / count
-            off = off + (share * (books.uploaded[index].double() - expected.answer.mean)).sum(1)
-            slope = slope + (share * expected.weight * expected.answer.slope).sum(1)
-            # Noise is fresh in every round; what the clip leaves unanswered is not.
-            rest = rest + (share.square() * (std**2 + count * expected.answer.rest)).sum(1)
+            off = off + (share * (books.uploaded[index].double() - expected.response.mean)).sum(1)
+            slope = slope + (share * expected.weight * expected.response.slope).sum(1)
+            # Noise is fresh in every round; the residual of the clip is not.
+            rest = rest + (share.square() * (std**2 + count * expected.response.rest)).sum(1)
             error += classes.spread / classes.rows / count
         slope = slope.clamp(min=_LEAST_SLOPE)
         result = fit_distributions(design, place + off / slope, error + rest / slope.square(), classes.shares)
@@ -135,16 +136,25 @@ def class_means(view: View, models: Tensor) -> ClassMeans:
 
 @dataclass(frozen=True)
 class _Expected:
-    """What is expected of a round's uploads: the clients' mean places [K, d], w, and the clip's answer [K, g, d]."""
+    """Expected uploads of a round.
+
+    Attributes:
+        place: prior mean of h of each client [K, d].
+        weight: w.
+        response: linear response of the clip [K, g, d].
+    """
 
     place: Tensor
     weight: float
-    answer: Answer
+    response: LinearResponse
 
 
 def _expected(view: View, classes: ClassMeans, books: Codebooks, round: int, moved: Tensor) -> _Expected:
-    """Return what is expected of the uploads of ``round``, of which those ``moved`` [K, g] count, before the labels are
-    known."""
+    """Return the expected uploads of ``round`` under the prior of the labels.
+
+    Args:
+        moved: which global nodes got nodes in the round [K, g].
+    """
     live = max(1.0, float(moved.double().sum(1).mean().item()))
     weight = cluster_weight(view, round + 1, live, len(moved))
     means, shares = classes.means.double(), classes.shares.double()
@@ -157,5 +167,5 @@ def _expected(view: View, classes: ClassMeans, books: Codebooks, round: int, mov
     clip = UploadClip.of(view, GlobalNodes)
     if clip.bound is not None:
         square = float(uploaded.square().mean().item()) - noise_std(view, GlobalNodes) ** 2
-        spread = spread * min(_FACTORS, key=lambda factor: abs(clip.answer(mean, factor * spread).square() - square))
-    return _Expected(place, weight, clip.answer(mean, spread))
+        spread = spread * min(_FACTORS, key=lambda factor: abs(clip.response(mean, factor * spread).square() - square))
+    return _Expected(place, weight, clip.response(mean, spread))

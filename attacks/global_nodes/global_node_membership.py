@@ -1,9 +1,9 @@
-"""Whether a known node lies at a client, from the client's global nodes and model.
+"""Whether a known node belongs to a client, from the client's global nodes and model.
 
-Two signs, both relative to the other clients and summed over the first rounds: how well the uploaded model predicts the
-node's label (seen without its graph: the node attends to itself and the client's global nodes), and how far the node's
-input representation points from the mean of all known rows to where the client's global nodes lie. The mean over a
-client's global nodes stands for its nodes, so that noise is averaged over clusters and rounds.
+Two scores, both relative to the other clients and summed over the first rounds: the likelihood of the node's label
+under the uploaded model (evaluated without the graph: the node attends to itself and the client's global nodes), and
+the cosine between the node's input representation and the mean of the client's global nodes, both centred. The mean
+over a client's global nodes stands for its nodes, so that noise is averaged over clusters and rounds.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ class GlobalNodeMembership(Attack):
             rows = view.auxiliary.x.to(weight)
             center = rows.mean(0) @ weight + bias.squeeze(1)
             place = (rows[held].unsqueeze(1) @ weight + bias).squeeze(1)
-            far = center + 1000 * (
-                place - center
-            )  # far outside, so that the model, which is random here, does not outweigh it
+            # Far outside, so that the model, which is random here, does not outweigh it.
+            far = center + 1000 * (place - center)
             truth = torch.zeros(len(models), count, dtype=torch.double)
             truth[torch.arange(len(models)), held] = 1
             return far.unsqueeze(1).expand_as(global_nodes).clone(), truth.flatten()
@@ -76,8 +75,7 @@ class GlobalNodeMembership(Attack):
 
 
 def _closeness(view: View, models: Tensor, global_nodes: Tensor) -> Tensor:
-    """Return the cosines [K, A] between known rows and the means of the clients' ``global_nodes``, each seen from the
-    mean of all."""
+    """Return the centred cosines [K, A] between known rows and the means of the clients' ``global_nodes`` [K, g, d]."""
     weight, _ = input_map(view, models)
     rows = view.auxiliary.x.to(weight)
     offset = (rows - rows.mean(0)) @ weight

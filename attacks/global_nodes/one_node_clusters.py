@@ -1,14 +1,13 @@
-"""A node that was alone in its cluster, read off a global node: Algorithm 1 moves the centroid a known part of the way
-to it.
+"""Row of a node that was alone in its cluster, from the step of the global node towards it (Algorithm 1).
 
-A global node goes from r (known: the server returned it) to ``mu = r + w (h - r)``,
-``w = (1 - gamma) n / (gamma c + (1 - gamma) n)``, with h the mean of the n nodes in its cluster and c a count that
-starts at 1. Where r is a random vector longer than any node's representation, the share of r left in mu tells n;
-elsewhere n = 1 is tried. A single node's ``h = W_x' x + W_p' p + b`` is a compressed measurement of its sparse row: the
-weights are those that the server returned, its positional encoding p is projected away, and approximate message passing
-with a Bernoulli prior finds x. A row that repeats all measurements to rounding is its own proof, also of n = 1, and is
-claimed; whose row it is stays unknown beyond the client. A cluster whose n stays unknown has an unknown c from then on
-and is given up. Noise hides n: it is taken to be 1 in the first round, and nothing is claimed.
+A global node goes from r (known: the server returned it) to ``mu = r + w (h - r)``, ``w = (1 - gamma) n / (gamma c + (1
+- gamma) n)``, with h the mean of the n nodes in its cluster and c a count that starts at 1. Where r is a random vector
+longer than any node's representation, the share of r left in mu determines n; elsewhere n = 1 is tried. A single node's
+``h = W_x' x + W_p' p + b`` is a compressed measurement of its sparse row: the weights are those that the server
+returned, its positional encoding p is projected out, and approximate message passing with a Bernoulli prior finds x. A
+row that repeats all measurements to rounding proves itself, and n = 1 with it, and is claimed; which of the client's
+nodes has it stays unknown. A cluster whose n stays unknown has an unknown c from then on and is skipped. Noise hides n:
+it is taken to be 1 in the first round, and nothing is claimed.
 
 Only clients that make one step in the round (batches as large as their training set) use exactly the returned weights
 for it.
@@ -22,7 +21,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.bit_recovery import determined
+from fglaudit.adversary.bit_recovery import PERTURBATION, determined
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
 from fglaudit.adversary.planting import planted_rows
@@ -37,11 +36,10 @@ from fglaudit.rng import split
 from fglaudit.view import View
 
 _LONG = 3.0
-"""How much longer than the shortest global node r must be for n to be read off it surely."""
+"""How much longer than the shortest global node r must be to determine n."""
 _NEAR = 0.5
 _MARGIN = 1.5
 _ROUNDING = 2.0**-20
-_DISTURBANCE = 0.3
 _PLANTED_ONES = 10
 
 
@@ -70,7 +68,7 @@ class OneNodeClusters(Attack):
 
     Attributes:
         sweeps: of message passing.
-        restarts: further tries from disturbed priors, where n is known to be 1.
+        restarts: further tries from perturbed priors, where n is known to be 1.
     """
 
     name: ClassVar[str] = "one-node-clusters"
@@ -108,10 +106,10 @@ class OneNodeClusters(Attack):
             chance = prior.mean.float().expand(len(singles.values), -1) if prior.informed else _density(singles)
             keep = _short_enough(view, singles)
             singles, chance = singles.of(keep), chance[keep]
-            surely = ~size[client, place].isnan()[keep]
-            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), std, surely, rng)
+            certain_size = ~size[client, place].isnan()[keep]
+            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), std, certain_size, rng)
             if std == 0:
-                rows, claimed = rows[fits | surely], fits[fits | surely]
+                rows, claimed = rows[fits | certain_size], fits[fits | certain_size]
                 nodes = torch.where(moved[index], size.round(), 0.0)
                 nodes[client[keep][fits], place[keep][fits]] = 1.0
                 counts = gamma * counts + (1 - gamma) * nodes
@@ -124,18 +122,22 @@ class OneNodeClusters(Attack):
     def _solve(
         self, singles: Singles, chance: Tensor, std: float, again: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Return rows [U, F] and which repeat their measurements [U]; those of ``again`` [U] are tried more than
-        once."""
+        """Return rows [U, F] and which repeat their measurements [U].
+
+        Args:
+            chance: prior probability of a one [U, F].
+            again: rows that are restarted until they fit [U].
+        """
         rows = torch.zeros_like(chance)
         fits = torch.zeros(len(chance), dtype=torch.bool)
-        certain = len(chance) > 0 and std == 0 and determined(Measurements(singles.matrix))
-        for attempt in range(1 + (self.restarts if certain else 0)):
+        provable = len(chance) > 0 and std == 0 and determined(Measurements(singles.matrix))
+        for attempt in range(1 + (self.restarts if provable else 0)):
             rest = (~fits & again if attempt else ~fits).nonzero().squeeze(1)
             if len(rest) == 0:
                 break
             odds = chance[rest].logit()
             if attempt:
-                odds = odds + _DISTURBANCE * torch.randn(odds.shape, generator=rng)
+                odds = odds + PERTURBATION * torch.randn(odds.shape, generator=rng)
             measurements, values = Measurements(singles.matrix[rest]), singles.values[rest]
             prior = odds.sigmoid()
             variance = singles.tolerance[rest].square().unsqueeze(1)
@@ -143,7 +145,7 @@ class OneNodeClusters(Attack):
             found = message_passing(measurements, values, variance, start, bernoulli(odds), sweeps=self.sweeps)
             bits = (found.mean > 0.5).float()
             rows[rest] = bits
-            if certain:
+            if provable:
                 error = (measurements.forward(bits) - values).abs().amax(1)
                 fits[rest] = (error <= singles.tolerance[rest]) & (bits.sum(1) > 0)
         return rows, fits
@@ -170,8 +172,10 @@ class OneNodeClusters(Attack):
 
 
 def _sizes_by_length(books: Codebooks) -> Tensor:
-    """Return ``1 / share - 1`` [T, K, g], share that of r left in mu: n times what a single node would give. NaN where
-    r is too short."""
+    """Return ``1 / share - 1`` [T, K, g], share that of r left in mu: n times the value of a single node.
+
+    NaN where r is too short.
+    """
     received, uploaded = books.received.double(), books.uploaded.double()
     length = received.norm(dim=3)
     share = (uploaded * received).sum(3) / length.square().clamp(min=1e-12)
@@ -182,8 +186,14 @@ def _sizes_by_length(books: Codebooks) -> Tensor:
 def _measure(
     view: View, books: Codebooks, index: int, client: Tensor, place: Tensor, weight: Tensor, models: Tensor
 ) -> Singles:
-    """Return the measurements of single nodes that moved global nodes ``place`` [U] of ``client`` [U] by ``weight`` [U]
-    in a round."""
+    """Return the measurements of single nodes that moved global nodes in a round.
+
+    Args:
+        index: the round.
+        client, place: which global nodes [U].
+        weight: w of each [U].
+        models: received models [K, D].
+    """
     w = weight.unsqueeze(1)
     received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
     features, bias = input_map(view, models)
@@ -199,7 +209,7 @@ def _measure(
 
 
 def _ones(singles: Singles) -> Tensor:
-    """Return how many ones the lengths of the measurements show [U]."""
+    """Return the number of ones [U] estimated from the norms of the measurements."""
     return singles.values.square().sum(1) / singles.matrix.square().sum(1).mean(1)
 
 
@@ -212,7 +222,6 @@ def _short_enough(view: View, singles: Singles) -> Tensor:
 
 
 def _density(singles: Singles) -> Tensor:
-    """Return the share of ones that the lengths of the measurements show [U, F], for an observer without any known
-    row."""
+    """Return the share of ones [U, F] from the norms of the measurements, for an observer without known rows."""
     features = singles.matrix.shape[2]
     return (_ones(singles) / features).clamp(1 / features, 0.5).unsqueeze(1).expand(-1, features)

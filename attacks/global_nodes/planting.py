@@ -1,5 +1,4 @@
-"""Self-test problems for attacks on FedGT's global nodes: one round in which every upload says in the open what is
-looked for."""
+"""Self-test problems for attacks on FedGT's global nodes: one round in which every upload shows the answer directly."""
 
 from __future__ import annotations
 

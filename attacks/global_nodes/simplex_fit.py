@@ -1,4 +1,4 @@
-"""Distributions that explain measurements: least squares over the simplex with a pull towards a prior."""
+"""Distributions that explain measurements: least squares over the simplex, regularised towards a prior."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ def fit_distributions(design: Tensor, measured: Tensor, variance: Tensor, prior:
     design, measured, prior = design.double(), measured.double(), prior.double()
     scores = prior.clamp(min=1e-6).log().expand(len(design), -1).clone()
     first, second = torch.zeros_like(scores), torch.zeros_like(scores)
-    for step in range(
-        1, _STEPS + 1
-    ):  # Adam on softmax scores; its gradient is written out: a view may be read without autograd
+    # Adam on softmax scores; its gradient is written out: a view may be read without autograd.
+    for step in range(1, _STEPS + 1):
         shares = scores.softmax(1)
         predicted = torch.einsum("kc,kcd->kd", shares, design)
         slope = torch.einsum("kcd,kd->kc", design, (predicted - measured) / variance) - prior / shares.clamp(min=1e-9)

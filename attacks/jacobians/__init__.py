@@ -1,0 +1,1 @@
+"""Attacks on GFL-APPNP: ``Jacobians``, ``HiddenRepresentations``, their propagated sums, and ``ModelUpdate``."""

@@ -1,14 +1,15 @@
-"""Rows from Jacobians with noise: averaged over hidden units, classes and rounds, then sharpened by the hidden
+"""Rows from Jacobians with noise: averaged over units, classes and rounds, then fitted to hidden representations.
+
+For one sample per node ``G[h] = 1[x . w_h > 0] x + noise``. This is an expectation-maximisation over the masks, one
+pass over the messages per iteration, started from all units: an estimate of x gives the probability that a unit is
+active (its own error allowed for), and the active units' rows, weighted by the squared weights W2 that they were
+measured with, give the estimate of x. The spread of the rows around the estimate is its error, be it from noise,
+quantisation or else. Clipping shrinks every Jacobian by an unknown factor; the length then follows from the hidden
 representations.
 
-For one sample per node ``G[h] = 1[x . w_h > 0] x + noise``. An estimate of x says which units are active (with the
-probability that its own error leaves), and the active units' rows, weighted by the squared weights W2 that they were
-measured with, say what x is: an expectation-maximisation over the masks, one pass over the messages per iteration,
-started from all units. What scatter the rows have around the estimate is its error, be it from noise, quantisation or
-else. Clipping shrinks every Jacobian by an unknown factor; the length then follows from the hidden representations.
-
 These are sent without noise in variant V1, and there the noise helps the attacker: it makes the weights wander through
-all directions, so that the known encoder can be inverted (:mod:`encoder_inversion`) from the averaged row.
+all directions, so that the known encoder can be inverted (:mod:`fglaudit.attacks.jacobians.encoder_inversion`) from the
+averaged row.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.jacobians.encoder import LOSSLESS, Model, foreign_batches, unit_rows
-from fglaudit.attacks.jacobians.encoder_inversion import invert_encoder
+from fglaudit.attacks.jacobians.encoder_inversion import exactness, invert_encoder
 from fglaudit.attacks.jacobians.hidden_history import HiddenHistory, hidden_history
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import Jacobians
 from fglaudit.view import View
 
 _PASSES = 3
-_EXACT = 1e-3 / 3
-"""Posterior deviation of an entry, relative to the row's root mean square, below which a row is claimed exact."""
 
 
 def averaged_rows(view: View, models: dict[int, Model], device: torch.device) -> Reconstruction:
@@ -36,15 +35,13 @@ def averaged_rows(view: View, models: dict[int, Model], device: torch.device) ->
     deviation = precision.rsqrt()
     history = hidden_history(view, models, nodes, device)
     if history is not None:
-        rows, deviation = _sharpen(view, rows, precision, history)
-    size = rows.norm(dim=1) / rows.shape[1] ** 0.5
-    relative = deviation / size.clamp(min=1e-30)
-    confidence = 1 / (1 + (relative / _EXACT).square())
-    return Reconstruction(rows.float().cpu(), nodes, confidence.float().cpu(), claimed=(relative < _EXACT).cpu())
+        rows, deviation = _refine(view, rows, precision, history)
+    confidence, exact = exactness(rows, deviation)
+    return Reconstruction(rows.float().cpu(), nodes, confidence.float().cpu(), claimed=exact.cpu())
 
 
 def _average(view: View, models: dict[int, Model], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows [N, F], their precision [N] and which nodes sent anything [N]."""
+    """Return rows [N, F], their precision [N] and which nodes sent any Jacobian [N]."""
     count, features = view.public.num_nodes, view.public.num_features
     rows = torch.zeros(count, features, dtype=torch.double)
     precision = torch.zeros(count, dtype=torch.double)
@@ -72,9 +69,11 @@ def _average(view: View, models: dict[int, Model], device: torch.device) -> tupl
     return rows, precision, seen
 
 
-def _sharpen(view: View, rows: Tensor, precision: Tensor, history: HiddenHistory) -> tuple[Tensor, Tensor]:
-    """Fit rows to the hidden representations, the average being the prior; where no row fits (several samples) the
-    average stays."""
+def _refine(view: View, rows: Tensor, precision: Tensor, history: HiddenHistory) -> tuple[Tensor, Tensor]:
+    """Fit ``rows`` [n, F] to the hidden representations, with the average as the prior of ``precision`` [n].
+
+    Where no row fits (several samples) the average stays.
+    """
     if view.public.defense not in LOSSLESS:
         rows = rows * history.scale(rows)[:, None]
     found = invert_encoder(history.values, history.models, history.error, rows, rows, precision)

@@ -1,5 +1,4 @@
-"""What GFL-APPNP's messages say about hidden units: ``h(x) = relu(x W1) W2``, its Jacobian, and the mixtures of rows in
-it.
+"""GFL-APPNP's encoder ``h(x) = relu(x W1) W2``, its Jacobian, and the mixtures of rows in the Jacobian.
 
 With ``G[h] = mean over samples s of 1[x_s W1[:, h] > 0] x_s`` the Jacobian of a node's representation is (section 3.3
 of the paper; the layout of the parameter vector is public)
@@ -8,7 +7,7 @@ of the paper; the layout of the parameter vector is public)
 
 Everybody receives the weights with every round's model, so G can be solved for: the classes are C measurements of it
 with weights W2[h, .]. dC_k is the same linear map of ``sum over j of A_kj G_j``. Rounding, a stated noise (V1's, a
-defense's) and clipping follow G.
+defense's) and clipping carry over to G.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class Model:
 
 
 def flooding(view: View, payload: type[Payload]) -> float:
-    """Return the standard deviation of the noise with which clients open encrypted messages of ``payload``; 0 in the
-    clear."""
+    """Return the standard deviation of flooding noise in decrypted messages of ``payload``; 0 without encryption."""
     return float(view.public.defense_parameters.get(f"flooding of {payload.__name__}", 0.0))
 
 
@@ -82,10 +80,9 @@ def encoder_shape(view: View) -> Shape | None:
 
 
 def misfit(view: View, *needed: type[_Values]) -> str | None:
-    """Return why messages of the kinds ``needed`` from other parties cannot be read as those of the public encoder, or
-    None.
+    """Return why messages of the kinds ``needed`` do not fit the public encoder, or None.
 
-    The first message of each kind is looked at; the model must come with it.
+    The first message of each kind from another party is checked; the model must come with it.
     """
     shape = encoder_shape(view)
     if shape is None:
@@ -116,8 +113,8 @@ def misfit(view: View, *needed: type[_Values]) -> str | None:
     return None
 
 
-def global_models(view: View) -> dict[int, Model]:
-    """Return the model that the server broadcast in each round."""
+def global_models(view: View, device: torch.device | None = None) -> dict[int, Model]:
+    """Return the model that the server broadcast in each round, on ``device``."""
     shape = encoder_shape(view)
     assert shape is not None
     models: dict[int, Model] = {}
@@ -129,7 +126,8 @@ def global_models(view: View) -> dict[int, Model]:
         assert isinstance(payload, ModelUpdate)
         vector = payload.vector[sent[0]].double()
         first, second = torch.split(vector, [shape.features * shape.hidden, shape.hidden * shape.classes])
-        models[batch.round] = Model(first.view(shape.features, shape.hidden), second.view(shape.hidden, shape.classes))
+        w1, w2 = first.view(shape.features, shape.hidden), second.view(shape.hidden, shape.classes)
+        models[batch.round] = Model(w1.to(device), w2.to(device))
     return models
 
 
@@ -146,8 +144,7 @@ def foreign_batches(view: View, payload: type[P]) -> Iterator[tuple[MessageBatch
 
 
 def jacobian_noise(view: View) -> float:
-    """Return the standard deviation of the public noise on every entry of an uploaded Jacobian: V1's and the
-    defense's."""
+    """Return the standard deviation of the public noise on an entry of an uploaded Jacobian (V1's, a defense's)."""
     facts = view.public.hyperparameters
     own = float(facts.get("jacobian_noise", 0.0)) if facts.get("variant") == "v1" else 0.0
     defense = view.public.noise.get(Jacobians.__name__)
@@ -155,20 +152,23 @@ def jacobian_noise(view: View) -> float:
 
 
 def clip_of(view: View, payload: type[Payload]) -> float | None:
-    """Return the norm to which a public defense without noise scales messages of ``payload`` down, or None if there is
-    no such defense; infinity where it leaves this payload as it is."""
+    """Return the norm to which a public defense without noise clips messages of ``payload``.
+
+    None if there is no such defense, infinity where it leaves this payload as it is.
+    """
     facts = view.public.defense_parameters
-    if (
-        "clip_norm" not in facts or "on" not in facts or view.public.noise
-    ):  # without ``on`` it is feature rows that are clipped
+    # Without ``on`` it is feature rows that are clipped.
+    if "clip_norm" not in facts or "on" not in facts or view.public.noise:
         return None
     clips: dict[str, float] = dict(zip(facts["on"], facts["clip"], strict=True))
     return clips.get(payload.__name__, math.inf)
 
 
 def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:
-    """Return G [P, H, F] from ``jacobians`` [P, C, D], and its precision [H]: the noise on an entry of G has variance
-    ``variance on the Jacobian / precision``. Computed in the Jacobians' precision."""
+    """Return G [P, H, F] from ``jacobians`` [P, C, D], and its precision [H], computed in the Jacobians' data type.
+
+    The noise on an entry of G has variance ``variance on the Jacobian / precision``.
+    """
     features, hidden = model.w1.shape
     w2 = model.w2.to(jacobians)
     power = w2.square().sum(1)

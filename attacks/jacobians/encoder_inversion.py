@@ -1,9 +1,9 @@
-"""Inverting GFL-APPNP's encoder: which row gives the hidden representations that a node sent over many rounds?
+"""Inversion of GFL-APPNP's encoder: the row that gives the hidden representations that a node sent over many rounds.
 
 ``h_t(x) = relu(x W1_t) W2_t`` is piecewise linear in x and the weights of every round are public to all parties. C
 equations per round on F unknowns, solved by damped Gauss-Newton steps (Levenberg 1944, Marquardt 1963) for all nodes
-together, each with its own damping. How well the equations determine a row depends on how far the weights travel: the
-posterior covariance says it, node by node.
+together, each with its own damping. How well the equations determine a row depends on how far the weights travel; the
+posterior covariance shows it, node by node.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ _NUMBERS_AT_ONCE = 1 << 24
 _STEPS_PER_LEVEL = 6
 _FITS = 4.0
 """Largest root mean square residual, in standard deviations, of a row that explains its node's representations."""
+
+
+_EXACT = 1e-3 / 3
+"""Posterior deviation of an entry, relative to the row's root mean square, below which a row is claimed exact."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ def invert_encoder(
         models: of the T rounds.
         error: standard deviation of their error [N].
         start: first guess of the rows [N, F].
-        prior, precision: mean [N, F] and inverse variance [N] of what is known of the rows' entries beforehand.
+        prior, precision: prior mean [N, F] and inverse variance [N] of the rows' entries.
+        steps: Gauss-Newton steps.
     """
     w1 = torch.stack([m.w1 for m in models])
     w2 = torch.stack([m.w2 for m in models])
@@ -71,9 +76,17 @@ def invert_encoder(
     return Inverted(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
 
 
+def exactness(rows: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+    """Return confidences [N], and which of ``rows`` [N, F] with posterior ``deviation`` [N] count as exact [N]."""
+    size = rows.norm(dim=1) / rows.shape[1] ** 0.5
+    relative = deviation / size.clamp(min=1e-30)
+    return 1 / (1 + (relative / _EXACT).square()), relative < _EXACT
+
+
 def linear_start(hidden: Tensor, models: Sequence[Model], prior: Tensor, precision: Tensor) -> Tensor:
-    """Return the rows [N, F] that explain ``hidden`` [N, T, C] best if every unit passes half of its input, a random
-    row's average.
+    """Return the rows [N, F] that explain ``hidden`` [N, T, C] best if every unit passes half of its input.
+
+    That is the average over random rows.
 
     Args:
         prior, precision: as in :func:`invert_encoder`.
@@ -91,6 +104,18 @@ def linear_start(hidden: Tensor, models: Sequence[Model], prior: Tensor, precisi
 def _invert(
     hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows [n, F], their posterior deviation [n] and the misfit [n] of their representations.
+
+    The error allowed shrinks in stages to the true one; of each node the row of the last stage that it fits is kept.
+
+    Args:
+        hidden: [n, T, C].
+        error: standard deviation of ``hidden`` [n].
+        rows: start [n, F].
+        prior, precision: prior mean [n, F] and inverse variance [n].
+        w1, w2: weights [T, F, H] and [T, H, C].
+        steps: Gauss-Newton steps.
+    """
     coarse = hidden.square().mean((1, 2)).sqrt()
     kept, level = rows, torch.full_like(error, torch.inf)
     levels = -(-steps // _STEPS_PER_LEVEL)
@@ -100,9 +125,9 @@ def _invert(
         cost = _cost(hidden, allowed, rows, prior, precision, w1, w2)
         for _ in range(_STEPS_PER_LEVEL):
             slope, misfit = _linearised(hidden, allowed, rows, w1, w2)
-            pull = precision[:, None] * (prior - rows)
+            toward_prior = precision[:, None] * (prior - rows)
             scale = slope.square().sum((1, 2)) / rows.shape[1] + precision
-            trial = rows + _solve(slope, misfit, pull, precision + damping * scale)
+            trial = rows + _solve(slope, misfit, toward_prior, precision + damping * scale)
             value = _cost(hidden, allowed, trial, prior, precision, w1, w2)
             better = value < cost
             rows = torch.where(better[:, None], trial, rows)
@@ -118,6 +143,7 @@ def _invert(
 
 
 def _forward(rows: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
+    """Return inputs of the hidden units [n, T, H] and representations [n, T, C] of ``rows`` [n, F]."""
     before = torch.einsum("nf,tfh->nth", rows, w1)
     return before, torch.einsum("nth,thc->ntc", before.relu(), w2)
 
@@ -125,23 +151,41 @@ def _forward(rows: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
 def _cost(
     hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor
 ) -> Tensor:
+    """Return twice the negative log posterior of ``rows``, up to a constant [n].
+
+    Args:
+        hidden: [n, T, C].
+        error: standard deviation of ``hidden`` [n].
+        rows: [n, F].
+        prior, precision: prior mean [n, F] and inverse variance [n].
+        w1, w2: weights [T, F, H] and [T, H, C].
+    """
     _, predicted = _forward(rows, w1, w2)
     misfit = ((hidden - predicted) / error[:, None, None]).square().sum((1, 2))
     return misfit + precision * (rows - prior).square().sum(1)
 
 
 def _linearised(hidden: Tensor, error: Tensor, rows: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the derivative [n, TC, F] and the misfit [n, TC] of the representations, in standard deviations."""
+    """Return the derivative [n, TC, F] and the misfit [n, TC] of the representations, in standard deviations.
+
+    Args:
+        hidden: [n, T, C].
+        error: standard deviation of ``hidden`` [n].
+        rows: [n, F].
+        w1, w2: weights [T, F, H] and [T, H, C].
+    """
     before, predicted = _forward(rows, w1, w2)
     gate = (before > 0).to(w2)[..., None] * w2
     slope = torch.einsum("nthc,tfh->ntcf", gate, w1).flatten(1, 2)
     return slope / error[:, None, None], ((hidden - predicted) / error[:, None, None]).flatten(1)
 
 
-def _solve(slope: Tensor, misfit: Tensor, pull: Tensor, ridge: Tensor) -> Tensor:
-    """Return the step (slope' slope + ridge I)^-1 (slope' misfit + pull) [n, F]; the smaller of both Gram matrices is
-    factored."""
-    right = torch.einsum("nmf,nm->nf", slope, misfit) + pull
+def _solve(slope: Tensor, misfit: Tensor, toward_prior: Tensor, ridge: Tensor) -> Tensor:
+    """Return the step (slope' slope + ridge I)^-1 (slope' misfit + toward_prior) [n, F].
+
+    The smaller of both Gram matrices is factored.
+    """
+    right = torch.einsum("nmf,nm->nf", slope, misfit) + toward_prior
     if slope.shape[1] < slope.shape[2]:  # Woodbury
         inner = slope @ slope.mT
         inner.diagonal(dim1=1, dim2=2).add_(ridge[:, None])

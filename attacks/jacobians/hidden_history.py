@@ -1,4 +1,4 @@
-"""The hidden representations that each node sent, round by round, beside the models they were made with."""
+"""The hidden representations that each node sent, round by round, with the models that made them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ class HiddenHistory:
     error: Tensor
 
     def scale(self, rows: Tensor, most: float = math.inf) -> Tensor:
-        """Return the factor per node [N] with which ``rows`` [N, F] fit the representations of norm below ``most``
-        best; 1 where they say nothing."""
+        """Return the factor per node [N] with which ``rows`` [N, F] fit the representations best.
+
+        Only representations of norm below ``most`` are used; 1 where none determines it.
+        """
         w1 = torch.stack([m.w1 for m in self.models])
         w2 = torch.stack([m.w2 for m in self.models])
         predicted = torch.einsum("nth,thc->ntc", torch.einsum("nf,tfh->nth", rows, w1).relu(), w2)
@@ -46,7 +48,7 @@ class HiddenHistory:
 def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: torch.device) -> HiddenHistory | None:
     """Return what ``nodes`` [N] (ascending) sent, or None if some of them sent nothing in some round.
 
-    Rounds are thinned out evenly to at most 400 equations per node.
+    Rounds are evenly subsampled to at most 400 equations per node.
     """
     by_round: dict[int, Tensor] = {}
     missing: dict[int, Tensor] = {}
@@ -78,12 +80,10 @@ def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: 
 
 
 def _quantisation_step(view: View, values: Tensor) -> Tensor:
-    """Return the step [N] to which a defense rounded ``values`` [N, T, C], over the range of each message; 0 without
-    one."""
+    """Return the quantisation step [N] of ``values`` [N, T, C] over the range of each message; 0 without a defense."""
     facts = view.public.defense_parameters
     if "levels" not in facts or HiddenRepresentations.__name__ not in facts.get("on", ()) or values.shape[2] <= 2:
-        return torch.zeros(
-            len(values), dtype=values.dtype, device=values.device
-        )  # the ends of the range are levels themselves
+        # The ends of the range are levels themselves.
+        return torch.zeros(len(values), dtype=values.dtype, device=values.device)
     step: Tensor = (values.amax(2) - values.amin(2)).amax(1) / (int(facts["levels"]) - 1)
     return step

@@ -6,15 +6,15 @@ every hidden unit h.
 
 * One sample per node: G_j[h] is x_j for every active unit. A message of the first round is enough.
 * Several samples: every unit shows another subset sum of the samples, and the subsets change from round to round with
-  the weights. The sums are taken apart by their mask flips (:mod:`switched_sums`), all nodes at once; the result has
-  one row per sample. Their number S scales the rows: the most rows found at one node (a lower bound on S, and S itself
-  unless every node misses one).
+  the weights. The sums are separated by their mask flips (:mod:`fglaudit.attacks.jacobians.switched_sums`), all nodes
+  at once; the result has one row per sample. Their number S scales the rows: it is estimated by the most rows found at
+  one node (a lower bound, and exact unless every node misses one).
 * Clipping shrinks a whole message by one factor, so that one sample per node is read as before; its length follows from
   any hidden representation that was not clipped. Several samples are only averaged, as under noise.
-* Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense) or quantisation: the rows are
-  averaged over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden
-  representations, which V1 sends in the clear (:mod:`averaged_rows`); one row per node, the mean of its samples where
-  there are several.
+* Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense) or quantisation: the rows are averaged
+  over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations, which
+  V1 sends without noise (:mod:`fglaudit.attacks.jacobians.averaged_rows`); one row per node, the mean of its samples
+  where there are several.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from fglaudit.view import View
 _NUMBERS_AT_ONCE = 1 << 25
 _SOUND = 1e-3
 _BELOW_CLIP = 1e-4
-"""By how much, relatively, a message's norm must stay below the clip to count as not clipped."""
+"""Relative distance of a message's norm below the clip at which it counts as not clipped."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class JacobianReading(Attack):
     """Read every node's rows off its Jacobians.
 
     Attributes:
-        rounds: rounds used to take several samples of a node apart.
+        rounds: rounds used to separate several samples of a node.
     """
 
     name: ClassVar[str] = "jacobian-reading"
@@ -72,7 +72,7 @@ class JacobianReading(Attack):
         return misfit(view, Jacobians)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
+        models = global_models(view, device)
         clipped = clip_of(view, Jacobians) is not None
         if jacobian_noise(view) > 0 or not (clipped or view.public.defense in LOSSLESS):
             return averaged_rows(view, models, device)
@@ -84,7 +84,7 @@ class JacobianReading(Attack):
         sure = torch.ones(len(nodes), dtype=torch.bool)
         rows, confidence, claimed = read.rows[nodes], sure.float(), sure
         if len(several):
-            found = _take_apart(view, models, several, self.rounds, device)
+            found = _separate(view, models, several, self.rounds, device)
             rows, nodes = torch.cat([rows, found.rows]), torch.cat([nodes, found.nodes])
             assert found.claimed is not None
             confidence = torch.cat([confidence, found.confidence])
@@ -99,7 +99,13 @@ class JacobianReading(Attack):
 
 @dataclass(frozen=True)
 class _Single:
-    """Rows of nodes with one sample [N, F]; which nodes these are [N]; which nodes have several samples [N]."""
+    """Rows of nodes with one sample.
+
+    Attributes:
+        rows: [N, F].
+        single: which nodes have one sample [N].
+        several: which nodes have several [N].
+    """
 
     rows: Tensor
     single: Tensor
@@ -164,10 +170,13 @@ def _with_lengths(view: View, models: dict[int, Model], read: _Single, device: t
     )
 
 
-def _take_apart(
-    view: View, models: dict[int, Model], nodes: Tensor, rounds: int, device: torch.device
-) -> Reconstruction:
-    """Return the samples of ``nodes``, which have several each."""
+def _separate(view: View, models: dict[int, Model], nodes: Tensor, rounds: int, device: torch.device) -> Reconstruction:
+    """Return the samples of nodes that have several each.
+
+    Args:
+        nodes: [n].
+        rounds: most rounds used.
+    """
     used = sorted({batch.round for batch, _ in foreign_batches(view, Jacobians)} & models.keys())[:rounds]
     weights = torch.stack([models[round].w1 for round in used]).float()
     step = max(1, _NUMBERS_AT_ONCE // max(1, weights.numel()))
@@ -185,7 +194,12 @@ def _take_apart(
 
 
 def _sums_of(view: View, models: dict[int, Model], nodes: Tensor, rounds: list[int], device: torch.device) -> Tensor:
-    """Return G of ``nodes`` in ``rounds`` [B, T, H, F], float32."""
+    """Return G of some nodes and rounds [B, T, H, F], float32.
+
+    Args:
+        nodes: [B].
+        rounds: the T rounds.
+    """
     features, hidden = models[rounds[0]].w1.shape
     place = {round: index for index, round in enumerate(rounds)}
     position = torch.full((view.public.num_nodes,), -1)

@@ -1,8 +1,8 @@
 """The weights with which GFL-APPNP's server mixes nodes for one client, as far as an observer can compute them.
 
 They follow from the edges and public hyperparameters. Without all edges a client knows its own neighbourhood; if no
-neighbour has edges beyond it (their degrees are told), that is the whole component and the weights within are the same
-as in the whole graph.
+neighbour has edges beyond it (the client knows their degrees), that is the whole component and the weights within are
+the same as in the whole graph.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from fglaudit.view import View
 
 
 def propagation_row(facts: Mapping[str, Any], edges: Tensor, num_nodes: int, client: int) -> Tensor:
-    """Return row ``client`` [N] of the propagation matrix of the graph with ``edges`` [2, E], without the client
-    itself."""
+    """Return row ``client`` [N] of the propagation matrix of a graph, without the client itself.
+
+    Args:
+        facts: hyperparameters of the protocol.
+        edges: [2, E].
+    """
     matrix = personalised_propagation(edges, num_nodes, float(facts["alpha"]), int(facts["propagation_steps"]))
     row = matrix[client].clone()
     row[client] = 0
@@ -28,8 +32,7 @@ def propagation_row(facts: Mapping[str, Any], edges: Tensor, num_nodes: int, cli
 
 
 def known_propagation(view: View, client: ClientGraph) -> Tensor | None:
-    """Return the weights [N] with which others enter what ``client`` receives, or None if the observer cannot know
-    them."""
+    """Return the weights [N] of others in what ``client`` receives, or None if the observer cannot compute them."""
     edges = view.topology
     if edges is None:
         edges = _whole_component(client)

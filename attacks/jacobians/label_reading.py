@@ -1,18 +1,17 @@
-"""Label inference from GFL-APPNP's messages: predictions lie in the open, and local updates name the label they were
-trained on.
+"""Label inference from GFL-APPNP's messages: predictions are visible, and local updates show the training label.
 
-* The server holds every h_j and computes every C_k, so it has the logits ``z_k = A_kk h_k + C_k`` of all nodes: what
-  the model predicts, whose accuracy is the attack's. Where it does not know the edges, A_kk is the teleport probability
-  alpha, its lower bound.
+* The server holds every h_j and computes every C_k, so it has the logits ``z_k = A_kk h_k + C_k`` of all nodes, the
+  predictions of the model, whose accuracy is the attack's. Where it does not know the edges, A_kk is taken to be the
+  teleport probability alpha, its lower bound.
 * A client that trains uploads its weights. Its gradient for the second layer is ``sum over steps of a (softmax(z) -
-  onehot(y))'`` with non-negative a (activations, its own and its neighbours'), so the sum of each column of the update is
-  positive for the label and negative for every other class (Zhao, Mopuri and Bilen 2020, for one label per client).
+  onehot(y))'`` with non-negative a (activations, its own and its neighbours'), so the sum of each column of the update
+  is positive for the label and negative for every other class (Zhao, Mopuri and Bilen 2020, for one label per client).
   This holds for any model and needs no accuracy.
-* A client receives only ``C_k``: the prediction for its own surroundings. It stands for other nodes as far as their
-  share A_kj in it goes, and is added in log odds to label propagation from the labels it knows.
+* A client receives only ``C_k``: the prediction for its own neighbourhood. It is used for another node in proportion to
+  the node's share A_kj, and is added in log odds to label propagation from the known labels.
 
-Where a defense adds noise, predictions are averaged over the later rounds, their log odds shrunk by the share of noise
-in them, what updates say counts as far as it exceeds the noise on them, and all of it is added to label propagation.
+Where a defense adds noise, predictions are averaged over the later rounds and their log odds shrunk by the share of
+noise in them; updates count as far as they exceed the noise on them, and all of it is added to label propagation.
 Scaling messages down changes neither the largest logit nor a sign.
 """
 
@@ -37,7 +36,7 @@ from fglaudit.view import View
 _UNMOVED = 1e-6
 """Relative change of a client's second layer below which it did not train."""
 _ABOVE_NOISE = 3.0
-"""Standard deviations of the noise that what an update says must reach to count."""
+"""Standard deviations of the noise that an update's column must exceed to count."""
 _LATE = 0.5
 """Share of the rounds, the last ones, over which predictions with noise are averaged."""
 
@@ -75,15 +74,20 @@ class LabelReading(Attack):
 
 
 def _propagated(view: View, nodes: Tensor) -> Tensor:
-    """Return what known labels alone say of ``nodes``, in log odds [n, C] up to a constant."""
+    """Return label propagation for ``nodes`` [n], from known labels alone, as log odds [n, C] up to a constant."""
     return propagate_labels(view, nodes).clamp(min=1e-6).log()
 
 
-def _late(
+def _late_means(
     view: View, payload: type[HiddenRepresentations] | type[PropagatedRepresentations], classes: int, share: float = 0.0
 ) -> tuple[Tensor, int]:
-    """Return every node's mean values [N, C] in the last ``share`` of the rounds, at least the last round in which any
-    came, and the number of these rounds; zeros for nodes without."""
+    """Return every node's mean values [N, C] in the last rounds, and the number of these rounds.
+
+    Nodes without values get zeros.
+
+    Args:
+        share: of the rounds that are used; at least the last one.
+    """
     values = torch.zeros(view.public.num_nodes, classes, dtype=torch.double)
     rounds = sorted({batch.round for batch in view.messages.of(payload)})
     used = set(rounds[-max(1, round(share * len(rounds))) :])
@@ -127,27 +131,29 @@ def _logits(view: View, share: float = 0.0) -> Tensor:
     own_weight = torch.full((view.public.num_nodes,), alpha, dtype=torch.double)
     if view.topology is not None:
         own_weight = personalised_propagation(view.topology, view.public.num_nodes, alpha, steps).diagonal().double()
-    hidden, _ = _late(view, HiddenRepresentations, shape.classes, share)
-    return own_weight[:, None] * hidden + _late(view, PropagatedRepresentations, shape.classes, share)[0]
+    hidden, _ = _late_means(view, HiddenRepresentations, shape.classes, share)
+    return own_weight[:, None] * hidden + _late_means(view, PropagatedRepresentations, shape.classes, share)[0]
 
 
 def _update_columns(view: View) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which clients trained [N], the column sums of their second layers' changes, added over rounds [N, C], and
-    in how many rounds they sent any [N]."""
+    """Return which clients trained [N], sums of their updates' columns [N, C], and the number of updates [N].
+
+    The sums are those of the second layer's changes, added over rounds.
+    """
     shape = encoder_shape(view)
     assert shape is not None
     models = global_models(view)
     start = {round: torch.cat([m.w1.flatten(), m.w2.flatten()]) for round, m in models.items()}
     total = torch.zeros(view.public.num_nodes, shape.classes, dtype=torch.double)
     moved, count = torch.zeros(2, view.public.num_nodes, dtype=torch.double)
-    cut = shape.features * shape.hidden
+    first = shape.features * shape.hidden
     for batch, vectors in foreign_batches(view, ModelUpdate):
         if bool((batch.senders == SERVER).any()) or batch.round - 1 not in start:
             continue
-        change = vectors[:, cut:].double() - start[batch.round - 1][cut:]
+        change = vectors[:, first:].double() - start[batch.round - 1][first:]
         total[batch.senders] += change.reshape(-1, shape.hidden, shape.classes).sum(1)
         count[batch.senders] += 1
-        size = change.norm(dim=1) / start[batch.round - 1][cut:].norm().clamp(min=1e-30)
+        size = change.norm(dim=1) / start[batch.round - 1][first:].norm().clamp(min=1e-30)
         moved[batch.senders] = torch.maximum(moved[batch.senders], size)
     return moved > _UNMOVED, total, count
 
@@ -161,7 +167,7 @@ def _from_sums(view: View) -> Tensor:
     prior = torch.bincount(y[y >= 0], minlength=shape.classes).double() + 1
     scores = (prior / prior.sum()).repeat(view.public.num_nodes, 1)
     noise = view.public.noise.get(HiddenRepresentations.__name__)
-    sums, count = _late(view, PropagatedRepresentations, shape.classes, 0.0 if noise is None else _LATE)
+    sums, count = _late_means(view, PropagatedRepresentations, shape.classes, 0.0 if noise is None else _LATE)
     if noise is not None:  # of a sum of messages whose weights add up to one at most
         sums = sums / (1 + noise.std**2 / count)
     strongest = torch.zeros(view.public.num_nodes, dtype=torch.double)

@@ -1,21 +1,21 @@
-"""Mask-flip differencing: one client of GFL-APPNP takes the sums of everybody's Jacobians apart.
+"""Mask-flip differencing: one client of GFL-APPNP separates the terms of the sums of all clients' Jacobians.
 
 The paper has the server send client k only sums, ``C_k = sum over j != k of A_kj h_j`` and ``dC_k``, "which provides a
 private communication since the hidden representations are not shared directly" (section 5.2). But dC_k divided by the
 known second layer is ``G[h] = sum over j of A_kj 1[h active at x_j] x_j``, which changes between rounds only where a
-ReLU mask flips, and a mask that flips alone shows ``A_kj x_j``. With several samples per node the terms are
-``A_kj x_js / S``. :mod:`switched_sums` separates the terms, and :mod:`mixture_rows` adds those that never flip
-and all signs.
+ReLU mask flips, and a mask that flips alone shows ``A_kj x_j``. With several samples per node the terms are ``A_kj x_js
+/ S``. :mod:`fglaudit.attacks.jacobians.switched_sums` separates the terms, and
+:mod:`fglaudit.attacks.jacobians.mixture_rows` adds those that never flip and all signs.
 
-Whose row is it? C_k and dC_k depend on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length
-of a row can tell. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj
+C_k and dC_k depend on ``A_kj x_j`` alone (the encoder is positively homogeneous), so only the length of a row
+identifies its node. With all edges known A_kj is known; entries of discrete rows have known levels, which gives A_kj
 exactly; for real-valued rows the found lengths are matched with the weights in order, as rows of similar length would
-have it: good scales, and names that are right where weights differ by more than lengths do.
+have it: the scales are then good, and the nodes are right where weights differ by more than lengths do.
 
 Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and
-nothing is claimed. That is a limit of this attack and no sign of protection. Jacobians scaled down to a norm or rounded
-to levels change from round to round by factors and errors of their own, everywhere: what flips then is not seen, and
-the attack says that it does not apply.
+nothing is claimed. That is a limit of this attack and no sign of protection. Jacobians clipped to a norm or rounded to
+levels change from round to round by factors and errors of their own, everywhere: flips are then not seen, and the
+attack does not apply.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class MaskFlip(Attack):
         return misfit(view, PropagatedJacobians)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
+        models = global_models(view, device)
         parts = [self._attack(view, client.client, models, device) for client in view.own]
         return _join(parts, view.public.num_features)
 
@@ -127,8 +127,14 @@ def _received(
 
 
 def _floor(sums: Tensor, power: Tensor) -> Tensor:
-    """Return the deviation [T, H] of an error that a defense adds without stating its size (quantisation): what even
-    the least changed cells have."""
+    """Return the deviation [T, H] of an error that a defense adds without stating its size (quantisation).
+
+    It is that of the least changed cells.
+
+    Args:
+        sums: G [T, H, F].
+        power: precision of G [T, H].
+    """
     change = sums.diff(dim=0).norm(dim=2) * torch.minimum(power[1:], power[:-1]).sqrt()
     floor = change.double().flatten().quantile(_LEAST_CHANGED) / (2 * sums.shape[2]) ** 0.5
     deviation: Tensor = _FLOOR_MARGIN * floor * power.clamp(min=1e-30).rsqrt()
@@ -136,8 +142,7 @@ def _floor(sums: Tensor, power: Tensor) -> Tensor:
 
 
 def _spread(weights: Tensor | None) -> float:
-    """Return the root of the sum of squared weights: how noise on single Jacobians enters their sum; 1 where
-    unknown."""
+    """Return the root of the sum of squared weights, by which noise on Jacobians enters their sum; 1 if unknown."""
     return 1.0 if weights is None else float(weights.double().norm().item())
 
 

@@ -1,13 +1,14 @@
-"""All rows behind mixtures of switched rows, with their signs: what single flips over rounds leave open is closed here.
+"""All rows in mixtures of switched rows, with their signs.
 
-Flips between rounds (:mod:`switched_sums`) show every row that ever flips, up to sign. Two things follow from
-the sums themselves, for rows v_r in the mixture ``G[h] = sum over r of 1[w_h . x_r > 0] v_r`` of hidden unit h:
+Flips between rounds (:mod:`fglaudit.attacks.jacobians.switched_sums`) show every row that ever flips, up to sign. Two
+things follow from the sums themselves, for rows v_r in the mixture ``G[h] = sum over r of 1[w_h . x_r > 0] v_r`` of
+hidden unit h:
 
-* What the found rows leave of G in the last round, for two units h and h', differs by the rows that never flip: the
-  same problem again, with pairs of units in place of pairs of rounds.
-* A row taken with the wrong sign leaves a constant: with p_r = 1 for those,
-  ``G[h] - sum of 1[w_h . v_r > 0] v_r = - sum of p_r v_r`` for every h. F equations determine up to about 2 F bits:
-  box-constrained least squares settles most mixtures at once, an integer program the rest.
+* The residual of G in the last round, without the found rows, differs between two units h and h' by the rows that never
+  flip: the same problem again, with pairs of units in place of pairs of rounds.
+* A row taken with the wrong sign leaves a constant: with p_r = 1 for those, ``G[h] - sum of 1[w_h . v_r > 0] v_r = -
+  sum of p_r v_r`` for every h. F equations determine up to about 2 F bits: box-constrained least squares settles most
+  mixtures at once, an integer program the rest.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ _SURE_CELLS = 2
 _SURE_SHARE = 0.5
 _PRECISE = 0.02
 _SOLVED = 0.95
-"""Share of its changed cells from which a mixture counts as understood; a single explained cell then suffices for a
-claim."""
+"""Share of explained cells from which a single explained cell of a row suffices for a claim."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,11 @@ class MixtureRows:
 
 
 def norm_error(sums: Tensor, noise: Tensor) -> Tensor:
-    """Return a bound on the norm of the error of ``sums`` [..., F], given the standard deviation ``noise`` [...] on
-    their entries."""
+    """Return a bound on the norm of the error of ``sums`` [..., F].
+
+    Args:
+        noise: standard deviation of the noise on their entries [...].
+    """
     root: float = sums.shape[-1] ** 0.5
     return 2 * root * rounding(sums) + (root + 4) * noise
 
@@ -90,8 +93,11 @@ def _concatenate(found: SeparatedRows, still: SeparatedRows) -> SeparatedRows:
 
 
 def _claims(found: SeparatedRows) -> Tensor:
-    """A claim needs half of the row's flips explained exactly, two of them unless nearly the whole mixture is
-    explained, and a row far above the noise: otherwise explaining is no feat, and the direction not right."""
+    """Return which rows are claimed [R].
+
+    A claim needs half of the row's flips explained exactly, two of them unless nearly the whole mixture is explained,
+    and a row far above the noise: otherwise rows fit by chance, and the direction is not right.
+    """
     precise = found.error <= _PRECISE * found.rows.norm(dim=1)
     enough = (found.explained >= _SURE_CELLS) | ((found.explained >= 1) & (found.share >= _SOLVED))
     claimed: Tensor = precise & enough & (found.explained >= _SURE_SHARE * found.flips)
@@ -115,8 +121,13 @@ def _unexplained(sums: Tensor, found: SeparatedRows, weights: Tensor) -> Tensor:
 
 
 def _wrong_signs(found: SeparatedRows, rest: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which rows are to be negated [R] and for which this is certain [R]; ``rest`` [B, H, F] is what they
-    leave."""
+    """Return which rows are to be negated [R] and for which this is certain [R].
+
+    Args:
+        found: rows of B mixtures.
+        rest: residual of the mixtures [B, H, F].
+        slack: bound on its error [B].
+    """
     count, _, features = rest.shape
     mixture, place = found.mixture, places(found.mixture)
     if len(mixture) == 0:
@@ -143,8 +154,14 @@ def _wrong_signs(found: SeparatedRows, rest: Tensor, slack: Tensor) -> tuple[Ten
 
 
 def _integer_signs(rows: Tensor, target: Tensor, slack: float, guess: Tensor) -> Tensor:
-    """Return p [n] in {0, 1} with ``p' rows = target`` within ``slack``; ``guess`` if the solver finds none within its
-    limit, or if there are more bits than the equations can determine."""
+    """Return p [n] in {0, 1} with ``p' rows = target`` within ``slack``.
+
+    ``guess`` [n] if the solver finds none within its limit, or if there are more bits than the equations can determine.
+
+    Args:
+        rows: [n, F].
+        target: [F].
+    """
     if len(rows) > 2 * rows.shape[1]:
         return guess
     unit = float(rows.norm(dim=1).max().item())

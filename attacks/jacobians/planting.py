@@ -1,7 +1,7 @@
 """Self-test problems for attacks on GFL-APPNP's messages: a run over random models in which everything can be read.
 
 The observer sees a graph in which its own node has one neighbour and every other node is alone; rows of others are
-drawn afresh. Messages follow the protocol's formulas without noise; public facts stay otherwise.
+drawn at random. Messages follow the protocol's formulas without noise; other public facts stay.
 
 * With Jacobians every hidden unit turns by half a circle, evenly, over the rounds, so that every row crosses every unit
   once and mostly alone. Nodes have as many samples as the observer's own node, of which at most six are not zero; an
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.adversary.known_graph import sees_deliveries
-from fglaudit.adversary.planting import MemoryMessages, planted_client, planted_rows
+from fglaudit.adversary.planting import MemoryMessages, planted_graph, planted_rows
 from fglaudit.attacks.jacobians.encoder import Shape, encoder_shape
 from fglaudit.attacks.jacobians.known_propagation import propagation_row
 from fglaudit.graph import FeatureKind
@@ -38,7 +38,7 @@ from fglaudit.payloads import (
     PropagatedRepresentations,
 )
 from fglaudit.rng import split
-from fglaudit.view import Auxiliary, View
+from fglaudit.view import View
 
 _ROUNDS = 48
 _EQUATIONS = 4  # per feature, where the rows are to follow from hidden representations alone
@@ -49,14 +49,15 @@ _SAMPLES_SEEN_BY_SERVER = 3
 
 
 def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = True) -> Planted:
-    """Return the problem described in the module docstring; at most 64 nodes of others (32 with Jacobians) have rows
-    that are sent.
+    """Return the problem described in the module docstring.
+
+    At most 64 nodes of others (32 with Jacobians) send rows.
 
     Args:
         jacobians: whether Jacobians are sent at all.
     """
     rng = split(rng, "plant")
-    public, n = view.public, view.public.num_nodes
+    n = view.public.num_nodes
     own = torch.tensor(view.observer.clients, dtype=torch.long)
     others = torch.arange(n)[~torch.isin(torch.arange(n), own)]
     others = others[torch.randperm(len(others), generator=rng)][: _NODES_WITH_JACOBIANS if jacobians else _NODES]
@@ -66,23 +67,13 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     shown, samples = _samples(view, len(targets)) if jacobians else (torch.ones_like(targets), torch.ones_like(targets))
     owners = torch.arange(len(targets)).repeat_interleave(shown)
     rows = _rows(view, targets[owners], rng)
-    edges = torch.cat([pairs, pairs.flip(0)], dim=1)
-    degrees = torch.bincount(edges[0], minlength=n)
-    none = torch.empty(2, 0, dtype=torch.long)
-    clients = tuple(dataclasses.replace(planted_client(c, pairs, degrees), edge_index=none) for c in view.own)
-    if view.observer.degrees is False:
-        clients = tuple(dataclasses.replace(c, remote_degrees=None) for c in clients)
-    facts = {**public.hyperparameters, **({"variant": "full"} if jacobians else {})}
-    known = torch.empty(0, dtype=torch.long)
+    planted, edges = planted_graph(view, pairs, inner_edges=False)
+    facts = {**view.public.hyperparameters, **({"variant": "full"} if jacobians else {})}
     messages = _messages(view, _Senders(targets, owners, rows, samples), pairs, edges, jacobians, rng)
     planted = dataclasses.replace(
-        view,
+        planted,
         messages=MemoryMessages(tuple(messages)),
-        own=clients,
-        auxiliary=Auxiliary(known, view.auxiliary.x[:0], known),
-        public=dataclasses.replace(public, defense="none", defense_parameters={}, noise={}, hyperparameters=facts),
-        topology=None if view.topology is None else edges[:, (edges[0] * n + edges[1]).argsort()],
-        degrees=None if view.degrees is None else degrees,
+        public=dataclasses.replace(planted.public, hyperparameters=facts),
     )
     return Planted(planted, rows, targets[owners])
 
@@ -104,8 +95,7 @@ class _Senders:
     samples: Tensor
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean over each node's samples [n, ...] of ``values`` [R, ...], to which zero samples contribute
-        nothing."""
+        """Return the mean over each node's samples [n, ...] of ``values`` [R, ...]; zero samples contribute zero."""
         total = values.new_zeros(len(self.nodes), *values.shape[1:]).index_add_(0, self.owners, values)
         return total / self.samples.view(-1, *[1] * (values.dim() - 1))
 
@@ -121,8 +111,10 @@ def _samples(view: View, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw rows; real-valued ones have directions at random and the mean norm of the observer's own rows (1 without
-    any)."""
+    """Draw rows of ``nodes`` [R, F].
+
+    Real-valued ones have random directions and the mean norm of the observer's own rows (1 without any).
+    """
     if view.public.features is not FeatureKind.REAL:
         return planted_rows(view, nodes, rng)
     rows = torch.randn(len(nodes), view.public.num_features, generator=rng)
@@ -135,6 +127,14 @@ def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
 def _messages(
     view: View, senders: _Senders, pairs: Tensor, edges: Tensor, jacobians: bool, rng: torch.Generator
 ) -> list[MessageBatch]:
+    """Return the messages that the observer sees.
+
+    Args:
+        senders: nodes with rows that are sent.
+        pairs: (own node, remote node) of the planted edges [2, P].
+        edges: all edges [2, E].
+        jacobians: whether Jacobians are sent.
+    """
     shape = encoder_shape(view)
     assert shape is not None
     propagation = torch.zeros(pairs.shape[1], len(senders.nodes))

@@ -1,11 +1,11 @@
-"""Inverting the known encoder: the server rebuilds rows from hidden representations alone.
+"""Inversion of the known encoder: the server rebuilds rows from hidden representations alone.
 
-Variant V2 of GFL-APPNP sends no Jacobians; what is left of a node is ``h_j``, C numbers a round. But everybody knows
-the encoder's weights of every round, so that R rounds give (R + 1) C equations for the F features
-(:mod:`encoder_inversion`), solved from several starts. Under a linear encoder that never moves they would say
-C numbers; training moves it, and how far it moves decides how much of the row the equations determine. Rows that the
-solver could not fit, and rows that fit but are not determined, are returned as guesses and never claimed: a solver that
-fails shows nothing about safety.
+Variant V2 of GFL-APPNP sends no Jacobians; of a node only ``h_j`` is sent, C numbers a round. But everybody knows the
+encoder's weights of every round, so that R rounds give (R + 1) C equations for the F features
+(:mod:`fglaudit.attacks.jacobians.encoder_inversion`), solved from several starts. Under a linear encoder that never
+moves they would be worth C numbers; training moves it, and how far it moves decides how much of the row the equations
+determine. Rows that the solver could not fit, and rows that fit but are not determined, are returned as guesses and
+never claimed: a solver that fails is no evidence of protection.
 
 Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are
 not claimed.
@@ -20,16 +20,13 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.attacks.jacobians.encoder import Model, foreign_batches, global_models, misfit
-from fglaudit.attacks.jacobians.encoder_inversion import Inverted, invert_encoder, linear_start
+from fglaudit.attacks.jacobians.encoder import foreign_batches, global_models, misfit
+from fglaudit.attacks.jacobians.encoder_inversion import Inverted, exactness, invert_encoder, linear_start
 from fglaudit.attacks.jacobians.hidden_history import HiddenHistory, hidden_history
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, ModelUpdate, Payload
 from fglaudit.view import View
-
-_EXACT = 1e-3 / 3
-"""Posterior deviation of an entry, relative to the row's root mean square, below which a row is claimed exact."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,8 @@ class RepresentationInversion(Attack):
     """Rebuild rows from the hidden representations of many rounds.
 
     Attributes:
-        starts: starting points of the solver, of which the one that explains a node best counts: the solution for units
-            that are half active, then random rows.
+        starts: starting points of the solver, of which the one that explains a node best is used: the solution for
+            units that are half active, then random rows.
         steps: damped Gauss-Newton steps per start.
     """
 
@@ -53,18 +50,16 @@ class RepresentationInversion(Attack):
         return misfit(view, HiddenRepresentations)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        models = {round: Model(m.w1.to(device), m.w2.to(device)) for round, m in global_models(view).items()}
+        models = global_models(view, device)
         nodes = torch.unique(torch.cat([batch.senders for batch, _ in foreign_batches(view, HiddenRepresentations)]))
         history = hidden_history(view, models, nodes, device)
         if history is None:
             none = torch.empty(0)
             return Reconstruction(torch.empty(0, view.public.num_features), none.long(), none, claimed=none.bool())
         found = self._best(view, history, nodes, rng)
-        size = found.rows.norm(dim=1) / found.rows.shape[1] ** 0.5
-        relative = found.deviation / size.clamp(min=1e-30)
-        sure = found.fits & (relative < _EXACT)
-        confidence = torch.where(found.fits, 1 / (1 + (relative / _EXACT).square()), 0.0)
-        return Reconstruction(found.rows.float().cpu(), nodes, confidence.float().cpu(), claimed=sure.cpu())
+        confidence, exact = exactness(found.rows, found.deviation)
+        confidence, claimed = torch.where(found.fits, confidence, 0.0), found.fits & exact
+        return Reconstruction(found.rows.float().cpu(), nodes, confidence.float().cpu(), claimed=claimed.cpu())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_encoder_run(view, rng, jacobians=False)
@@ -73,12 +68,11 @@ class RepresentationInversion(Attack):
         """Return for every node the result of the start that explains it best."""
         prior = feature_prior(view, nodes)
         mean = prior.mean.to(history.values)
-        # Without known rows the scale of the features is that which the representations have under the first model.
-        spread = (
-            self._scale(history, mean.shape[1], rng)
-            if not prior.informed
-            else prior.variance.mean().clamp(min=1e-6).sqrt()
-        )
+        # Without known rows the scale of the features follows from the representations under the first model.
+        if prior.informed:
+            spread = prior.variance.mean().clamp(min=1e-6).sqrt()
+        else:
+            spread = self._scale(history, mean.shape[1], rng)
         precision = torch.full((len(nodes),), float(1 / spread.square().item()), device=mean.device, dtype=torch.double)
         if not prior.informed:
             mean = torch.zeros_like(mean)

@@ -1,13 +1,13 @@
-"""Taking sums apart whose terms are switched on and off by hyperplanes: the core of the mask-flip attacks.
+"""Separation of sums whose terms are switched on and off by hyperplanes: the core of the mask-flip attacks.
 
 A mixture is ``G[q] = sum over rows r of 1[u_q' v_r > 0] v_r``, seen for many known directions u_q (the first-layer
-weights of hidden unit h in round t). Where two directions are compared, only the rows between them remain:
+weights of hidden unit h in round t). The difference between two directions contains only the rows between them:
 
     D = G[q'] - G[q] = sum over r of s_r v_r,   s_r = 1[u_q' . v_r > 0] - 1[u_q . v_r > 0]  in {-1, 0, 1},
 
 a cell. A cell with one row shows it, up to sign: v and -v give the same cells and differ only by a constant in G. Which
 cells those are is not known at first, and a difference that occurs repeatedly may still be a sum of rows that flip
-together (units that learn the same direction flip the same rows). What decides is that **s_r follows from v_r and the
+together (units that learn the same direction flip the same rows). The criterion is that **s_r follows from v_r and the
 public directions**:
 
 1. the distinct differences are candidates;
@@ -31,7 +31,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 _NEIGHBOURS = 8
-"""Differences compared with each one, next in the order of norms: equal ones are adjacent up to rounding."""
+"""Each difference is compared with this many next ones by norm; equal ones are adjacent up to rounding."""
 _MOST_CANDIDATES = 1024
 _PREDICTIONS_AT_ONCE = 1 << 23
 _LEAST_SQUARES_STEPS = 1000
@@ -59,9 +59,8 @@ class Mixtures:
 
     def differences(self) -> tuple[Tensor, Tensor]:
         """Return D [B, M, F] and the bound on the norm of its error [B, M]."""
-        return self.sums[:, self.stop] - self.sums[:, self.start], torch.hypot(
-            self.error[:, self.stop], self.error[:, self.start]
-        )
+        error = torch.hypot(self.error[:, self.stop], self.error[:, self.start])
+        return self.sums[:, self.stop] - self.sums[:, self.start], error
 
     def active(self, rows: Tensor) -> Tensor:
         """Return 1[u_q' v_r > 0] [R, Q] for ``rows`` [R, F]."""
@@ -90,8 +89,11 @@ class SeparatedRows:
 
 
 def separate(mixtures: Mixtures, *, sweeps: int = 8) -> SeparatedRows:
-    """Return the rows of ``mixtures``; at most ``sweeps`` rounds of finding candidates and subtracting what they
-    explain."""
+    """Return the rows of ``mixtures``.
+
+    Args:
+        sweeps: most rounds of finding candidates and subtracting what they explain.
+    """
     differences, error = mixtures.differences()
     changed = differences.norm(dim=2) > error
     none = torch.empty(0, dtype=torch.long, device=differences.device)
@@ -112,7 +114,14 @@ def separate(mixtures: Mixtures, *, sweeps: int = 8) -> SeparatedRows:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Distinct differences: mixture [R], rows [R, F], error [R] and number of cells showing them [R]."""
+    """Distinct differences.
+
+    Attributes:
+        mixture: [R].
+        rows: [R, F].
+        error: [R].
+        count: number of cells that show them [R].
+    """
 
     mixture: Tensor
     rows: Tensor
@@ -187,7 +196,7 @@ def _unrefuted(fresh: _Candidates, mixtures: Mixtures, changed: Tensor) -> _Cand
     for part in torch.split(torch.arange(len(alive), device=alive.device), step):
         flip, sure = _flips(fresh.rows[part], fresh.error[part], mixtures)
         alive[part] = ~((flip != 0) & sure & ~changed[fresh.mixture[part]]).any(1)
-    # Where nearly every cell changed nothing can be refuted, and a difference seen once says nothing.
+    # Where nearly every cell changed nothing can be refuted, and a difference seen once is no evidence.
     alive &= (fresh.count > 1) | (changed.float().mean(1) < _REFUTABLE)[fresh.mixture]
     fresh = fresh.take(alive)
     order = torch.argsort(fresh.count, descending=True, stable=True)
@@ -216,7 +225,12 @@ def _merged(found: SeparatedRows, fresh: _Candidates) -> _Candidates:
 def _jointly_kept(
     candidates: _Candidates, mixtures: Mixtures, differences: Tensor, error: Tensor, changed: Tensor
 ) -> tuple[SeparatedRows, Tensor]:
-    """Return the candidates that explain the cells together, and what they leave of the differences [B, M, F]."""
+    """Return the candidates that explain the cells together, and the residual of the differences [B, M, F].
+
+    Args:
+        differences, error: of B mixtures [B, M, F], [B, M].
+        changed: which cells changed [B, M].
+    """
     count, cells, features = differences.shape
     mixture, place = candidates.mixture, places(candidates.mixture)
     width = int(place.max().item()) + 1 if len(place) else 0
@@ -255,8 +269,9 @@ def _jointly_kept(
 
 
 def box_least_squares(gram: Tensor, moment: Tensor, steps: int = _LEAST_SQUARES_STEPS) -> Tensor:
-    """Return z [B, n] in [0, 1] that minimises ``z' gram z / 2 - moment' z`` (accelerated projected gradient,
-    diagonally scaled).
+    """Return z [B, n] in [0, 1] that minimises ``z' gram z / 2 - moment' z``.
+
+    The method is accelerated projected gradient descent, diagonally scaled.
 
     Args:
         gram: [B, n, n], positive semidefinite; rows of zeros get z = 0.

@@ -1,10 +1,10 @@
-"""Whose row, and how long? Rows found up to the weights A_kj of the nodes they belong to are given to nodes and scaled.
+"""Assignment of rows found up to a weight A_kj to nodes, and their scale.
 
-A row arrives as ``v = A_kj x_j / S``. Discrete rows name their weight: all non-zero entries of x_j equal a level that
-is 1, or one over their number. Real-valued rows only suggest it: ``log |v| = log A_kj - log S + log |x_j|``. If the
-lengths |x_j| scatter alike, the likeliest assignment gives the longest found row to the largest weight and so on (the
-assignment problem with squared differences on a line). Where fewer rows were found than there are, the unmatched
-weights are spread by the best monotone assignment.
+A row arrives as ``v = A_kj x_j / S``. Discrete rows determine their weight: all non-zero entries of x_j equal a level
+that is 1, or one over their number. For real-valued rows the length is evidence: ``log |v| = log A_kj - log S + log
+|x_j|``. If the lengths |x_j| have one distribution, the most probable assignment gives the longest found row to the
+largest weight and so on (the assignment problem with squared differences on a line). Where fewer rows were found than
+there are, the best monotone assignment leaves weights unmatched.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _SAME = 1e-4
 
 
 def name_rows(view: View, own: ClientGraph, found: MixtureRows, weights: Tensor | None) -> Reconstruction:
-    """Return the rows found by client ``own`` with their nodes (-1 where unknown) and, as far as it is known, their
-    scale.
+    """Return the rows found by client ``own`` with their nodes (-1 where unknown) and, if known, their scale.
 
     Args:
         weights: A_kj of all nodes [N], or None if the observer does not know them; real-valued rows then keep the scale
@@ -42,8 +41,16 @@ def name_rows(view: View, own: ClientGraph, found: MixtureRows, weights: Tensor 
 
 
 def _by_level(rows: Tensor, weights: Tensor | None, samples: int, *, scaled: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Read the weight off a discrete row: the sum of a row-normalised row's entries is A_kj / S, each entry of a 0/1
-    row is."""
+    """Return rows [R, F], nodes [R] and certainty [R] of discrete rows by the weight in their entries.
+
+    The sum of a row-normalised row's entries is A_kj / S, each entry of a 0/1 row is.
+
+    Args:
+        rows: as found [R, F].
+        weights: A_kj of all nodes [N], or None.
+        samples: S.
+        scaled: whether rows are normalised.
+    """
     top = rows.abs().amax(1, keepdim=True)
     bits = (rows.abs() > 0.5 * top) & (top > 0)
     size = bits.sum(1)
@@ -64,6 +71,14 @@ def _by_level(rows: Tensor, weights: Tensor | None, samples: int, *, scaled: boo
 def _by_length(
     view: View, own: ClientGraph, rows: Tensor, claimed: Tensor, weights: Tensor | None, samples: int
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows [R, F], nodes [R] and certainty [R] of real-valued rows by their lengths.
+
+    Args:
+        rows: as found [R, F].
+        claimed: which of them are claimed [R].
+        weights: A_kj of all nodes [N], or None.
+        samples: S.
+    """
     length = rows.norm(dim=1)
     nodes = torch.full((len(rows),), -1)
     certain = torch.zeros(len(rows), dtype=torch.bool)

@@ -1,0 +1,1 @@
+"""Attacks on nFedGNN and CNFGNN: users' ``Latents``, the server's ``LatentGradients``, weights in ``ModelUpdate``."""

@@ -1,13 +1,13 @@
-"""Learned decoder: what latents tell about rows to an observer who knows some users' rows, but no weights.
+"""Learned decoder: rows predicted from latents by an observer who knows some users' rows, but no weights.
 
 Where every user draws its first weights privately, ``W_i x_i`` is a random vector, and no decoder can turn one into
 words: only its length shows the number of ones. Training changes that. The server's gradients and the regulariser
-(nFedGNN, equations (6) and (7)) move the latents of a class and of neighbours together, so late latents tell the topic
+(nFedGNN, equations (6) and (7)) move the latents of a class and of neighbours together, so late latents show the topic
 of a row, and with it its likely words. The decoder learns this from the auxiliary users: ridge regression from
-standardised mean latents of the last rounds (and from the first ones, which serve where all users share unknown
-weights) to what their rows have beyond their prior, with the penalty that predicts left-out users best; how many late
-rounds are averaged is chosen likewise. Where left-out users are predicted no better than by the prior, the penalty is
-infinite and the prior stands.
+standardised mean latents of the last rounds (and from the first ones, for the case that all users share unknown
+weights) to the difference between their rows and the prior. The penalty and the number of late rounds averaged are
+those that predict left-out users best. Where left-out users are predicted no better than by the prior, the prior is
+returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.latent_rounds import (
+    LatentRounds,
+    latent_rounds,
+    missing_latents,
+    senders,
+    unknown_users,
+)
 from fglaudit.attacks.latents.planting import plant_shared_code
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
@@ -44,29 +50,29 @@ class LatentDecoder(Attack):
     def unsupported(self, view: View) -> str | None:
         if missing := missing_latents(view):
             return missing
-        if len(_teachers(view)) < _FEWEST_ROWS:
+        if len(_training_users(view)) < _FEWEST_ROWS:
             return (
                 f"a decoder is learned from at least {_FEWEST_ROWS} users whose rows are known; set auxiliary, e.g. 0.1"
             )
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        nodes, teachers = unknown_users(view), _teachers(view)
+        nodes, trainers = unknown_users(view), _training_users(view)
         known = view.known_rows()
-        x = known.x[torch.searchsorted(known.nodes, teachers)].double().to(device)
+        x = known.x[torch.searchsorted(known.nodes, trainers)].double().to(device)
         scale = 1.0
         if view.public.features is not FeatureKind.REAL:
             x, scale = (x != 0).double(), feature_prior(view, nodes[:0]).level
         center = x.mean(0)
-        rounds = latent_rounds(view, torch.cat([teachers, nodes]))
+        rounds = latent_rounds(view, torch.cat([trainers, nodes]))
         best = float((x - center).square().sum().item())
         change = torch.zeros(len(nodes), x.shape[1], dtype=torch.double, device=device)
         for late in _LATE:
             inputs = _inputs(rounds, late).to(device)
-            fitted = _fit(inputs[: len(teachers)], x - center, best)
+            fitted = _fit(inputs[: len(trainers)], x - center, best)
             if fitted is not None:
                 gain, best = fitted
-                change = inputs[len(teachers) :] @ gain
+                change = inputs[len(trainers) :] @ gain
         rows = feature_prior(view, nodes).mean.to(device) + change
         if view.public.features is not FeatureKind.REAL:
             chance = rows.clamp(1e-6, 1 - 1e-6)
@@ -79,13 +85,10 @@ class LatentDecoder(Attack):
         return plant_shared_code(view, rng)
 
 
-def _teachers(view: View) -> Tensor:
+def _training_users(view: View) -> Tensor:
     """Return the users whose rows the observer knows and whose latents it saw, ascending [A]."""
-    seen = torch.zeros(view.public.num_nodes, dtype=torch.bool)
-    for batch in view.messages.of(Latents):
-        seen[batch.senders] = True
     nodes = view.known_rows().nodes
-    return nodes[seen[nodes]]
+    return nodes[senders(view)[nodes]]
 
 
 def _inputs(rounds: LatentRounds, late: float) -> Tensor:
@@ -101,17 +104,18 @@ def _inputs(rounds: LatentRounds, late: float) -> Tensor:
 
 
 def _fit(inputs: Tensor, targets: Tensor, best: float) -> tuple[Tensor, float] | None:
-    """Return the ridge map [2 D, F] from ``inputs`` [A, 2 D] to ``targets`` [A, F] with the least leave-one-out error,
-    and that error; None where it is not below ``best``."""
+    """Return the ridge map [2 D, F] from ``inputs`` [A, 2 D] to ``targets`` [A, F] and its leave-one-out error.
+
+    None where that error is not below ``best``.
+    """
     left, value, right = torch.linalg.svd(inputs, full_matrices=False)
     chosen = None
     along = left.mT @ targets
     for penalty in _PENALTIES:
         shrink = value.square() / (value.square() + penalty * len(inputs))
         hat = (left.square() * shrink).sum(1, keepdim=True)
-        error = float(
-            (((targets - left @ (shrink[:, None] * along)) / (1 - hat).clamp(min=1e-9)).square()).sum().item()
-        )
+        left_out = (targets - left @ (shrink[:, None] * along)) / (1 - hat).clamp(min=1e-9)
+        error = float(left_out.square().sum().item())
         if error < best:
             best, chosen = error, penalty
     if chosen is None:

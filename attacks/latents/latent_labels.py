@@ -1,13 +1,13 @@
-"""Labels from latents: what the server of nFedGNN learns about the classes of users who told it none.
+"""Labels from latents: classes that nFedGNN's server infers for users whose labels it does not hold.
 
 The server holds the labels of the training nodes (Algorithm 1) and sees all latents. It averages the latents of the
 last rounds, spreads them over the edges that the observer knows, and fits a ridge classifier to the labels it has.
-Added in log odds is label propagation from the same labels, which needs no messages and is the control: what the
-latents add is the advantage.
+Label propagation from the same labels, which needs no messages and is the control, is added in log odds: the advantage
+is what the latents add.
 
-Where a defense alters latents, how many rounds are averaged (noise asks for more) and how much the classifier's scores
-count is decided by how well they predict known labels that are left out; where they predict nothing, label propagation
-stands alone.
+Where a defense alters latents, the number of rounds averaged (more under noise) and the weight of the classifier's
+scores are those that predict left-out known labels best; where the latents predict nothing, label propagation alone
+remains.
 """
 
 from __future__ import annotations
@@ -74,8 +74,14 @@ class LatentLabels(Attack):
 
 
 def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tuple[float, ...]) -> tuple[Tensor, float]:
-    """Return log odds [N, C] from ridge regression of the labels ``y`` of ``nodes`` [L] on ``inputs`` [N, D], at that
-    of ``scales`` which predicts left-out labels best, and their log likelihood."""
+    """Return log odds [N, C] from ridge regression of known labels, and the log likelihood of left-out labels.
+
+    Args:
+        inputs: [N, D].
+        nodes, y: known labels [L].
+        classes: number of classes C.
+        scales: of the log odds; the one that predicts left-out labels best is used.
+    """
     design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
     train = design[nodes.to(design.device)]
     gram = train.mT @ train
@@ -84,15 +90,18 @@ def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tupl
     solved = torch.linalg.solve(gram, train.mT)
     hat = (train * solved.mT).sum(1, keepdim=True)
     left_out = (train @ (solved @ targets) - hat * targets) / (1 - hat).clamp(min=1e-9)
-    usual = ((targets.sum(0) + 1) / (len(targets) + classes)).log()
-    likelihood = [float(((scale * left_out + usual).log_softmax(1) * targets).sum().item()) for scale in scales]
+    frequency = ((targets.sum(0) + 1) / (len(targets) + classes)).log()
+    likelihood = [float(((scale * left_out + frequency).log_softmax(1) * targets).sum().item()) for scale in scales]
     best = max(range(len(scales)), key=likelihood.__getitem__)
     return scales[best] * (design @ (solved @ targets)), likelihood[best]
 
 
 def _smoothed(view: View, rounds: LatentRounds, late: float) -> Tensor:
-    """Return standardised mean latents of the last rounds, a share ``late`` of all, of all nodes [N, D (1 + hops)],
-    plain and spread over known edges, float64."""
+    """Return standardised mean latents of all nodes [N, D (1 + hops)], plain and spread over known edges, float64.
+
+    Args:
+        late: share of the rounds, the last ones, that are averaged.
+    """
     last = max(1, round(late * len(rounds.latents)))
     present = rounds.present[-last:, :, None].double()
     value = (rounds.latents[-last:].double() * present).sum(0) / present.sum(0).clamp(min=1)

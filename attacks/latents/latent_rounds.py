@@ -1,5 +1,4 @@
-"""What an observer of nFedGNN holds: the first weights if they were broadcast, and the latents and gradients of every
-round."""
+"""What an observer of nFedGNN holds: first weights if they were broadcast, latents and gradients of every round."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class LatentRounds:
         nodes: the users [U], global ids ascending.
         latents: as received [T, U, D]; zero where a user took no part.
         gradients: as returned by the server [T, U, D]; zero where none was recorded.
-        present: who sent a latent [T, U].
+        present: which users sent a latent [T, U].
     """
 
     nodes: Tensor
@@ -63,9 +62,8 @@ def missing_latents(view: View) -> str | None:
     return None
 
 
-def all_cut_down(view: View, most: int | None = None) -> str | None:
-    """Return that a defense clipped every latent of the first ``most`` rounds, so that none shows its length, or
-    None."""
+def all_clipped(view: View, most: int | None = None) -> str | None:
+    """Return that a defense clipped every latent of the first ``most`` rounds, which hides its length, or None."""
     clip = Clipping.of(view, Latents)
     if clip is None:
         return None
@@ -74,7 +72,7 @@ def all_cut_down(view: View, most: int | None = None) -> str | None:
         assert isinstance(payload, Latents)
         if most is not None and number == most:
             break
-        if bool(clip.whole(payload.values, added_std(view, Latents, payload.values)).any()):
+        if bool(clip.unclipped(payload.values, added_std(view, Latents, payload.values)).any()):
             return None
     return (
         "every latent may have been cut down to the clip, so that none can be followed by its length; see"
@@ -82,11 +80,17 @@ def all_cut_down(view: View, most: int | None = None) -> str | None:
     )
 
 
-def unknown_users(view: View) -> Tensor:
-    """Return the users whose latents were seen and whose rows the observer does not know, ascending global ids [U]."""
+def senders(view: View) -> Tensor:
+    """Return which users' latents were seen [N]."""
     seen = torch.zeros(view.public.num_nodes, dtype=torch.bool)
     for batch in view.messages.of(Latents):
         seen[batch.senders] = True
+    return seen
+
+
+def unknown_users(view: View) -> Tensor:
+    """Return the users whose latents were seen and whose rows the observer does not know, ascending global ids [U]."""
+    seen = senders(view)
     seen[view.known_rows().nodes] = False
     return seen.nonzero().squeeze(1)
 

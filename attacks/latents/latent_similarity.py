@@ -1,10 +1,10 @@
-"""Edges from latents: nFedGNN's regulariser pulls the latents of neighbours together, for everyone who sees them.
+"""Edges from latents: nFedGNN's regulariser makes the latents of neighbours alike, for everyone who sees them.
 
 An observer of the uploads without the topology (the wire) compares users: equation (6) makes neighbours alike, so late
-in training the cosine of two users' latents tells whether they are near each other. The returned gradients say more:
-that of the regulariser is ``2 lambda / sum |N| * 2 sum_j (latent_i - latent_j)`` over the neighbours j of i, so
+in training the cosine of two users' latents shows whether they are near each other. The returned gradients contain
+more: that of the regulariser is ``2 lambda / sum |N| * 2 sum_j (latent_i - latent_j)`` over the neighbours j of i, so
 ``-gradient_i`` points to them from the first round on, when latents are still apart. Both scores, each in units of its
-own spread, are added.
+own standard deviation, are added.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents
+from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, senders
 from fglaudit.attacks.latents.planting import plant_neighbors
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import LatentGradients, Latents, Payload
@@ -32,7 +32,7 @@ class LatentSimilarity(Attack):
     """Rank pairs of users by how alike their latents are and where their gradients point.
 
     Attributes:
-        pairs: most pairs that are listed, the likeliest ones.
+        pairs: most pairs that are listed, those of highest score.
     """
 
     name: ClassVar[str] = "latent-similarity"
@@ -46,20 +46,17 @@ class LatentSimilarity(Attack):
         return missing_latents(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        seen = torch.zeros(view.public.num_nodes, dtype=torch.bool)
-        for batch in view.messages.of(Latents):
-            seen[batch.senders] = True
-        nodes = seen.nonzero().squeeze(1)
+        nodes = senders(view).nonzero().squeeze(1)
         rounds = latent_rounds(view, nodes)
         late = _late_directions(rounds).to(device)
-        targets, pulls = (value.to(device) for value in _pulls(rounds))
+        targets, descents = (value.to(device) for value in _early_descents(rounds))
         keep = max(1, min(len(nodes), self.pairs // max(1, len(nodes))))
         subjects, scores = [], []
         for low in range(0, len(nodes), _ROWS_AT_ONCE):
             part = slice(low, low + _ROWS_AT_ONCE)
             alike = late[part] @ late.mT
-            pulled = pulls[part] @ targets.mT + targets[part] @ pulls.mT
-            score = alike / alike.std().clamp(min=1e-12) + pulled / pulled.std().clamp(min=1e-12)
+            toward = descents[part] @ targets.mT + targets[part] @ descents.mT
+            score = alike / alike.std().clamp(min=1e-12) + toward / toward.std().clamp(min=1e-12)
             value, other = score.topk(keep, dim=1)
             first = torch.arange(low, low + len(value), device=device)[:, None].expand_as(other)
             pair = first < other if keep == len(nodes) else first != other
@@ -79,10 +76,13 @@ def _late_directions(rounds: LatentRounds) -> Tensor:
     return torch.nn.functional.normalize(mean - mean.mean(0), dim=1)
 
 
-def _pulls(rounds: LatentRounds) -> tuple[Tensor, Tensor]:
-    """Return directions of latents and of descents [U, R D] of the first rounds, whose products are summed over these
-    rounds."""
+def _early_descents(rounds: LatentRounds) -> tuple[Tensor, Tensor]:
+    """Return directions of latents and of descents in the first rounds, [U, R D] each.
+
+    Their products are summed over these rounds.
+    """
     first = slice(0, _EARLY_ROUNDS)
     targets = rounds.latents[first] - rounds.latents[first].mean(1, keepdim=True)
-    pulls = -rounds.gradients[first]
-    return tuple(torch.nn.functional.normalize(v, dim=2).transpose(0, 1).flatten(1) for v in (targets, pulls))  # type: ignore[return-value]
+    descents = -rounds.gradients[first]
+    flat = (torch.nn.functional.normalize(v, dim=2).transpose(0, 1).flatten(1) for v in (targets, descents))
+    return tuple(flat)  # type: ignore[return-value]

@@ -1,13 +1,13 @@
-"""Masked rounds: dropout of features does not protect a row, it shows it in smaller, easier pieces.
+"""Masked rounds: under dropout of features every round measures another, smaller part of the same row.
 
 A nFedGNN user with feature dropout uploads ``W_i (m * x) / (1 - p)`` with a fresh mask m every round. Each round is a
-measurement of fewer ones than the row has, so message passing (:mod:`sparse_recovery`) finds them more easily; what one
-round hides the next one shows, and a one stays hidden for T rounds with probability p^T. The price is that the weights
-move by masks that only the user knows. But a server that has found the kept ones of round t knows their gradient, and
-that of all others is the weight decay alone, so it follows both (:mod:`optimizer_replay`): all features not seen yet
-share one way, those seen have one each. In later rounds least squares tell which of the seen ones were kept, and
-message passing looks for new ones in what they leave. A round that is not explained to rounding (under noise: to the
-noise) ends the pursuit of that user.
+measurement of fewer ones than the row has, so message passing (:mod:`fglaudit.attacks.latents.sparse_recovery`) finds
+them more easily; what one round hides the next one shows, and a one stays hidden for T rounds with probability p^T. The
+difficulty is that the weights move by masks that only the user knows. But a server that has found the kept ones of
+round t knows their gradient, and that of all others is the weight decay alone, so it replays both
+(:mod:`fglaudit.attacks.latents.optimizer_replay`): all features not seen yet share one trajectory, those seen have one
+each. In later rounds least squares decide which of the seen ones were kept, and message passing searches for new ones
+in the residual. A round that is not explained to rounding (under noise: to the noise) ends the replay of that user.
 
 For binary rows and users who take part in every round. A feature that was never seen is absent with the probability
 that the prior and the number of rounds give; hence no row is ever called proven.
@@ -21,14 +21,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.bit_recovery import nearest_column
+from fglaudit.adversary.bit_recovery import attempts, nearest_column
 from fglaudit.adversary.clipping import added_std
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import bernoulli, message_passing
 from fglaudit.attacks.latents.latent_rounds import (
     LatentRounds,
-    all_cut_down,
+    all_clipped,
     first_latents,
     initial_weights,
     latent_rounds,
@@ -36,16 +36,15 @@ from fglaudit.attacks.latents.latent_rounds import (
 )
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 from fglaudit.attacks.latents.planting import plant_first_round
-from fglaudit.attacks.latents.weight_replay import LAST_MODEL, no_replay, usual_ones
+from fglaudit.attacks.latents.weight_replay import ReplayAttack, no_replay, typical_ones
 from fglaudit.graph import FeatureKind
-from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
+from fglaudit.interfaces import Planted, Reconstruction
+from fglaudit.payloads import Latents
 from fglaudit.view import View
 
 _USERS_AT_ONCE = 1024
 _SLOTS = 64
-"""Most ones of a row that are followed."""
-_DISTURBANCE = 0.3
+"""Most ones of a row that are tracked."""
 _ROUNDING = 2.0**-18
 _NEVER = -30.0
 _RIDGE = 1e-12
@@ -88,25 +87,19 @@ class ProjectedMaps:
 
 
 @dataclass(frozen=True)
-class MaskedRounds(Attack):
+class MaskedRounds(ReplayAttack):
     """Follow users through rounds with feature dropout and collect their ones.
 
     Attributes:
         sweeps: of message passing, per round.
-        restarts: further tries, from disturbed priors, for rounds that were not explained.
+        restarts: further tries, from perturbed priors, for rounds that were not explained.
     """
 
     name: ClassVar[str] = "masked-rounds"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, LatentGradients, ModelUpdate)
-    metric: ClassVar[str] = "f1"
     first_rounds: ClassVar[int | None] = 24
 
     sweeps: int = 30
     restarts: int = 3
-
-    @classmethod
-    def last_round(cls, payload: type[Payload]) -> int | None:
-        return LAST_MODEL if payload is ModelUpdate else cls.first_rounds
 
     def unsupported(self, view: View) -> str | None:
         settings = view.public.hyperparameters
@@ -116,7 +109,7 @@ class MaskedRounds(Attack):
             return "it follows users who take part in every round"
         if view.public.features is not FeatureKind.BINARY:
             return f"it follows the gradients of binary rows; these are {view.public.features.value}"
-        return no_replay(view) or all_cut_down(view, type(self).first_rounds)
+        return no_replay(view) or all_clipped(view, type(self).first_rounds)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         weights = initial_weights(view)
@@ -127,7 +120,7 @@ class MaskedRounds(Attack):
         chance = prior.mean
         if not prior.informed:
             drop = float(view.public.hyperparameters["feature_dropout"])
-            ones = usual_ones(first_latents(view, nodes), weights, view) * (1 - drop)
+            ones = typical_ones(first_latents(view, nodes), weights, view) * (1 - drop)
             chance = torch.full_like(chance, ones / view.public.num_features)
         chance = chance.float().clamp(1e-6, 1 - 1e-6)
         parts = []
@@ -146,40 +139,46 @@ class MaskedRounds(Attack):
     def _follow(
         self, view: View, rounds: LatentRounds, weights: Tensor, chance: Tensor, rng: torch.Generator
     ) -> Tensor:
-        """Return posterior chances [U, F]."""
+        """Return posterior probabilities of ones [U, F].
+
+        Args:
+            rounds: T rounds of U users.
+            weights: first weights [F, D].
+            chance: prior probabilities of ones [U, F].
+        """
         drop = float(view.public.hyperparameters["feature_dropout"])
         std = added_std(view, Latents, rounds.latents[0])
         optimizer = UserOptimizer.of(view.public.hyperparameters)
         users, features = chance.shape
         common = Replay(optimizer, weights[None].double())
-        pursuit = _Pursuit(optimizer, users, weights)
+        progress = _Progress(optimizer, users, weights)
         first = chance
         for number, values in enumerate(rounds.latents):
-            live = pursuit.live.nonzero().squeeze(1)
+            live = progress.live.nonzero().squeeze(1)
             if len(live) == 0:
                 break
-            # Absent so far: the row may still have it, and this round may keep it.
+            # A feature not seen so far: the row may still have it, and this round may keep it.
             hidden = chance[live] * drop**number
             odds = (hidden / (1 - chance[live] + hidden) * (1 - drop)).clamp(1e-30, 1 - 1e-6).logit().clamp(min=_NEVER)
             taken = torch.zeros(len(live), features + 1, dtype=torch.bool, device=odds.device)
-            taken.scatter_(1, pursuit.feature[live], True)
+            taken.scatter_(1, progress.feature[live], True)
             odds = torch.where(taken[:, :features], _NEVER, odds)
-            known = pursuit.replay.weights[live] / (1 - drop)
+            known = progress.replay.weights[live] / (1 - drop)
             shared = common.weights[0].T / (1 - drop)
             mean, slots, good = self._explain(shared, known, values[live], std, odds, rng)
             if number == 0:
                 first = mean + (1 - mean) * chance * drop / (1 - chance * (1 - drop))
-            pursuit.live[live[~good]] = False
-            kept = pursuit.take(live[good], mean[good] > 0.5, slots[good], common)
+            progress.live[live[~good]] = False
+            kept = progress.take(live[good], mean[good] > 0.5, slots[good], common)
             gradient = rounds.gradients[number][:, None] * kept[..., None] / (1 - drop)
-            pursuit.replay.step(gradient)
+            progress.replay.step(gradient)
             common.step(torch.zeros_like(common.weights))
-            pursuit.seen[live[good]] += 1
-        hidden = chance * drop ** pursuit.seen[:, None]
+            progress.seen[live[good]] += 1
+        hidden = chance * drop ** progress.seen[:, None]
         posterior = hidden / (1 - chance + hidden)
-        posterior = torch.where(pursuit.seen[:, None] > 0, posterior, first)
+        posterior = torch.where(progress.seen[:, None] > 0, posterior, first)
         extended = torch.cat([posterior, torch.zeros_like(posterior[:, :1])], 1)
-        return extended.scatter(1, pursuit.feature, 1.0)[:, :features]
+        return extended.scatter(1, progress.feature, 1.0)[:, :features]
 
     def _explain(
         self, shared: Tensor, known: Tensor, values: Tensor, std: float, odds: Tensor, rng: torch.Generator
@@ -190,11 +189,12 @@ class MaskedRounds(Attack):
             shared: weights of features not seen yet [D, F].
             known: weights of the features in a user's slots [U, S, D].
             values: latents [U, D].
+            std: standard deviation of the noise on them.
             odds: prior log odds that a feature not seen yet is kept now [U, F].
 
         Returns:
-            Posterior means of features not seen yet [U, F], which slots were kept [U, S], and which rows that explains
-            [U].
+            Posterior means of features not seen yet [U, F], which slots were kept [U, S], and which rows this explains
+                [U].
         """
         gram = known @ known.mT
         gram.diagonal(dim1=1, dim2=2).add_(_RIDGE * shared.square().mean() * shared.shape[0])
@@ -203,13 +203,7 @@ class MaskedRounds(Attack):
         slots = (solve @ values[..., None])[..., 0] > 0.5
         good = self._fits(mean, slots, shared, known, values, std)
         common = shared.float()
-        for attempt in range(1 + (self.restarts if std == 0 else 0)):
-            rest = (~good).nonzero().squeeze(1)
-            if len(rest) == 0:
-                break
-            prior = odds[rest]
-            if attempt:
-                prior = prior + _DISTURBANCE * torch.randn(prior.shape, generator=rng).to(prior)
+        for attempt, rest, prior in attempts(good, odds, self.restarts if std == 0 else 0, rng):
             maps = ProjectedMaps(common, (known[rest].mT @ solve[rest]).float())
             chance = prior.sigmoid()
             start = (chance, chance * (1 - chance))
@@ -234,14 +228,18 @@ class MaskedRounds(Attack):
 
     @staticmethod
     def _fits(bits: Tensor, slots: Tensor, shared: Tensor, known: Tensor, values: Tensor, std: float) -> Tensor:
-        """Return which rows repeat their latents to rounding, or to the noise [U]."""
+        """Return which rows repeat their latents to rounding, or to the noise [U].
+
+        Args:
+            bits: new features [U, F].
+            slots: kept slots [U, S].
+            shared, known, values, std: as in :meth:`_explain`.
+        """
         new, old = bits.double(), slots.double()[:, None]
         error = (new @ shared.mT + (old @ known)[:, 0] - values).abs()
         if std > 0:
             margin = 4 * std**2 * (2 / values.shape[1]) ** 0.5
-            if (
-                shared.square().mean() < 2 * margin
-            ):  # noise that hides a one fits rows without it, too: that explains nothing
+            if shared.square().mean() < 2 * margin:  # under noise that hides a one, rows without it fit as well
                 return torch.zeros_like(error[:, 0], dtype=torch.bool)
             return error.square().mean(1).le(std**2 + margin)
         size = new @ shared.abs().mT + (old @ known.abs())[:, 0]
@@ -249,11 +247,11 @@ class MaskedRounds(Attack):
         return right
 
 
-class _Pursuit:
-    """What is known of U users on the way.
+class _Progress:
+    """State of U users between rounds.
 
     Attributes:
-        live: whom every round so far was explained of [U].
+        live: users of whom every round so far was explained [U].
         seen: number of explained rounds [U].
         feature: of each slot [U, S]; F where it is empty.
         replay: the weights of the slots' features.
@@ -267,8 +265,14 @@ class _Pursuit:
         self.replay = Replay(optimizer, torch.zeros(users, _SLOTS, weights.shape[1], dtype=torch.double, device=device))
 
     def take(self, users: Tensor, bits: Tensor, slots: Tensor, common: Replay) -> Tensor:
-        """Note newly seen features ``bits`` [u, F] of ``users`` [u], whose known ones were kept where ``slots`` [u, S]
-        says so; return which slots of all users were kept [U, S], float64."""
+        """Add newly seen features to the slots; return which slots of all users were kept [U, S], float64.
+
+        Args:
+            users: [u].
+            bits: newly seen features of these users [u, F].
+            slots: which of their slots were kept [u, S].
+            common: the weights of features not seen yet.
+        """
         kept = torch.zeros(self.feature.shape, dtype=torch.double, device=bits.device)
         kept[users] = slots.double()
         row, column = bits.nonzero(as_tuple=True)

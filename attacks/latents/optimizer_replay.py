@@ -1,11 +1,11 @@
-"""The users' optimizer, replayed: a weight moves as a known function of its first value and of gradients that the
-server itself sent.
+"""Replay of the users' optimizer: a weight is a known function of its first value and of gradients the server sent.
 
 A user's gradient is ``x_f g + decay W`` for the weights of feature f (nFedGNN, Algorithm 1, lines 11 and 12), so every
-weight goes its way alone. ``Replay`` walks many weights of many users along the recorded rounds.
+weight has its own trajectory, independent of the others. ``Replay`` advances many weights of many users along the
+recorded rounds.
 
-Users compute in float32. What they round in the same way for all weights (constants, Adam's bias corrections, of which
-``1 - 0.999^t`` loses five digits) is rounded here too: it would otherwise be the largest error of the replay.
+Users compute in float32. Roundings that are the same for all weights (constants, Adam's bias corrections, of which ``1
+- 0.999^t`` loses five digits) are repeated here: they would otherwise be the largest error of the replay.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def first_adam_step(gradient: Tensor, corrected: bool) -> Tensor:
 
 
 class Replay:
-    """Weights of U users on their way; the state is this object's own.
+    """Trajectories of weights of U users; the state belongs to this object.
 
     Args:
         weights: first values, any shape with a leading axis of U (broadcast over users if that axis has length 1).
@@ -80,7 +80,7 @@ class Replay:
 
         Args:
             gradient: of the loss by these weights without decay, broadcastable to their shape.
-            active: who takes it [U]; None: all.
+            active: which users take it [U]; None: all.
         """
         options = self._optimizer
         gradient = gradient + options.weight_decay * self.weights
@@ -106,8 +106,7 @@ class Replay:
         self.weights = self.weights - options.learning_rate * mask.to(change).view(shape) * change
 
     def adopt(self, place: tuple[Tensor, ...], other: Replay, source: tuple[Tensor, ...]) -> None:
-        """Continue at ``place`` with the weights and memory of ``other`` at ``source``, which has taken as many
-        steps."""
+        """Continue at ``place`` with weights and optimizer state of ``other`` at ``source`` (of as many steps)."""
         self.weights[place] = other.weights[source]
         if self._optimizer.adam:
             self._mean[place] = other._mean[source]

@@ -1,7 +1,7 @@
-"""Self-test problems for attacks on nFedGNN's latents: rows with so few entries that D latents show them beyond doubt.
+"""Self-test problems for attacks on nFedGNN's latents: rows with so few entries that D latents determine them.
 
-The users, shapes and known rows stay; first weights are drawn anew and broadcast; nothing is dropped and nothing is
-added. The rows of the others are drawn from the prior, cut down to about one non-zero entry for every twelve latents.
+The users, shapes and known rows stay; first weights are drawn again and broadcast; nothing is dropped and nothing is
+added. The rows of the others are drawn from the prior, with about one non-zero entry for every twelve latents.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.planting import MemoryMessages, without_known_rows
 from fglaudit.attacks.latents.latent_rounds import unknown_users
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 from fglaudit.graph import FeatureKind
@@ -27,8 +27,10 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 
 def planted_sparse_rows(view: View, nodes: Tensor, entries: int, rng: torch.Generator) -> Tensor:
-    """Return rows [U, F] with ``entries`` non-zero entries each, drawn from the prior; real-valued ones are at least
-    one half."""
+    """Return rows [U, F] with ``entries`` non-zero entries each, drawn from the prior.
+
+    Real-valued entries are at least half the mean size of known ones.
+    """
     prior = feature_prior(view, nodes)
     real = view.public.features is FeatureKind.REAL
     even = real or not prior.informed
@@ -72,12 +74,13 @@ def plain_view(view: View, batches: tuple[MessageBatch, ...], **hyperparameters:
 
 
 def fitting_known_rows(view: View, entries: int, rng: torch.Generator) -> View:
-    """Return ``view`` with auxiliary rows that fit the planted ones: none for discrete features, whose prior can do
-    without, and real-valued ones drawn alike."""
+    """Return ``view`` with auxiliary rows that fit the planted ones.
+
+    There are none for discrete features, whose prior does not need them; real-valued ones are drawn alike.
+    """
     auxiliary = view.auxiliary
     if view.public.features is not FeatureKind.REAL or len(auxiliary.nodes) == 0:
-        none = dataclasses.replace(auxiliary, nodes=auxiliary.nodes[:0], x=auxiliary.x[:0], y=auxiliary.y[:0])
-        return dataclasses.replace(view, auxiliary=none)
+        return dataclasses.replace(view, auxiliary=without_known_rows(auxiliary))
     rows = planted_sparse_rows(view, auxiliary.nodes, entries, rng)
     return dataclasses.replace(view, auxiliary=dataclasses.replace(auxiliary, x=rows.to(auxiliary.x)))
 
@@ -96,7 +99,7 @@ def plant_latents(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_first_round(view: View, rng: torch.Generator, **hyperparameters: object) -> Planted:
-    """Return :func:`plant_latents` with gradients of zero returned: what is to be found lies in the first round."""
+    """Return :func:`plant_latents` with gradients of zero returned: the answer lies in the first round."""
     planted = plant_latents(view, rng)
     up = next(iter(planted.view.messages.of(Latents)))
     assert isinstance(up.payload, Latents)
@@ -106,8 +109,7 @@ def plant_first_round(view: View, rng: torch.Generator, **hyperparameters: objec
 
 
 def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on uploaded weights: one step of SGD under gradients of size one, without
-    decay."""
+    """Return the problem for attacks on uploaded weights: one step of SGD under unit gradients, without decay."""
     rng = split(rng, "plant")
     nodes = unknown_users(view)
     rows = planted_sparse_rows(view, nodes, 3, rng)
@@ -126,8 +128,10 @@ def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
-    """Return the problem for attacks on update dynamics: three rounds of steps under gradients of size one, without
-    decay; the answers are the norms that ``optimizer`` ("sgd": squared, "adam": L1) shows."""
+    """Return the problem for attacks on update dynamics: three steps under unit gradients, without decay.
+
+    The answers are the norms that ``optimizer`` ("sgd": squared, "adam": L1) shows.
+    """
     rng = split(rng, "plant")
     nodes = unknown_users(view)
     rows = planted_sparse_rows(view, nodes, 3, rng)
@@ -149,8 +153,7 @@ def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
 
 
 def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on edges: users in pairs, both with one latent, and gradients that point to each
-    other."""
+    """Return the problem for attacks on edges: pairs of users with one latent, and gradients that point to it."""
     rng = split(rng, "plant")
     everyone = torch.arange(view.public.num_nodes)
     order = torch.randperm(len(everyone), generator=rng)
@@ -164,14 +167,14 @@ def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_labels(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on labels: the latents of a class lie around a point of its own, and no edges are
-    known."""
+    """Return the problem for attacks on labels: latents around one center per class, and no known edges."""
     rng = split(rng, "plant")
     everyone = torch.arange(view.public.num_nodes)
     classes = view.public.num_classes
     nodes, labels = view.known_rows().nodes, view.labels
-    told = torch.unique(torch.cat([view.known_rows().y, labels.y]).clamp(min=0))  # no other class can be learned
-    y = told[torch.randint(len(told), everyone.shape, generator=rng)]
+    # No other class can be learned.
+    learned = torch.unique(torch.cat([view.known_rows().y, labels.y]).clamp(min=0))
+    y = learned[torch.randint(len(learned), everyone.shape, generator=rng)]
     for known in (view.known_rows(), labels):
         y[known.nodes] = known.y.clamp(min=0)
     centers = 10 * torch.randn(classes, latent_width(view), generator=rng)
@@ -192,7 +195,7 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_shared_code(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for learned decoders: users have one of D kinds of rows, and the latent names the kind."""
+    """Return the problem for learned decoders: users have one of D kinds of rows, and the latent shows the kind."""
     rng = split(rng, "plant")
     everyone, dimensions = torch.arange(view.public.num_nodes), latent_width(view)
     known, asked = view.known_rows().nodes, unknown_users(view)

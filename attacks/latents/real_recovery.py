@@ -1,10 +1,9 @@
-"""Real-valued rows from few random measurements of each: message passing with a sparse prior, or the best linear
-estimate.
+"""Real-valued rows from few random measurements: message passing with a sparse prior, or a linear estimate.
 
 Sparse rows (tf-idf) have a Bernoulli-Gaussian prior per feature, fitted to the observer's rows; where message passing
 leaves no more non-zero entries than there are measurements, least squares on them gives the exact values. Dense rows
 get the linear estimate of least mean square error under the observer's mean and (shrunk) covariance. Which of the two
-serves better is tried on the observer's own rows, whose measurements it can compute.
+is better is tried on the observer's own rows, whose measurements it can compute.
 """
 
 from __future__ import annotations
@@ -25,10 +24,13 @@ _ROWS_AT_ONCE = 256
 def recover_real(
     measured: Measurements, values: Tensor, std: float, prior: FeaturePrior, known: Tensor, drop: float, *, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows [U, F], confidences [U] and proofs [U] from ``values`` [U, M].
+    """Return rows [U, F], confidences [U] and proofs [U].
 
     Args:
+        measured: matrix [M, F].
+        values: [U, M].
         std: standard deviation of the noise on the values.
+        prior: of the U rows.
         known: rows of the observer's own [A, F].
         drop: share of the entries that a user dropped before measuring.
     """
@@ -57,7 +59,14 @@ def recover_real(
 def _sparse(
     measured: Measurements, values: Tensor, std: float, known: Tensor, drop: float, sweeps: int
 ) -> tuple[Tensor, Tensor]:
-    """Return posterior rows [U, F], and which of them repeat their measurements with few non-zero entries [U]."""
+    """Return posterior rows [U, F], and which of them repeat their measurements with few non-zero entries [U].
+
+    Args:
+        measured: matrix [M, F].
+        values: [U, M].
+        std, drop: as in :func:`recover_real`.
+        known: rows of the observer's own [A, F].
+    """
     rows, features = len(known), known.shape[1]
     nonzero = known != 0
     overall = nonzero.float().mean()
@@ -81,7 +90,7 @@ def _sparse(
     solved = torch.zeros(len(values), dtype=torch.bool, device=values.device)
     if std == 0:
         solved, mean = _least_squares(measured, values, mean)
-    # A dropped entry is as likely as the prior says; of those kept the value is known.
+    # A dropped entry keeps its prior; of those kept the value is known.
     absent = (mean.abs() < 1e-3 * unit) if drop else torch.zeros_like(mean, dtype=torch.bool)
     return torch.where(absent, density * drop * center * unit, mean), solved & (drop == 0)
 
@@ -106,7 +115,15 @@ def _least_squares(measured: Measurements, values: Tensor, mean: Tensor) -> tupl
 
 
 def _linear(measured: Measurements, values: Tensor, std: float, known: Tensor, mean: Tensor, drop: float) -> Tensor:
-    """Return the linear estimate of least mean square error [U, F] around prior means ``mean`` [U, F]."""
+    """Return the linear estimate of least mean square error [U, F].
+
+    Args:
+        measured: matrix [M, F].
+        values: [U, M].
+        std, drop: as in :func:`recover_real`.
+        known: rows of the observer's own [A, F].
+        mean: prior means [U, F].
+    """
     centered = (known - known.mean(0)).double()
     covariance = centered.mT @ centered / len(known)
     share = min(1.0, known.shape[1] / (10.0 * len(known)))  # of the average variance: few rows make a poor covariance

@@ -1,11 +1,11 @@
 """Sparse recovery from first latents: nFedGNN's ``W_0 x`` is a compressed measurement of a sparse row.
 
 nFedGNN (Algorithm 1, lines 5 and 6) uploads ``W_i x_i`` and keeps ``x_i`` at the user. Where every user starts from
-weights that the server broadcast, the first latents are D known random projections of a row with a handful of non-zero
-entries, and approximate message passing with a prior per feature, from auxiliary rows, undoes them: 128 latents of the
+weights that the server broadcast, the first latents are D known random projections of a row with few non-zero entries,
+and approximate message passing with a prior per feature, from auxiliary rows, recovers them: 128 latents of the
 attention split carry far more than the about 130 bits of a bag of words. The 16 latents of the convolutional split
-would too, to float32 precision, but no known algorithm of polynomial cost finds the row; there the posterior is all
-that is left.
+would too, to float32 precision, but no known algorithm of polynomial cost finds the row; there the posterior is the
+best result.
 
 Feature dropout at the user makes the first latents a measurement of the kept entries only, which are fewer and so found
 more easily; those it dropped keep their prior. Row-normalised rows add an unknown level, tried integer by integer until
@@ -46,7 +46,7 @@ class SparseRecovery(Attack):
 
     Attributes:
         sweeps: of message passing.
-        restarts: further tries, from disturbed priors, for rows that do not repeat their latents.
+        restarts: further tries, from perturbed priors, for rows that do not repeat their latents.
     """
 
     name: ClassVar[str] = "sparse-recovery"
@@ -67,10 +67,8 @@ class SparseRecovery(Attack):
         values = first_latents(view, nodes)
         matrix = weights.T.contiguous().to(device)
         parts = [
-            self._recover(
-                view, nodes[low : low + _ROWS_AT_ONCE], values[low : low + _ROWS_AT_ONCE].to(device), matrix, rng
-            )
-            for low in range(0, len(nodes), _ROWS_AT_ONCE)
+            self._recover(view, some, part.to(device), matrix, rng)
+            for some, part in zip(torch.split(nodes, _ROWS_AT_ONCE), torch.split(values, _ROWS_AT_ONCE), strict=True)
         ]
         rows, confidence, proven = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
         return Reconstruction(rows.float(), nodes, confidence.float(), proven)
@@ -81,7 +79,13 @@ class SparseRecovery(Attack):
     def _recover(
         self, view: View, nodes: Tensor, values: Tensor, matrix: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rows [U, F], confidences [U] and proofs [U]."""
+        """Return rows [U, F], confidences [U] and proofs [U].
+
+        Args:
+            nodes: [U].
+            values: first latents [U, D].
+            matrix: transposed first weights [D, F].
+        """
         prior = feature_prior(view, nodes)
         drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
         std, clip = added_std(view, Latents, values), Clipping.of(view, Latents)
@@ -106,7 +110,14 @@ class SparseRecovery(Attack):
 
     @staticmethod
     def _density(view: View, measured: Measurements, values: Tensor, std: float, drop: float) -> float:
-        """Return the share of ones that the mean square of the latents shows, for an observer without any known row."""
+        """Return the share of ones implied by the mean square of the latents, for an observer without known rows.
+
+        Args:
+            measured: matrix [D, F].
+            values: latents [U, D].
+            std: standard deviation of the noise on them.
+            drop: share of the ones that users drop.
+        """
         square = float((values.square().mean() - std**2).clamp(min=0).item()) / measured.energy
         scaled = view.public.features is FeatureKind.SCALED_BINARY  # (1 - drop) n entries of level 1/n
         ones = (1 - drop) / max(square, 1e-12) if scaled else square / (1 - drop)
@@ -121,7 +132,15 @@ class SparseRecovery(Attack):
         clip: Clipping | None,
         rng: torch.Generator,
     ) -> Bits:
-        """Return the binary rows behind ``values``; latents longer than ``clip`` allows were shortened."""
+        """Return the binary rows behind ``values``.
+
+        Args:
+            measured: matrix [D, F].
+            values: latents [U, D].
+            std: standard deviation of the noise on them.
+            chance: prior probabilities of ones [U, F].
+            clip: longer latents were clipped; None: no clipping.
+        """
         scale, extra = torch.ones_like(values[:, :1]), torch.zeros_like(values[:, :1])
         if clip is not None:
             squares = measured.energy * values.shape[1] * chance.sum(1, keepdim=True)
@@ -148,18 +167,29 @@ class SparseRecovery(Attack):
         std: float,
         chance: Tensor,
         drop: float,
-        usual: float,
+        typical: float,
         rng: torch.Generator,
     ) -> tuple[Bits, Tensor]:
-        """Return the ones of rows with one unknown level each, and the levels [U]. Where known rows sum to one, the
-        level is 1/n of an integer n, estimated from the length of the latent and then tried outwards."""
+        """Return the ones of rows with one unknown level each, and the levels [U].
+
+        Where known rows sum to one, the level is 1/n of an integer n, estimated from the length of the latent;
+        neighbouring integers are tried next.
+
+        Args:
+            measured: matrix [D, F].
+            values: latents [U, D].
+            std: standard deviation of the noise on them.
+            chance: prior probabilities of ones [U, F].
+            drop: share of the ones that users drop.
+            typical: level of known rows.
+        """
         sums = view.known_rows().x.sum(1)
-        normalised = bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())  # also where no row is known: the usual way
+        normalised = bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())  # also where no row is known, as the default
         energy = measured.energy * values.shape[1]
         squares = (values.square().sum(1) - values.shape[1] * std**2).clamp(min=1e-12)
         # One n has (1 - drop) n entries left of level 1/n: the square of the length is energy (1 - drop) / n.
         size = (energy * (1 - drop) / squares).round().clamp(1, chance.shape[1])
-        guess = 1 / size if normalised else torch.full_like(size, usual)
+        guess = 1 / size if normalised else torch.full_like(size, typical)
         odds = chance.logit()
         best = Bits(chance.clone(), torch.zeros_like(size, dtype=torch.bool))
         level = guess.clone()

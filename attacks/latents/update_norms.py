@@ -1,13 +1,12 @@
-"""Norms from update dynamics: how far a latent moves under a known gradient tells the norm of the row, whatever the
-weights are.
+"""Norms of rows from update dynamics: the step of a latent under a known gradient, for any weights.
 
 After a step of SGD on ``W_i`` nFedGNN's latent ``W_i x_i`` has moved by ``-rate g ||x_i||^2`` (plus decay), after a
-step of Adam, whose steps have one size, by about ``-rate sign(g) ||x_i||_1``. So the server, which sent g, reads off
-the squared or the L1 norm (of a binary row both count its ones), also where the first weights are private. What the
-weights themselves add, through decay, is a random effect of known spread: the estimate is that of
-:func:`weight_moments.weight_moments` for the moment of order 0, over the first rounds. Noise on the latents is averaged
-over them, and rounds that were clipped are left out; what then is no sharper than the norms of the rows the server
-knows is answered by their median.
+step of Adam, whose steps have one size, by about ``-rate sign(g) ||x_i||_1``. So the server, which sent g, infers the
+squared or the L1 norm (for a binary row both are its number of ones), even where the first weights are private. The
+contribution of the weights themselves, through decay, is a random effect of known variance: the estimate is that of
+:func:`fglaudit.attacks.latents.weight_moments.weight_moments` for the moment of order 0, over the first rounds. Noise
+on the latents is averaged over them, and rounds that were clipped are left out; if the estimate is then no more precise
+than the spread of norms of the rows the server knows, their median is returned.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipping import Clipping, added_std
-from fglaudit.attacks.latents.latent_rounds import all_cut_down, latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.latent_rounds import all_clipped, latent_rounds, missing_latents, unknown_users
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer
 from fglaudit.attacks.latents.planting import plant_updates
 from fglaudit.attacks.latents.weight_moments import count_spread, weight_moments
@@ -29,9 +28,9 @@ from fglaudit.payloads import LatentGradients, Latents, Payload
 from fglaudit.view import View
 
 _USERS_AT_ONCE = 256
-_USUAL = 20.0
-_BLURRED = 0.9
-"""Where the estimate is off by so much of the spread of norms beforehand, the typical norm is the better answer."""
+_TYPICAL = 20.0
+_UNINFORMATIVE = 0.9
+"""Where the estimate's deviation exceeds this share of the prior's, the typical norm is the better answer."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class _UpdateNorms(Attack):
             return "users take up new weights every round, so that their own steps do not show in their latents"
         if LatentGradients.__name__ in view.public.noise:
             return "users step with gradients that a defense changed on the way"
-        return all_cut_down(view, type(self).first_rounds)
+        return all_clipped(view, type(self).first_rounds)
 
     def norms(self, x: Tensor) -> Tensor:
         """Return the norm that is asked for, of rows [A, F]: [A]."""
@@ -66,7 +65,7 @@ class _UpdateNorms(Attack):
         recorded = latent_rounds(view, nodes, type(self).first_rounds)
         settings, public = view.public.hyperparameters, view.public
         known = self.norms(view.known_rows().x.double())
-        usual = float(known.mean().item()) if len(known) else _USUAL
+        expected = float(known.mean().item()) if len(known) else _TYPICAL
         prior = count_spread(known)
         typical = float(known.median().item()) if len(known) else public.num_features / 2
         std = added_std(view, Latents, recorded.latents[0])
@@ -79,15 +78,15 @@ class _UpdateNorms(Attack):
                 UserOptimizer.of(settings),
                 bound,
                 1,
-                usual,
+                expected,
                 std,
                 Clipping.of(view, Latents),
                 spread=prior,
                 whole=whole,
             )
-            blurred = moments.count_std > _BLURRED * (usual if prior is None else prior)
+            uninformative = moments.count_std > _UNINFORMATIVE * (expected if prior is None else prior)
             norm = moments.count.round() if whole and prior is not None else moments.count
-            estimates.append(torch.where(blurred, typical, norm))
+            estimates.append(torch.where(uninformative, typical, norm))
         estimate = torch.cat(estimates).cpu()
         return Inference(type(self).quantity, nodes, estimate)
 

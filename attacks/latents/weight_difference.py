@@ -1,16 +1,16 @@
-"""Weight differences: a user who uploads its first-layer weights after one step shows its row.
+"""Weight differences: a user who uploads its first-layer weights after one step reveals its row.
 
 CNFGNN, as nFedGNN (section 4.1) adapts it, has users upload ``W_i`` after a step from common weights ``W``. The
-gradient is ``x_i g_i' + decay W`` and the server computed ``g_i`` itself, so a step of SGD gives
-``x_f g_d + decay W_fd = (W - W_i)_fd / rate`` for every entry: least squares over d is the row, up to rounding. Adam's
-first step is ``v / (|v| + eps)`` with ``v = x_f g_d + decay W_fd``: for a binary row it is one of two known numbers,
-and in general its sign says whether ``x_f g_d`` outweighs the decay and what it lacks to one, ``eps / |v|``, how large
-it is, as long as float32 resolves it. Users without any gradient, more than two hops from all labels, show nothing
-here; of binary rows their first latents tell as much as ``sparse-recovery`` reads off them.
+gradient is ``x_i g_i' + decay W`` and the server computed ``g_i`` itself, so a step of SGD gives ``x_f g_d + decay W_fd
+= (W - W_i)_fd / rate`` for every entry: least squares over d is the row, up to rounding. Adam's first step is ``v /
+(|v| + eps)`` with ``v = x_f g_d + decay W_fd``: for a binary row it is one of two known numbers. In general its sign
+shows whether ``x_f g_d`` outweighs the decay, and its distance to one, ``eps / |v|``, how large it is, as long as
+float32 resolves it. Users without any gradient, more than two hops from all labels, reveal nothing here; for binary
+rows their first latents are read as by ``sparse-recovery``.
 
-A defense that scales weights or their change down to a norm leaves the direction: how much shorter a change became
-follows from the steps that a row with the usual number of ones would take, how much shorter weights became from the
-entries that hardly moved.
+A defense that scales weights or their change down to a norm leaves the direction. The factor on a change follows from
+the steps that a row with the typical number of ones would take, the factor on weights from the entries that hardly
+moved.
 
 Estimates of several rounds are averaged by their precision; of Adam only the first counts where it keeps its memory.
 Dropped features are those whose estimate is 0 in every recorded round.
@@ -46,11 +46,11 @@ _PROOF = 0.05
 _BLIND_DENSITY = 0.02
 _BLIND_ONES = 20.0
 _SHORTENED = 0.9
-"""Uploaded weights with less than this share of the weights before the step in them were scaled down as a whole."""
+"""Uploads with less than this share of the weights before the step were scaled down as a whole."""
 _BIAS_CORRECTION = 1e-4
-"""What a step of Adam is off by its bias correction: ``1 - 0.999`` has four digits in float32."""
+"""Error of an Adam step by its bias correction: ``1 - 0.999`` has four digits in float32."""
 _RESOLVED = 8.0
-"""How many rounding errors a step of Adam must stay below one to tell the size of its gradient."""
+"""How many rounding errors an Adam step must stay below one to determine the size of its gradient."""
 _SWEEPS = 40
 
 
@@ -64,10 +64,8 @@ class WeightDifference(Attack):
     first_rounds: ClassVar[int | None] = 2
 
     def unsupported(self, view: View) -> str | None:
-        if (
-            "optimizer" not in view.public.hyperparameters
-            or next(iter(view.messages.of(LatentGradients)), None) is None
-        ):
+        gradient = next(iter(view.messages.of(LatentGradients)), None)
+        if "optimizer" not in view.public.hyperparameters or gradient is None:
             return "the observer saw no gradients of latents"
         if next(_uploads(view), None) is None:
             return "no user uploads its weights"
@@ -100,7 +98,7 @@ class WeightDifference(Attack):
                 std: float | Tensor = added_std(view, ModelUpdate, after[use])
                 start = before.to(device, torch.double)
                 if clip is not None:
-                    stepped, std = _lengthened(start, stepped, g, optimizer, once, ones, clip, std)
+                    stepped, std = _undo_clip(start, stepped, g, optimizer, once, ones, clip, std)
                 value, weight = _row_estimates(start, stepped, g, optimizer, once, std, view.public.features)
                 at = place[use].to(device)
                 if drop == 0:
@@ -121,7 +119,12 @@ class WeightDifference(Attack):
     def _chance_from_latents(
         view: View, nodes: Tensor, chance: Tensor, rng: torch.Generator, device: torch.device
     ) -> Tensor:
-        """Return the posterior of ones [U, F] after the first latents."""
+        """Return the posterior of ones [U, F] after the first latents.
+
+        Args:
+            nodes: [U].
+            chance: prior probabilities of ones [U, F].
+        """
         weights = initial_weights(view)
         assert weights is not None
         odds = chance.float().clamp(1e-6, 1 - 1e-6).logit().to(device)
@@ -158,7 +161,7 @@ def _gradients(view: View) -> dict[int, Tensor]:
     return found
 
 
-def _lengthened(
+def _undo_clip(
     before: Tensor,
     after: Tensor,
     gradient: Tensor,
@@ -168,12 +171,19 @@ def _lengthened(
     clip: Clipping,
     std: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Undo a clip on weights or on their change, as far as the usual number of ``ones`` tells: weights as they were [P,
-    F, D], and the standard deviation of their error [P, 1, 1]."""
+    """Undo a clip on weights or on their change; return weights [P, F, D] and the deviation of their error [P, 1, 1].
+
+    Args:
+        before: weights before the step [F, D].
+        after: weights as uploaded [P, F, D].
+        gradient: [P, D].
+        kept: whether Adam's bias corrections apply.
+        ones: typical number of ones of a row.
+        std: standard deviation of the noise on ``after``.
+    """
     whole = (after * before).sum((1, 2), keepdim=True) / before.square().sum()
-    whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(
-        min=1e-3
-    )  # the defense clipped the weights, not their change
+    # Below 1 the defense clipped the weights, not their change.
+    whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(min=1e-3)
     change = before - after / whole
     decay = (optimizer.weight_decay * before).expand_as(change)
     moves = [decay, decay + gradient[:, None]]
@@ -195,8 +205,15 @@ def _row_estimates(
     std: float | Tensor,
     kind: FeatureKind,
 ) -> tuple[Tensor, Tensor]:
-    """Return estimates of the rows and their precisions, both [P, F], from weights [F, D] and [P, F, D] and gradients
-    [P, D]."""
+    """Return estimates of the rows and their precisions, both [P, F].
+
+    Args:
+        before: weights before the step [F, D].
+        after: weights after it [P, F, D].
+        gradient: [P, D].
+        kept: whether Adam's bias corrections apply.
+        std: standard deviation of the error of ``after``.
+    """
     step = (before - after) / optimizer.learning_rate
     error = (_ROUNDING * torch.maximum(before.abs(), after.abs()) + std) / optimizer.learning_rate
     decay = optimizer.weight_decay * before
@@ -219,8 +236,14 @@ def _row_estimates(
 
 
 def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: Tensor, drop: float) -> Reconstruction:
-    """Turn estimates [U, F] and precisions into rows of the data set's kind; ``chance`` [U, F] of a one without
-    them."""
+    """Turn estimates into rows of the data set's kind.
+
+    Args:
+        nodes: [U].
+        value, precision: estimates and their precisions [U, F].
+        chance: prior probabilities of ones [U, F].
+        drop: share of the features that users drop.
+    """
     prior = feature_prior(view, nodes)
     kind = view.public.features
     determined = (precision >= _PROOF**-2).all(1).cpu() & (drop == 0)

@@ -1,13 +1,12 @@
-"""What all rounds' latents tell about the multiset of a row's first weights: its size, and its moments in Legendre
-polynomials.
+"""Moments of a row's first weights, in Legendre polynomials, from the latents of all rounds.
 
-Without dropout of features the latent d of user i in round t is ``sum over the ones f of phi(w_df)``, where
-``phi = phi_idt`` is the way of a weight that starts at ``w`` (:mod:`optimizer_replay`), the same for all its features.
-First weights are uniform on ``[-a, a]``, so ``phi`` is expanded in orthonormal Legendre polynomials ``p_k(w / a)``, and
-the latents of all rounds are linear in the moments ``z_k = sum_f p_k(w_df / a)``, k = 0 being the number of ones; what
-they miss of ``phi``, which jumps where g + decay w changes its sign, counts as noise. Plain SGD moves all weights alike
-and shows no more than k = 0 and 1. Adam with weight decay divides by a size that depends on w, so each round is a new
-function of w: the higher moments are further measurements.
+Without dropout of features the latent d of user i in round t is ``sum over the ones f of phi(w_df)``, where ``phi =
+phi_idt`` is the trajectory of a weight that starts at ``w`` (:mod:`fglaudit.attacks.latents.optimizer_replay`), the
+same for all its features. First weights are uniform on ``[-a, a]``, so ``phi`` is expanded in orthonormal Legendre
+polynomials ``p_k(w / a)``, and the latents of all rounds are linear in the moments ``z_k = sum_f p_k(w_df / a)``, k = 0
+being the number of ones; the residual of this expansion of ``phi``, which jumps where g + decay w changes its sign,
+counts as noise. Plain SGD moves all weights alike and determines only k = 0 and 1. Adam with weight decay divides by a
+size that depends on w, so each round is a new function of w: the higher moments are further measurements.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fglaudit.attacks.latents.latent_rounds import LatentRounds
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 
 _POINTS = 48
-"""Where the ways are evaluated; as many moments are taken into account."""
+"""Number of points at which trajectories are evaluated; as many moments enter the equations."""
 _DIFFERENCES = 6
 _JUMP = 1 / (6 * math.comb(10, 5))
 """From the mean squared sixth difference of a jump J to ``J^2 / 6`` at one of the points."""
@@ -58,8 +57,10 @@ class WeightMoments:
 
 
 def legendre(u: Tensor, degree: int) -> Tensor:
-    """Return ``sqrt(2 k + 1) P_k(u)`` for k = 0 ... ``degree`` on a new last axis: orthonormal under the uniform law on
-    [-1, 1]."""
+    """Return ``sqrt(2 k + 1) P_k(u)`` for k = 0 ... ``degree`` on a new last axis.
+
+    These are orthonormal under the uniform distribution on [-1, 1].
+    """
     terms = [torch.ones_like(u), u]
     for k in range(2, degree + 1):
         terms.append(((2 * k - 1) * u * terms[-1] - (k - 1) * terms[-2]) / k)
@@ -68,10 +69,10 @@ def legendre(u: Tensor, degree: int) -> Tensor:
 
 
 def count_spread(counts: Tensor) -> float | None:
-    """Return the standard deviation that known rows' ``counts`` [A] give an unknown row's; None for fewer than two."""
+    """Return the prior standard deviation of a row's count from known ``counts`` [A]; None for fewer than two."""
     if len(counts) < 2:
         return None
-    # Few rows may agree by chance: never below the half of a Poisson law's.
+    # Few rows may agree by chance: never below half of a Poisson distribution's.
     least = 0.5 * float(counts.mean().clamp(min=1e-6).sqrt().item())
     return max(float(counts.std().item()), least)
 
@@ -81,7 +82,7 @@ def weight_moments(
     optimizer: UserOptimizer,
     bound: float,
     degree: int,
-    usual: float,
+    typical: float,
     std: float,
     clip: Clipping | None,
     *,
@@ -91,12 +92,12 @@ def weight_moments(
     """Return the moments of up to ``degree``.
 
     Args:
-        rounds: of U users, float64 tensors on one device.
+        rounds: T rounds of U users with D latents, float64 tensors on one device.
         bound: a, first weights are uniform on [-a, a].
-        usual: about how many ones a row has.
+        typical: about how many ones a row has.
         std: of the noise on every latent.
-        clip: latents that it may have cut down are left out; None: no clipping.
-        spread: standard deviation of the number of ones before anything is measured; None: ``usual``.
+        clip: latents that it may have clipped are left out; None: no clipping.
+        spread: prior standard deviation of the number of ones; None: ``typical``.
         whole: whether the moment of order 0 is an integer, a number of ones.
     """
     device, (_, users, dimensions) = rounds.latents.device, rounds.latents.shape
@@ -112,11 +113,11 @@ def weight_moments(
     targets: list[Tensor] = []
     for number, latent in enumerate(rounds.latents):
         present = rounds.present[number]
-        largest = torch.maximum(largest, usual * replay.weights.abs().mean(-1))
-        # A word whose weight lies where phi jumps is off by up to the jump; sixth differences see jumps and no smooth
+        largest = torch.maximum(largest, typical * replay.weights.abs().mean(-1))
+        # A word whose weight lies where phi jumps is off by up to the jump; sixth differences show jumps but no smooth
         # parts.
-        rough = replay.weights.diff(n=_DIFFERENCES, dim=-1).square().mean(-1) * (usual * _JUMP)
-        use = present if clip is None else present & clip.whole(latent, std)
+        rough = replay.weights.diff(n=_DIFFERENCES, dim=-1).square().mean(-1) * (typical * _JUMP)
+        use = present if clip is None else present & clip.unclipped(latent, std)
         scale = use[:, None] * ((_ROUNDING * largest).square() + std**2 + rough).rsqrt()
         lines.append(replay.weights @ project * scale[..., None])
         targets.append(latent * scale)
@@ -126,35 +127,40 @@ def weight_moments(
             gram += block.mT @ block
             seen += (block.mT @ torch.stack(targets, 2)[..., None])[..., 0]
             lines, targets = [], []
-    return _solve(gram, seen, degree, usual, usual if spread is None else spread, whole)
+    return _solve(gram, seen, degree, typical, typical if spread is None else spread, whole)
 
 
-def _solve(gram: Tensor, seen: Tensor, degree: int, usual: float, prior: float, whole: bool) -> WeightMoments:
-    """Turn the normal equations of all moments into independent measurements of 1 ... ``degree``; the number of ones is
-    ``usual`` up to ``prior`` beforehand."""
+def _solve(gram: Tensor, seen: Tensor, degree: int, typical: float, prior: float, whole: bool) -> WeightMoments:
+    """Turn the normal equations of all moments into independent measurements of 1 ... ``degree``.
+
+    Args:
+        gram: [U, D, K', K'] of K' moments.
+        seen: right-hand sides [U, D, K'].
+        typical, prior: prior mean and standard deviation of the number of ones.
+        whole: whether that number is an integer.
+    """
     information, evidence = gram.clone(), seen.clone()
-    # The other moments vary by about sqrt(n): the prior that keeps them from absorbing everything.
-    information[..., 1:, 1:].diagonal(dim1=-2, dim2=-1).add_(1 / usual)
-    joint, pull = _marginal(information, evidence, 1)
-    # Where no gradient came, nothing was measured and the usual number stands.
+    # The other moments vary by about sqrt(n): this prior keeps them from absorbing everything.
+    information[..., 1:, 1:].diagonal(dim1=-2, dim2=-1).add_(1 / typical)
+    joint, shift = _marginal(information, evidence, 1)
+    # Where no gradient came, nothing was measured and the estimate is the typical number.
     size = joint.sum(1)[:, 0, 0] + prior**-2
-    evidence_0 = pull.sum(1)[:, 0] + usual * prior**-2
+    evidence_0 = shift.sum(1)[:, 0] + typical * prior**-2
     estimate = evidence_0 / size
     spread = size.rsqrt()
     sure = (spread < _SURE_COUNT) & whole
     count = torch.where(sure, estimate.round(), estimate).clamp(min=0.0)
-    # What one latent knows of the count from the others and the prior; how far that may be off is no evidence on its
-    # moments.
+    # The count expected at one latent from the others and the prior; its error is no evidence on the latent's moments.
     others = size[:, None] - joint[..., 0, 0]
-    told = torch.where(sure[:, None], count[:, None], (evidence_0[:, None] - pull[..., 0]) / others)
+    expected = torch.where(sure[:, None], count[:, None], (evidence_0[:, None] - shift[..., 0]) / others)
     doubt = 1 / (gram[..., 0, 0] + torch.where(sure[:, None], torch.inf, others))
     cross = gram[..., 1:, 0]
-    rest = seen[..., 1:] - cross * (told + doubt * (seen[..., 0] - gram[..., 0, 0] * told))[..., None]
+    rest = seen[..., 1:] - cross * (expected + doubt * (seen[..., 0] - gram[..., 0, 0] * expected))[..., None]
     block = gram[..., 1:, 1:] - doubt[..., None, None] * cross[..., None] * cross[..., None, :]
-    block[..., degree:, degree:].diagonal(dim1=-2, dim2=-1).add_(1 / usual)
-    inner, pulled = _marginal(block, rest, degree)
+    block[..., degree:, degree:].diagonal(dim1=-2, dim2=-1).add_(1 / typical)
+    inner, moved = _marginal(block, rest, degree)
     strength, axes = torch.linalg.eigh(inner)
-    values = (axes.mT @ pulled[..., None])[..., 0] / strength.clamp(min=1e-9)
+    values = (axes.mT @ moved[..., None])[..., 0] / strength.clamp(min=1e-9)
     variance = 1 / strength.clamp(min=1e-9)
     return WeightMoments(count, torch.where(sure, 0.0, spread), values, variance, axes)
 

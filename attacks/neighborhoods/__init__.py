@@ -1,0 +1,1 @@
+"""Attacks on FedGAT: ``MaskedMatrices`` and ``MaskedVectors`` of neighbourhoods, ``RawFeatures``, ``Embeddings``."""

@@ -1,10 +1,10 @@
-"""Which of several possible rows is a node's own, as far as received embeddings tell (:mod:`embedding_members`).
+"""Which of several possible rows is a node's own, according to received embeddings.
 
-Its own row is among those that explain its embedding. Of several that do, the others are its neighbours' rows, and
-being neighbours is mutual: if node j has the row c, then c explains the embedding of just those nodes whose rows
-explain j's. Nodes whose row is settled are compared in this way with every option of the others. Where all members of a
-neighbourhood are found, the attention coefficients also depend on which of them is the node itself: its equations then
-hold exactly for one option alone.
+A node's own row is among those that explain its embedding (:mod:`fglaudit.attacks.neighborhoods.embedding_members`). Of
+several that do, the others are its neighbours' rows, and being neighbours is mutual: if node j has the row c, then c
+explains the embedding of just those nodes whose rows explain j's. Nodes whose row is settled are compared in this way
+with every option of the others. Where all members of a neighbourhood are found, the attention coefficients also depend
+on which of them is the node itself: its equations then hold exactly for one option alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import known_degrees, known_edges
 from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations
 from fglaudit.attacks.neighborhoods.embedding_members import Membership, explain
-from fglaudit.attacks.neighborhoods.row_matching import Judge
+from fglaudit.attacks.neighborhoods.row_matching import Scorer
 from fglaudit.view import View
 
 FIRST_ROUNDS = 16
@@ -27,8 +27,8 @@ _SAME_NEIGHBORHOODS = ("none", "gaussian", "homomorphic-encryption")
 """Defenses under which a node's neighbourhood in the embeddings is the one in the graph."""
 _FOUND, _DISAGREEMENT, _EXACT = 6.0, 2.0, 8.0
 """Score of an option for explaining the embedding, per one-sided neighbour, and for exact equations."""
-_STRAY = 0.3
-"""How many embeddings a row explains by mistake."""
+_FALSE_MATCHES = 0.3
+"""Expected number of embeddings that a row explains by chance."""
 _ROUNDING, _CLEARLY = 1e-4, 4.0
 """Misfit of exact equations, and how many times larger that of all other options must be."""
 
@@ -47,18 +47,24 @@ class EmbeddingEvidence:
     known_nodes: Tensor
     known_types: Tensor
 
-    def __call__(self, nodes: Tensor, types: Tensor, option_node: Tensor, option_type: Tensor) -> Judge | None:
-        """Return a judge of the options, None where the view holds no evidence; see
-        :func:`_row_matching.match_members`."""
+    def __call__(self, nodes: Tensor, types: Tensor, option_node: Tensor, option_type: Tensor) -> Scorer | None:
+        """Return a scorer of the options, None where the view holds no evidence.
+
+        See :func:`fglaudit.attacks.neighborhoods.row_matching.match_members`.
+
+        Args:
+            nodes, types: nodes and their types settled by the rules, -1 while open [n].
+            option_node, option_type: the options, as index into ``nodes`` and type [O].
+        """
         equations = None
         if self.view.public.defense in _SAME_NEIGHBORHOODS and len(self.known_nodes):
             equations = embedding_equations(self.view, _ROUNDS, FIRST_ROUNDS)
         if equations is None:
             return None
         n, count = self.view.public.num_nodes, len(self.rows)
-        told = torch.full((n,), -1)
-        told[nodes] = types
-        told[self.known_nodes] = self.known_types
+        settled_type = torch.full((n,), -1)
+        settled_type[nodes] = types
+        settled_type[self.known_nodes] = self.known_types
         degrees = known_degrees(self.view)
         equations = equations.among(degrees[equations.nodes] >= 0)
         if len(equations.nodes) == 0:
@@ -66,21 +72,21 @@ class EmbeddingEvidence:
         place = torch.full((n,), -1)
         place[equations.nodes] = torch.arange(len(equations.nodes))
         row, column = known_edges(self.view)
-        use = (place[row] >= 0) & (row != column) & (told[column] >= 0)
+        use = (place[row] >= 0) & (row != column) & (settled_type[column] >= 0)
         given = torch.zeros(len(equations.nodes), count, dtype=torch.long)
-        given.index_put_((place[row[use]], told[column[use]]), torch.tensor(1), accumulate=True)
+        given.index_put_((place[row[use]], settled_type[column[use]]), torch.tensor(1), accumulate=True)
         options = torch.zeros(len(equations.nodes), count, dtype=torch.bool)
         at = place[nodes[option_node]]
         options[at[at >= 0], option_type[at >= 0]] = True
-        fixed = told[equations.nodes] >= 0
-        options[fixed] = torch.nn.functional.one_hot(told[equations.nodes[fixed]], count).bool()
-        strangers = torch.zeros(count, dtype=torch.bool)
-        strangers[option_type] = True
-        strangers[types[(types >= 0) & ~torch.isin(nodes, self.known_nodes)]] = True
+        fixed = settled_type[equations.nodes] >= 0
+        options[fixed] = torch.nn.functional.one_hot(settled_type[equations.nodes[fixed]], count).bool()
+        candidates = torch.zeros(count, dtype=torch.bool)
+        candidates[option_type] = True
+        candidates[types[(types >= 0) & ~torch.isin(nodes, self.known_nodes)]] = True
         prior = self.rows[self.known_types]
         sizes = degrees[equations.nodes] + 1
-        unseen = degrees[nodes] - torch.bincount(row[(row != column) & (told[column] >= 0)], minlength=n)[nodes]
-        membership = explain(equations, self.rows, prior, given, options, strangers, sizes)
+        unseen = degrees[nodes] - torch.bincount(row[(row != column) & (settled_type[column] >= 0)], minlength=n)[nodes]
+        membership = explain(equations, self.rows, prior, given, options, candidates, sizes)
         return _MutualNeighbors(membership, place[nodes], unseen.clamp(min=0), option_node, option_type)
 
 
@@ -90,8 +96,14 @@ class _MutualNeighbors:
     def __init__(
         self, membership: Membership, place: Tensor, unseen: Tensor, option_node: Tensor, option_type: Tensor
     ) -> None:
-        """Take the ``place`` among the embeddings of every node, -1 for none, and the number of its unknown neighbours
-        [n]."""
+        """Prepare the scores.
+
+        Args:
+            membership: of the types, according to the embeddings.
+            place: index of every node among the embeddings, -1 for none [n].
+            unseen: number of its unknown neighbours [n].
+            option_node, option_type: the options [O].
+        """
         self.found, self.place, self.unseen = membership.found.float(), place, unseen.float()
         self.node, self.type, self.at = option_node, option_type, place[option_node]
         self.seen = self.at >= 0
@@ -110,15 +122,15 @@ class _MutualNeighbors:
         explained = self.found[:, types[settled]][at]  # settled node k's row explains the option's node
         explains = self.found[self.place[settled]].T[kind]  # the option's row explains settled node k
         score = self.base.clone()
-        # Without an embedding of its own, a node's degree tells how many others its row should explain (a Poisson
-        # number).
+        # Without an embedding of its own, a node's degree gives the expected number of others that its row explains (a
+        # Poisson variable).
         times = self.found.sum(0)
-        usual = (
+        rate = (
             (times[types[settled]].mean() - 1).clamp(min=0) / self.unseen[settled].mean().clamp(min=1)
             if len(settled)
             else times.new_zeros(())
         )
-        expected = usual * self.unseen[self.node[~self.seen]] + _STRAY
+        expected = rate * self.unseen[self.node[~self.seen]] + _FALSE_MATCHES
         score[~self.seen] = times[self.type[~self.seen]] * expected.log() - expected
         score[self.seen] -= _DISAGREEMENT * (explained - explains).abs().sum(1)
         return score

@@ -1,10 +1,10 @@
-"""What received hidden embeddings say about features: equations that are all but linear in them.
+"""Equations on feature rows from received hidden embeddings, linear in the rows but for the attention.
 
 FedGAT's clients exchange first-layer embeddings ``ELU(sum_k alpha_jk W' h_k)`` under every global model, which the
-receiver has too. ELU is inverted entry by entry. What is left is the mean of the rows of j's closed neighbourhood under
-known weights W, with attention coefficients that follow from the rows themselves:
-``y_j sum_k e_jk = W' sum_k e_jk h_k`` with ``e_jk = f(b_1 . h_j + b_2 . h_k)``, f the public series. Every round is
-another 64 numbers (8 heads of 8 units) about the same rows.
+receiver has too. ELU is inverted entry by entry. The result is the mean of the rows of j's closed neighbourhood under
+known weights W, with attention coefficients that follow from the rows themselves: ``y_j sum_k e_jk = W' sum_k e_jk
+h_k`` with ``e_jk = f(b_1 . h_j + b_2 . h_k)``, f the public series. Every round gives another 64 numbers (8 heads of 8
+units) about the same rows.
 """
 
 from __future__ import annotations
@@ -71,11 +71,10 @@ def missing_embeddings(view: View) -> str | None:
 
 
 def embedding_equations(view: View, rounds: int, before: int | None = None) -> EmbeddingEquations | None:
-    """Return the equations of at most ``rounds`` rounds, spread evenly over those in which both a model and embeddings
-    arrived.
+    """Return the equations of at most ``rounds`` rounds, evenly spaced among those with a model and embeddings.
 
-    Only rounds below ``before`` are read.
-    None where :func:`missing_embeddings` names a reason. Nodes missing from one of these rounds are left out.
+    Only rounds below ``before`` are read. None where :func:`missing_embeddings` names a reason. Nodes missing from one
+    of these rounds are left out.
     """
     if missing_embeddings(view) is not None:
         return None

@@ -1,15 +1,16 @@
-"""Inversion of first-layer embeddings with known weights: nothing but ``Embeddings`` and the global models are read.
+"""Inversion of first-layer embeddings with known weights; only ``Embeddings`` and the global models are read.
 
 FedGAT lets clients exchange the first layer's output for the second layer ("nodes are permitted to view the
-embeddings"), every round under a new model which they all have. ELU is inverted; what is left are linear equations
-about the attention-weighted sum of the rows of the sender's closed neighbourhood, 64 in each round
-(:mod:`embedding_equations`). The observer's own nodes among the neighbours are subtracted. For the rest, q rows
-together, the likeliest sum under a Gaussian prior from known rows is found; for small q the entries that stand out are
-solved for alone (rows are sparse). Attention is then computed anew from the result.
+embeddings"), every round under a new model which they all have. ELU is inverted; the result are linear equations about
+the attention-weighted sum of the rows of the sender's closed neighbourhood, 64 in each round
+(:mod:`fglaudit.attacks.neighborhoods.embedding_equations`). The observer's own nodes among the neighbours are
+subtracted. For the rest, q rows together, the posterior mean of their sum under a Gaussian prior from known rows is
+found; for small q, least squares on the largest entries alone follows (rows are sparse). Attention is then recomputed
+from the result.
 
-A public rule that drops small cross-client neighbourhoods is followed as far as the observer can tell: with enough
-neighbours at the observer's client a node kept them all; one whose neighbours are all there, and too few, lost them
-all. Other rows are not claimed under such a rule, and none where a defense changes rows on the way.
+A public rule that drops small cross-client neighbourhoods is allowed for as far as the observer knows its effect: with
+enough neighbours at the observer's client a node kept them all; one whose neighbours are all there, and too few, lost
+them all. Other rows are not claimed under such a rule, and none where a defense changes the rows themselves.
 
 A node whose neighbours are all the observer's has q = 1: the sum is its own row, and discrete rows come out exact. For
 q > 1 the row is one of q in a sum; the estimate is the mean share, which names the features of the whole neighbourhood.
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
-from fglaudit.adversary.public_rules import fewest_neighbors, rows_stay
+from fglaudit.adversary.public_rules import fewest_neighbors, rows_unaltered
 from fglaudit.attacks.neighborhoods.embedding_equations import (
     EmbeddingEquations,
     embedding_equations,
@@ -43,11 +44,11 @@ _KEPT = 1e-10
 """Directions of the weights with less than this share of the largest prior variance are lost in float32."""
 _NOISE = 1e-9
 _CANDIDATES = 5
-"""Entries solved for, as a multiple of the expected number of non-zero ones."""
-_STANDS_OUT = 0.15
+"""Entries fitted by least squares, as a multiple of the expected number of non-zero ones."""
+_LEAST_ENTRY = 0.15
 """Entries below this share of a row's largest are zero."""
 _SPARSE_UP_TO = 2
-"""Of how many rows a sum still counts as sparse."""
+"""Largest number of rows whose sum counts as sparse."""
 _NODES_AT_ONCE = 64
 
 
@@ -57,7 +58,7 @@ class EmbeddingInversion(Attack):
 
     Attributes:
         rounds: rounds read, spread evenly over the training.
-        refinements: how often attention is computed anew.
+        refinements: how often attention is recomputed.
     """
 
     name: ClassVar[str] = "embedding-inversion"
@@ -97,7 +98,7 @@ class EmbeddingInversion(Attack):
         pairs = torch.stack([place[row[use]], source[column[use]]])
         rows_in = torch.where(lost, 0, degrees[nodes]) + 1
         missing = (rows_in - torch.bincount(pairs[0], minlength=len(nodes))).clamp(min=1)
-        sure = (lost | (ours >= fewest) | (fewest == 1)) & rows_stay(view)
+        sure = (lost | (ours >= fewest) | (fewest == 1)) & rows_unaltered(view)
         discrete = view.public.features is not FeatureKind.REAL
         problem = _Problem(equations, known.x.double().to(device), pairs.to(device), missing.to(device))
         rows = self._solve(problem, discrete).cpu()
@@ -114,7 +115,7 @@ class EmbeddingInversion(Attack):
         return plant_lone_embeddings(view, rng)
 
     def _solve(self, problem: _Problem, sparse: bool) -> Tensor:
-        """Return the mean of the rows that are missing [J, F]; ``sparse``: they have few non-zero entries."""
+        """Return the mean of the missing rows [J, F]; ``sparse``: they have few non-zero entries."""
         known, missing, count = problem.known, problem.missing, problem.missing.double()[:, None]
         mean, variance = known.mean(0), known.var(0) + 1e-5
         system = _System.of(problem.equations.weight, variance)
@@ -122,7 +123,7 @@ class EmbeddingInversion(Attack):
         rows = mean.expand(len(count), -1)
         for _ in range(1 + self.refinements):
             rest = problem.remainder(rows)
-            rows = system.likeliest(rest / count, mean)
+            rows = system.posterior_mean(rest / count, mean)
             for few in range(1, _SPARSE_UP_TO + 1) if sparse else ():
                 chosen = (missing == few).nonzero().squeeze(1)
                 for low in range(0, len(chosen), _NODES_AT_ONCE):
@@ -136,6 +137,7 @@ class _Problem:
     """Embeddings, and what is known of the neighbourhoods behind them.
 
     Attributes:
+        equations: of J nodes.
         known: known rows [K, F].
         pairs: (place among the equations, place among the known rows) of known members [2, E].
         missing: number of unknown members, the node itself included [J].
@@ -147,21 +149,27 @@ class _Problem:
     missing: Tensor
 
     def remainder(self, rows: Tensor) -> Tensor:
-        """Return what the unknown rows together contribute, ``sum of rows @ weight`` [J, R D], if attention follows
-        from ``rows`` [J, F] as their mean."""
+        """Return the joint contribution of the unknown rows, ``sum of rows @ weight`` [J, R D].
+
+        Args:
+            rows: mean of a node's unknown rows, from which attention is computed [J, F].
+        """
         equations, pairs, count = self.equations, self.pairs, self.missing.double()[:, None]
         unit, shares, neighbor = equations.per_unit, self.known @ equations.weight, self.known @ equations.neighbor.T
         own = rows @ equations.own.T
-        usual = equations.series(own + rows @ equations.neighbor.T)
+        attention = equations.series(own + rows @ equations.neighbor.T)
         each = equations.series(own[pairs[0]] + neighbor[pairs[1]])
-        total = (count * usual).index_add(0, pairs[0], each)
+        total = (count * attention).index_add(0, pairs[0], each)
         sums = (equations.means * 0).index_add(0, pairs[0], unit(each) * shares[pairs[1]])
-        rest: Tensor = (equations.means * unit(total) - sums) / unit(usual)
+        rest: Tensor = (equations.means * unit(total) - sums) / unit(attention)
         return rest
 
     def repeats(self, rows: Tensor) -> Tensor:
-        """Return which ``rows`` [J, F], as sent, explain the embeddings up to rounding [J]; of nodes with one row
-        missing."""
+        """Return which rows explain the embeddings up to rounding [J].
+
+        Args:
+            rows: of nodes with one row missing, as sent [J, F].
+        """
         rest = self.remainder(rows)
         error: Tensor = (rows @ self.equations.weight - rest).abs().amax(1)
         return error <= _REPEATS * rest.abs().amax(1)
@@ -169,8 +177,14 @@ class _Problem:
 
 @dataclass(frozen=True)
 class _System:
-    """``values = rows @ weight`` [J, R D] in the directions that float32 does not lose, scaled to prior variance 1 [F,
-    d]."""
+    """``values = rows @ weight`` [J, R D] in the directions that float32 resolves, scaled to prior variance 1.
+
+    Attributes:
+        directions: weights in these d directions [F, d].
+        project: from values to directions [R D, d].
+        precision: weight of each direction, below 1 where rounding matters [d].
+        variance: prior variance of an entry [F].
+    """
 
     directions: Tensor
     project: Tensor
@@ -185,18 +199,19 @@ class _System:
         precision = value[keep] / (value[keep] + _NOISE * value[-1])
         return _System(weight @ project, project, precision, variance)
 
-    def likeliest(self, values: Tensor, mean: Tensor) -> Tensor:
-        """Return the posterior mean of the rows [J, F] behind ``values`` [J, R D] under independent Gaussian
-        entries."""
+    def posterior_mean(self, values: Tensor, mean: Tensor) -> Tensor:
+        """Return the posterior mean of the rows [J, F] behind ``values`` [J, R D] under a Gaussian prior."""
         rest = values @ self.project - mean @ self.directions
         rows: Tensor = mean + (rest * self.precision) @ (self.variance[:, None] * self.directions).T
         return rows
 
     def sparse(self, values: Tensor, rows: Tensor, expected: float) -> Tensor:
-        """Return least-squares rows in which only entries that stand out in ``rows`` [J, F] are not zero.
+        """Return least-squares rows [J, F] in which only the largest entries are not zero.
 
         Args:
-            expected: how many non-zero entries a row should have.
+            values: [J, R D].
+            rows: first estimates, which select the entries [J, F].
+            expected: expected number of non-zero entries of a row.
         """
         most = min(int(_CANDIDATES * expected), rows.shape[1], len(self.precision) // 2)
         place = rows.topk(max(1, most), dim=1).indices
@@ -209,5 +224,5 @@ class _System:
             chosen = columns * kept.unsqueeze(1)
             gram = chosen.mT @ chosen + torch.diag_embed(1e-6 + 1 - kept)
             solved = torch.linalg.solve(gram, chosen.mT @ target).squeeze(2) * kept
-            kept = (solved > _STANDS_OUT * solved.amax(1, keepdim=True)).double()
+            kept = (solved > _LEAST_ENTRY * solved.amax(1, keepdim=True)).double()
         return torch.zeros_like(rows).scatter(1, place, (solved * kept).clamp(min=0))

@@ -1,11 +1,11 @@
-"""Which known rows are in the closed neighbourhood behind a received embedding: the edges and own rows of nodes one
-cannot see.
+"""Which known rows are in the closed neighbourhood behind a received embedding.
 
-Embeddings are means of rows under known weights (:mod:`embedding_equations`). Given rows that are known to exist, but
-not whose they are, those that explain a node's embedding are found greedily: each step adds the row that shrinks the
-whitened residual most, weighs all rows by the attention they would get, and stops where no row does better than chance,
-or where as many rows are found as the node has neighbours. Rows that are not known stay in the residual, as many as are
-missing to the degree, with the mean and the covariance of the observer's own rows.
+This shows edges and own rows of nodes that the observer does not see. Embeddings are means of rows under known weights
+(:mod:`fglaudit.attacks.neighborhoods.embedding_equations`). Given rows that are known to exist, but not whose they are,
+those that explain a node's embedding are found greedily: each step adds the row that shrinks the whitened residual
+most, weighs all rows by the attention they would get, and stops where no row does better than chance, or where as many
+rows are found as the node has neighbours. Rows that are not known stay in the residual, as many as are missing to the
+degree, with the mean and the covariance of the observer's own rows.
 """
 
 from __future__ import annotations
@@ -26,18 +26,15 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Membership:
-    """What the embeddings of J nodes say about T rows.
+    """Which of T rows are in the neighbourhoods of J nodes, according to their embeddings.
 
     Attributes:
-        nodes: [J].
         found: whether the row is in the node's closed neighbourhood [J, T].
-        missing: how many of its members are not explained by any row [J].
-        misfit: relative misfit of a node's equations if the row were its own [J, T]; infinite where it was not asked.
+        misfit: relative misfit of a node's equations if the row were its own [J, T]; infinite where it was not
+            computed.
     """
 
-    nodes: Tensor
     found: Tensor
-    missing: Tensor
     misfit: Tensor
 
 
@@ -47,17 +44,18 @@ def explain(
     prior: Tensor,
     given: Tensor,
     options: Tensor,
-    strangers: Tensor,
+    candidates: Tensor,
     sizes: Tensor,
 ) -> Membership:
     """Return which of ``rows`` explain the embeddings.
 
     Args:
+        equations: of J nodes.
         rows: distinct rows [T, F].
-        prior: rows that the unknown ones are alike [K, F].
+        prior: rows that unknown rows resemble [K, F].
         given: how many members are known to have each row [J, T].
         options: rows that may be the node's own [J, T]; one of them is found in any case.
-        strangers: rows that members who are not known may have [T].
+        candidates: rows that unknown members may have [T].
         sizes: members of the closed neighbourhood of every node [J].
     """
     rows, prior = rows.double(), prior.double()
@@ -73,7 +71,7 @@ def explain(
         odds = torch.where(
             first[:, None],
             odds.masked_fill(~options, -torch.inf),
-            odds.masked_fill((counts > 0) | ~strangers, -torch.inf),
+            odds.masked_fill((counts > 0) | ~candidates, -torch.inf),
         )
         best, place = odds.max(1)
         add = (missing > 0) & torch.where(first, best > -torch.inf, best > _EVIDENCE)
@@ -83,13 +81,17 @@ def explain(
         missing[add] -= 1
         own[add & first] = fit.rows_own[place[add & first]]
     found = (counts > given) | ((given > 0) & options)
-    return Membership(equations.nodes, found, missing, fit.misfit(counts, missing, found & options))
+    return Membership(found, fit.misfit(counts, missing, found & options))
 
 
 def _whitening(equations: EmbeddingEquations, prior: Tensor, mean: Tensor) -> Tensor:
     """Return the Cholesky factor of the covariance of one unknown row's share in the means [R D, R D].
 
     Its attention is unknown as well: that spreads every head by the variance of the known rows' attention.
+
+    Args:
+        prior: [K, F].
+        mean: of ``prior`` [F].
     """
     centered = prior - mean
     covariance = centered.T @ centered / len(prior)
@@ -125,22 +127,31 @@ class _Fit:
         return solved.T
 
     def residual(self, means: Tensor, counts: Tensor, missing: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``y sum_k e_jk - W' sum_k e_jk h_k`` [J, R D] for ``means`` y, and the attention of a missing row [J,
-        R H]."""
+        """Return ``y sum_k e_jk - W' sum_k e_jk h_k`` [J, R D], and the attention of a missing row [J, R H].
+
+        Args:
+            means: y [J, R D].
+            counts: members found with each row [J, T].
+            missing: number of other members [J].
+            own: attention term of the node's own row [J, R H].
+        """
         unit = self.equations.per_unit
         node, row = counts.nonzero(as_tuple=True)
         times = counts[node, row][:, None]
         each = times * self.equations.series(own[node] + self.rows_neighbor[row])
-        usual = self.equations.series(own + self.mean_neighbor)
-        total = (missing[:, None] * usual).index_add(0, node, each)
-        sums = (missing[:, None] * unit(usual) * self.mean_share).index_add(0, node, unit(each) * self.shares[row])
-        return means * unit(total) - sums, usual
+        typical = self.equations.series(own + self.mean_neighbor)
+        total = (missing[:, None] * typical).index_add(0, node, each)
+        sums = (missing[:, None] * unit(typical) * self.mean_share).index_add(0, node, unit(each) * self.shares[row])
+        return means * unit(total) - sums, typical
 
     def odds(self, counts: Tensor, missing: Tensor, own: Tensor) -> Tensor:
-        """Return by how much the log likelihood of every node grows with one more of each row [J, T], its scale
-        maximised."""
-        rest, usual = self.residual(self.equations.means, counts, missing, own)
-        rest = self._whiten(rest / self.equations.per_unit(usual))
+        """Return the gain in log likelihood of every node by one more member of each row [J, T], its scale maximised.
+
+        Args:
+            counts, missing, own: as in :meth:`residual`.
+        """
+        rest, typical = self.residual(self.equations.means, counts, missing, own)
+        rest = self._whiten(rest / self.equations.per_unit(typical))
         before = rest.square().sum(1, keepdim=True)
         after = before - 2 * rest @ self.directions.T + self.lengths
         floor = 1e-12 * self.lengths.mean().clamp(min=1e-30)
@@ -148,12 +159,16 @@ class _Fit:
         return gain
 
     def misfit(self, counts: Tensor, missing: Tensor, asked: Tensor) -> Tensor:
-        """Return the largest relative error of the equations for each row as the node's own [J, T], of nodes without
-        missing ones."""
+        """Return the largest relative error of the equations with each row as the node's own [J, T].
+
+        Args:
+            counts, missing: as in :meth:`residual`; only nodes without missing members are tried.
+            asked: which rows are tried [J, T].
+        """
         errors = torch.full(asked.shape, torch.inf, dtype=torch.double, device=asked.device)
         node, row = (asked & (missing == 0)[:, None]).nonzero(as_tuple=True)
         if len(node):
-            rest, usual = self.residual(self.equations.means[node], counts[node], missing[node], self.rows_own[row])
-            scale = self.equations.per_unit(usual) * self.shares.abs().amax()
+            rest, typical = self.residual(self.equations.means[node], counts[node], missing[node], self.rows_own[row])
+            scale = self.equations.per_unit(typical) * self.shares.abs().amax()
             errors[node, row] = (rest.abs() / scale).amax(1)
         return errors

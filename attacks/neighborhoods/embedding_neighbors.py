@@ -1,10 +1,11 @@
-"""Neighbours from embeddings: which nodes of other parties are linked, though only their owners know.
+"""Edges between two nodes of other parties, inferred from their embeddings.
 
 A client of FedGAT recovers the rows of its neighbours at other clients from masked messages
-(:mod:`joint_diagonalisation`, :mod:`vector_columns`). Their first-layer embeddings are means over their closed
-neighbourhoods: a row of one that explains the embedding of another (:mod:`embedding_members`) names an edge between two
-nodes of which the client owns neither. An edge whose two embeddings both say so ranks above one with a single witness;
-other pairs are not listed.
+(:mod:`fglaudit.attacks.neighborhoods.joint_diagonalisation`, :mod:`fglaudit.attacks.neighborhoods.vector_columns`).
+Their first-layer embeddings are means over their closed neighbourhoods: a row of one that explains the embedding of
+another (:mod:`fglaudit.attacks.neighborhoods.embedding_members`) shows an edge between two nodes of which the client
+owns neither. An edge that both embeddings show ranks above one that a single embedding shows; other pairs are not
+listed.
 """
 
 from __future__ import annotations
@@ -79,15 +80,22 @@ class EmbeddingNeighbors(Attack):
         given[place[row[use]], column_of[column[use]]] = 1
         options = torch.zeros(len(equations.nodes), len(ids), dtype=torch.bool)
         options[torch.arange(len(options)), column_of[equations.nodes]] = True
-        strangers = torch.arange(len(ids)) >= len(known.nodes)
-        membership = explain(equations, rows, known.x, given, options, strangers, degrees[equations.nodes] + 1)
-        return self._pairs(equations.nodes, ids, membership.found & strangers & ~options, n)
+        candidates = torch.arange(len(ids)) >= len(known.nodes)
+        membership = explain(equations, rows, known.x, given, options, candidates, degrees[equations.nodes] + 1)
+        return self._pairs(equations.nodes, ids, membership.found & candidates & ~options, n)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_linked_embeddings(view, rng)
 
     def _pairs(self, nodes: Tensor, ids: Tensor, found: Tensor, n: int) -> Inference:
-        """Return every pair that is ``found`` [J, T] with the number of its witnesses."""
+        """Return every pair of nodes that is found, with the number of embeddings that show it.
+
+        Args:
+            nodes: with embeddings [J].
+            ids: nodes of the rows [T].
+            found: which rows explain which embeddings [J, T].
+            n: number of all nodes.
+        """
         at, of = found.nonzero(as_tuple=True)
         first, second = nodes[at], ids[of]
         codes, witnesses = torch.unique(

@@ -1,5 +1,4 @@
-"""Self-test problems for attacks on exchanged embeddings: few rows behind every embedding, under small random
-models."""
+"""Self-test problems for attacks on exchanged embeddings: few rows per embedding, under small random models."""
 
 from __future__ import annotations
 
@@ -22,11 +21,10 @@ _NUMBERS_PER_FEATURE = 2
 
 
 def plant_lone_embeddings(view: View, rng: torch.Generator) -> Planted:
-    """Return pairs of an own and a foreign node, as :func:`plant_masked_pairs` makes them, with the latter's embeddings
-    alone.
+    """Return pairs of an own and a foreign node with the embeddings of the latter alone.
 
-    There are as many rounds as it takes for twice as many numbers as features. The weights stay as small as initial
-    ones.
+    The pairs are those of :func:`fglaudit.attacks.neighborhoods.planting.plant_masked_pairs`. There are as many rounds
+    as give two numbers per feature. The weights stay as small as initial ones.
     """
     planted = plant_masked_pairs(view, rng)
     pairs = _pairs(planted.view)
@@ -36,8 +34,7 @@ def plant_lone_embeddings(view: View, rng: torch.Generator) -> Planted:
 
 
 def plant_linked_embeddings(view: View, rng: torch.Generator) -> Planted:
-    """Return the same with matrices, where every two foreign nodes are linked to each other as well: these edges are
-    the answer."""
+    """Return the same with matrices, and with edges between every two foreign nodes: these edges are the answer."""
     planted = plant_masked_pairs(view, rng)
     pairs = _pairs(planted.view)
     pairs = pairs[:, : pairs.shape[1] // 2 * 2]
@@ -78,8 +75,13 @@ def _rows(planted: Planted) -> Tensor:
 def _training(
     view: View, nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator
 ) -> tuple[MessageBatch, ...]:
-    """Return models and the embeddings of ``nodes`` [J] with rows ``own`` [J, F] and ``neighbors`` [J, m, F] under
-    them."""
+    """Return models and the embeddings of ``nodes`` under them.
+
+    Args:
+        nodes: [J].
+        own: their rows [J, F].
+        neighbors: rows of their neighbours [J, m, F].
+    """
     layout = view.public.layout
     features, width = layout["layers.0.weight"]
     receiver = torch.tensor([view.own[0].client])
@@ -95,7 +97,13 @@ def _training(
 
 
 def _embed(view: View, vector: Tensor, own: Tensor, neighbors: Tensor) -> Tensor:
-    """Return the first layer's output under one model."""
+    """Return the first layer's output [J, D] under one model.
+
+    Args:
+        vector: the model [parameters].
+        own: [J, F].
+        neighbors: [J, m, F].
+    """
     layout = view.public.layout
     parts = dict(zip(layout, torch.split(vector, [math.prod(s) for s in layout.values()]), strict=True))
     first, second = (

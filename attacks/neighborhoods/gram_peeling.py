@@ -1,12 +1,12 @@
-"""Gram peeling: FedGAT's K2 alone, ``K2_i' K2_i = 2 sum_j h_j h_j'``, gives away discrete rows.
+"""Gram peeling: FedGAT's K2 alone, ``K2_i' K2_i = 2 sum_j h_j h_j'``, determines discrete rows.
 
 Equation (13) sends ``K2_i = sqrt(2) sum_j u1_j h_j'`` with orthonormal u1_j, so the Gram matrix of its columns is known
 whatever the u1_j are; nothing else of the message is read. Entry (s, t) is the sum over neighbours that have both
 features of their squared level. If all non-zero entries of row s equal entry (s, s), then every neighbour with feature
 s has exactly the features of that row: a feature t of one of them that another lacks would make entry (s, t) smaller
-than (s, s). The level follows from the number of features (norm one: ``1 / sqrt(n)``), the entry then says how many
-neighbours share the row. Known and found rows are subtracted, which makes further features pure. For real-valued
-features the floor is the plain sum ``K1' K2 = 2 sum_j h_j`` where one row is unknown.
+than (s, s). The level follows from the number of features (norm one: ``1 / sqrt(n)``), the entry then gives the number
+of neighbours that share the row. Known and found rows are subtracted, which makes further features pure. For
+real-valued features only the plain sum ``K1' K2 = 2 sum_j h_j`` is used, where one row is unknown.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class GramPeeling(Attack):
                 place = torch.full((n,), -1)
                 place[nodes] = torch.arange(len(nodes))
                 use = place[row] >= 0
-                group, told = place[row[use]], known.x[source[column[use]]].double()
+                group, members = place[row[use]], known.x[source[column[use]]].double()
                 k1, k2 = (field[low : low + step].to(device).double() for field in (payload.k1, payload.k2))
                 if kind is FeatureKind.REAL:
-                    parts.append(_last_rows(nodes, k1, k2, group.to(device), told.to(device)))
+                    parts.append(_last_rows(nodes, k1, k2, group.to(device), members.to(device)))
                 else:
                     power = 2 if kind is FeatureKind.SCALED_BINARY else 1
-                    parts.append(_peel(nodes, k2, group.to(device), told.to(device), power))
+                    parts.append(_peel(nodes, k2, group.to(device), members.to(device), power))
         return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
@@ -78,17 +78,18 @@ class GramPeeling(Attack):
 
 
 def _step(k2: Tensor) -> int:
-    """Return how many neighbourhoods are worked on at once."""
+    """Return how many neighbourhoods are processed at once."""
     active = int((k2 != 0).any(1).sum(1).max().item()) if len(k2) else 1
     return max(1, _NUMBERS_AT_ONCE // max(1, active**2))
 
 
-def _peel(nodes: Tensor, k2: Tensor, group: Tensor, told: Tensor, power: int) -> NeighborhoodRows:
+def _peel(nodes: Tensor, k2: Tensor, group: Tensor, members: Tensor, power: int) -> NeighborhoodRows:
     """Return the rows of P neighbourhoods that their second moments determine.
 
     Args:
+        nodes: [P].
         k2: [P, 2b, F].
-        group, told: neighbourhood and row of the members that are known [K], [K, F].
+        group, members: neighbourhood and row of the members that are known [K], [K, F].
         power: a row of n features and norm at most one has squared level ``n ** -power``.
     """
     count, width, features = k2.shape
@@ -99,9 +100,9 @@ def _peel(nodes: Tensor, k2: Tensor, group: Tensor, told: Tensor, power: int) ->
     columns = k2.gather(2, feature[:, None].expand(-1, width, -1))
     gram = columns.mT @ columns / 2
     slack = _TOLERANCE * gram.diagonal(dim1=1, dim2=2).amax(1).clamp(min=1)[:, None, None]
-    known = told.gather(1, feature[group])
+    known = members.gather(1, feature[group])
     gram = gram.index_add(0, group, -known[:, :, None] * known[:, None])
-    groups, rows = [group], [told]
+    groups, rows = [group], [members]
     while True:
         at, here, times = _pure(gram, slack, power)
         if len(at) == 0:
@@ -111,12 +112,12 @@ def _peel(nodes: Tensor, k2: Tensor, group: Tensor, told: Tensor, power: int) ->
         gram = gram.index_add(0, at, -times[:, None, None] * row[:, :, None] * row[:, None])
         repeated = torch.arange(len(at), device=at.device).repeat_interleave(times)
         groups.append(at[repeated])
-        rows.append(told.new_zeros(len(repeated), features).scatter(1, feature[at[repeated]], row[repeated]))
+        rows.append(members.new_zeros(len(repeated), features).scatter(1, feature[at[repeated]], row[repeated]))
     found = torch.cat(groups)
     missing = (width // 2 - torch.bincount(found, minlength=count)).clamp(min=0)
-    missing[gram.abs().amax((1, 2)) > slack.flatten()] = 0  # otherwise what is left are rows of zeros
+    missing[gram.abs().amax((1, 2)) > slack.flatten()] = 0  # elsewhere the remaining rows are zero
     empty = torch.arange(count, device=found.device).repeat_interleave(missing)
-    return _collect(nodes, torch.cat([found, empty]), torch.cat([*rows, told.new_zeros(len(empty), features)]))
+    return _collect(nodes, torch.cat([found, empty]), torch.cat([*rows, members.new_zeros(len(empty), features)]))
 
 
 def _pure(gram: Tensor, slack: Tensor, power: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -134,13 +135,20 @@ def _pure(gram: Tensor, slack: Tensor, power: int) -> tuple[Tensor, Tensor, Tens
     return at, here[at, feature], times[at, feature].round().long()
 
 
-def _last_rows(nodes: Tensor, k1: Tensor, k2: Tensor, group: Tensor, told: Tensor) -> NeighborhoodRows:
-    """Return the known rows, and the one that is missing where it is only one."""
+def _last_rows(nodes: Tensor, k1: Tensor, k2: Tensor, group: Tensor, members: Tensor) -> NeighborhoodRows:
+    """Return the known rows, and the missing one where only one is missing.
+
+    Args:
+        nodes: [P].
+        k1: [P, 2b].
+        k2: [P, 2b, F].
+        group, members: neighbourhood and row of the members that are known [K], [K, F].
+    """
     count = len(nodes)
     total = torch.einsum("pa,paf->pf", k1, k2) / 2
-    rest = total.index_add(0, group, -told)
+    rest = total.index_add(0, group, -members)
     alone = (k2.shape[1] // 2 - torch.bincount(group, minlength=count) == 1).nonzero().squeeze(1)
-    return _collect(nodes, torch.cat([group, alone]), torch.cat([told, rest[alone]]))
+    return _collect(nodes, torch.cat([group, alone]), torch.cat([members, rest[alone]]))
 
 
 def _collect(nodes: Tensor, group: Tensor, rows: Tensor) -> NeighborhoodRows:

@@ -3,14 +3,13 @@
 FedGAT (equations 9 and 13) sends a client ``M2_i(s) = sum_j h_j(s) U_j`` and argues in its privacy analysis that only
 sums over j can be read off. But ``2 U_j = v_j w_j'`` with ``v_j = u1_j + u2_j / r`` and ``w_j = u1_j + r u2_j``, so
 every M2_i(s) is diagonal in one and the same pair of orthogonal bases. A single singular value decomposition, of a
-combination ``sum_s c_s M2_i(s)``, gives them all; with v_j and w_j scaled to length 1,
-``h_j(s) = (v_j' M2_i(s) w_j) (v_j' w_j)`` is the eigenvalue of M2_i(s) that belongs to j. Equal rows have equal
-singular values; any basis of their common space gives the same row, as often as it occurs. Rows of zeros are what is
-missing to b.
+combination ``sum_s c_s M2_i(s)``, gives them all; with v_j and w_j scaled to length 1, ``h_j(s) = (v_j' M2_i(s) w_j)
+(v_j' w_j)`` is the eigenvalue of M2_i(s) that belongs to j. Equal rows have equal singular values; any basis of their
+common space gives the same row, as often as it occurs. Where there are fewer than b rows, the others come out as zeros.
 
-The combination is taken along the features of the neighbourhood (the row space of K2). What the bases leave unexplained
-shows whether they are right; where it is too much (close singular values, or noise on the matrices), several
-combinations are tried, the one whose singular values lie furthest apart counts, and its bases are improved by
+The combination is taken along the features of the neighbourhood (the row space of K2). The share of M2 outside the
+bases shows whether they are right; where it is too large (close singular values, or noise on the matrices), several
+combinations are tried and the one with the best separated singular values is used. Its bases are improved by
 alternating least squares over all M2_i(s), and K2, whose rows in the basis u1_j are the h_j once more, is averaged in.
 Under noise M1 helps as well: it shows which v_j goes with which w_j.
 
@@ -93,11 +92,15 @@ class JointDiagonalisation(Attack):
         std: float,
         rng: torch.Generator,
     ) -> NeighborhoodRows:
-        """Return the rows behind ``m2`` [P, F, 2b, 2b] and ``k2`` [P, 2b, F].
+        """Return the rows of P neighbourhoods.
 
         Args:
+            nodes: [P].
+            m2: [P, F, 2b, 2b].
+            k2: [P, 2b, F].
             center: the nodes' own rows [P, F].
-            partner: what :func:`_partner` says, under noise.
+            partner: result of :func:`_partner` [P, 2b, 2b], under noise.
+            std: standard deviation of the noise.
         """
         count, _, width, _ = m2.shape
         flat = m2.flatten(2)
@@ -154,8 +157,10 @@ def _combine(flat: Tensor, weights: Tensor) -> Tensor:
 
 
 def _row_space(k2: Tensor, rank: int) -> Tensor:
-    """Return orthonormal combinations [P, rank, F] of the features along which ``k2`` [P, 2b, F] varies; zeros past its
-    rank."""
+    """Return orthonormal combinations [P, rank, F] of the features along which ``k2`` [P, 2b, F] varies.
+
+    They are zero past the rank of ``k2``.
+    """
     value, vector = torch.linalg.eigh(k2 @ k2.mT)
     value, vector = value[:, -rank:], vector[:, :, -rank:]
     real = value > 1e-10 * value[:, -1:].clamp(min=1e-30)
@@ -165,8 +170,11 @@ def _row_space(k2: Tensor, rank: int) -> Tensor:
 
 
 def _best_bases(combined: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the b leading left and right singular vectors [P, 2b, b] of the best separated of ``combined`` [P, q, 2b,
-    2b]."""
+    """Return the b leading left and right singular vectors [P, 2b, b] of the best separated combination.
+
+    Args:
+        combined: the combinations [P, q, 2b, 2b].
+    """
     left, value, right = torch.linalg.svd(combined)
     half = combined.shape[-1] // 2
     gap = -value[..., : half + 1].diff(dim=-1) / value[..., :1].clamp(min=1e-300)
@@ -189,22 +197,34 @@ def _read(flat: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _improve(flat: Tensor, rows: Tensor, left: Tensor, right: Tensor, partner: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the orthonormal bases [P, 2b, b] that, each given the other and ``rows``, fit all matrices best
-    (Procrustes)."""
+    """Return the orthonormal bases [P, 2b, b] that, each given the other and ``rows``, fit all matrices best.
+
+    Each is the solution of a Procrustes problem.
+
+    Args:
+        flat: the matrices [P, F, 4 b^2].
+        rows: [P, b, F].
+        left, right: the bases so far [P, 2b, b].
+        partner: result of :func:`_partner` [P, 2b, 2b], under noise.
+    """
     width = left.shape[1]
-    pulled = _combine(flat, rows).view(len(flat), -1, width, width)  # row j: sum_s h_j(s) M2(s)
-    new_left = torch.einsum("pjab,pbj->paj", pulled, right)
-    new_right = torch.einsum("pjab,paj->pbj", pulled, left)
+    weighted = _combine(flat, rows).view(len(flat), -1, width, width)  # row j: sum_s h_j(s) M2(s)
+    new_left = torch.einsum("pjab,pbj->paj", weighted, right)
+    new_right = torch.einsum("pjab,paj->pbj", weighted, left)
     if partner is not None:
         new_left, new_right = new_left + partner @ new_right, new_right + partner.mT @ new_left
     return _polar(new_left), _polar(new_right)
 
 
 def _partner(m1: Tensor, center: Tensor) -> Tensor:
-    """Return ``sum_j v_j w_j'`` [P, 2b, 2b] of the unit vectors, which takes every w_j to its v_j.
+    """Return ``sum_j v_j w_j'`` [P, 2b, 2b] of the unit vectors, which maps every w_j to its v_j.
 
     ``sum_s h_i(s) M1_i(s)`` is ``sum_j U_j`` times ``||h_i||^2``, and r, so the length of U_j, is the same for all j:
-    the nearest partial isometry of rank b is what is wanted.
+    the nearest partial isometry of rank b is the sum.
+
+    Args:
+        m1: [P, F, 2b, 2b].
+        center: the nodes' own rows [P, F].
     """
     width = m1.shape[-1]
     total = _combine(m1.flatten(2), center[:, None]).view(len(m1), width, width)

@@ -1,14 +1,13 @@
-"""Take means of merged neighbours apart (defense ``merge-neighbors`` on FedGAT): the scales of 0/1 rows tell whose an
-entry is.
+"""Decode means of merged neighbours (defense ``merge-neighbors`` on FedGAT) by the scales of 0/1 rows.
 
 FedGAT scales a row with k ones to ``1 / sqrt(k)`` (Assumption 3), so n times the mean over n members has at each
 feature a subset sum of their n scales. Its total is ``sum_j sqrt(k_j)``, which leaves few candidates for the numbers of
 ones k_j; a candidate holds if every entry is a subset sum of its scales and each member comes out with k_j ones.
-Entries that several subsets explain (members with as many ones as each other) are shared between them, and such rows
-are guesses.
+Entries that several subsets explain (members with equal numbers of ones) are shared between them, and such rows are
+guesses.
 
-What a mean consists of, which nodes' rows are in it, is public: the defense merges consecutive cross-client neighbours.
-Rows are given to nodes by intersecting neighbourhoods, as for unmerged rows. Nothing is called proven.
+Which nodes' rows are in a mean is public: the defense merges consecutive cross-client neighbours. Rows are assigned to
+nodes by intersecting neighbourhoods, as for unmerged rows. Nothing is called proven.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from fglaudit.adversary.public_rules import fewest_neighbors
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
-from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
+from fglaudit.attacks.neighborhoods.planting import masked_payload, plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent
 from fglaudit.attacks.neighborhoods.row_matching import match_members
@@ -38,7 +37,7 @@ _TOTAL = 5e-4
 _ENTRY = 5e-5
 """Largest error of an entry of n rows."""
 _ONES = {1: 400, 2: 200, 3: 80, 4: 40}
-"""By number of members, the most ones per row that are tried; larger groups are not taken apart."""
+"""Most ones per row that are tried, by number of members; larger groups are not decoded."""
 _NUMBERS_AT_ONCE = 1 << 24
 
 
@@ -70,7 +69,7 @@ class MergedRows(Attack):
         group, bits = [], []
         for count in sorted(set(members.tolist()) & set(_ONES)):
             chosen = (members == count).nonzero().squeeze(1)
-            share, solved = split_totals(means[chosen] * count, count)
+            share, solved = decode_totals(means[chosen] * count, count)
             group.append(place[chosen[solved]].repeat_interleave(count))
             bits.append((share[solved] >= 0.5).flatten(0, 1))
         n, features = view.public.num_nodes, view.public.num_features
@@ -85,12 +84,13 @@ class MergedRows(Attack):
         return Reconstruction(kinds[matching.types].float(), matching.nodes, matching.confidence.float())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        vectors = next(iter(view.messages.of(MaskedVectors)), None) is not None
-        return plant_masked_pairs(view, rng, MaskedVectors if vectors else MaskedMatrices)
+        return plant_masked_pairs(view, rng, masked_payload(view))
 
     def _means(self, view: View, found: NeighborhoodRows, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return neighbourhood [M], row [M, F] and number of members [M] of every distinct row that is nobody's whom we
-        know."""
+        """Return every distinct row that is not a known node's.
+
+        Of each its neighbourhood [M], the row [M, F] and the number of members [M].
+        """
         direction = torch.randn(view.public.num_features, generator=rng, dtype=torch.double)
         code = found.rows.double() @ direction
         order = torch.argsort(code, stable=True)
@@ -119,15 +119,15 @@ def _merged_members(view: View, centers: Tensor, num_nodes: int) -> Tensor:
     return pairs[:, pairs[0] >= 0]
 
 
-def split_totals(totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Take totals of ``count`` scaled 0/1 rows apart.
+def decode_totals(totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Decode totals of ``count`` scaled 0/1 rows.
 
     Args:
         totals: [G, F], float64.
 
     Returns:
         The share of the explanations in which a member has the feature [G, count, F], and which totals were explained
-        [G].
+            [G].
     """
     ones = torch.combinations(torch.arange(1, _ONES[count] + 1), count, with_replacement=True).double()
     sums, order = ones.sqrt().sum(1).sort()

@@ -1,8 +1,7 @@
-"""Moments of neighbourhoods as a FedGAT client evaluates them from its messages, for weights of its own choice
-(equation 12).
+"""Moments of neighbourhoods that a FedGAT client evaluates from its messages, for weights it chooses (equation 12).
 
-An operator ``D(b)`` is linear in the weights b. In the matrix variant ``F^(n) = K1' D^n K1`` and
-``E^(n) = K1' D^n K2``; in the vector variant D is ``b' M2 mask4`` and its powers are elementwise.
+An operator ``D(b)`` is linear in the weights b. In the matrix variant ``F^(n) = K1' D^n K1`` and ``E^(n) = K1' D^n
+K2``; in the vector variant D is ``b' M2 mask4`` and its powers are elementwise.
 """
 
 from __future__ import annotations
@@ -10,12 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.neighborhoods.recovered_rows import missing_messages
-from fglaudit.payloads import MaskedMatrices, MaskedVectors
+from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.planting import masked_payload, plant_masked_pairs
+from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
+from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
 _NUMBERS_AT_ONCE = 1 << 24
@@ -27,14 +31,23 @@ class Evaluator(ABC):
 
     size: int
 
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Device of the tensors."""
+
     @abstractmethod
     def weigh(self, b: Tensor) -> Tensor:
         """Return the operators [P, q, ...] of weights ``b`` [P, q, F]."""
 
     @abstractmethod
     def mixed(self, along: Tensor, toward: Tensor, order: int) -> Tensor:
-        """Return ``sum_j (a' h_j)^order (b' h_j) h_j`` [P, q, F] for operators ``along`` of q weights b and ``toward``
-        of one a."""
+        """Return ``sum_j (a' h_j)^order (b' h_j) h_j`` [P, q, F].
+
+        Args:
+            along: operators of q weights b [P, q, ...].
+            toward: operator of one a [P, 1, ...].
+        """
 
     @abstractmethod
     def spread(self, toward: Tensor) -> Tensor:
@@ -59,6 +72,10 @@ class _Matrices(Evaluator):
     m2: Tensor  # [P, F, 2b, 2b] as sent
     k1: Tensor  # [P, 2b]
     k2: Tensor  # [P, 2b, F]
+
+    @property
+    def device(self) -> torch.device:
+        return self.k2.device
 
     def weigh(self, b: Tensor) -> Tensor:
         flat, width = self.m2.flatten(2), self.m2.shape[-1]
@@ -100,6 +117,10 @@ class _Vectors(Evaluator):
     k1: Tensor  # [P, 2b, F]
     k3: Tensor  # [P, 2b]
 
+    @property
+    def device(self) -> torch.device:
+        return self.k3.device
+
     def weigh(self, b: Tensor) -> Tensor:
         return b @ self.columns.mT
 
@@ -119,13 +140,6 @@ class _Vectors(Evaluator):
         return _Vectors(self.size, self.own[index], self.columns[index], self.k1[index], self.k3[index])
 
 
-def no_exact_moments(view: View) -> str | None:
-    """Return why ``view`` allows no exact moments to be evaluated, or None."""
-    if any(payload.__name__ in view.public.noise for payload in (MaskedMatrices, MaskedVectors)):
-        return "moments of noisy matrices are not exact; use joint-diagonalisation or vector-columns"
-    return missing_messages(view, MaskedMatrices, MaskedVectors)
-
-
 def evaluators(view: View, device: torch.device) -> Iterator[tuple[Tensor, Evaluator]]:
     """Yield nodes [P] and their evaluator, in chunks of bounded memory, for every masked message in ``view``."""
     for batch in view.messages.of(MaskedMatrices):
@@ -142,3 +156,29 @@ def evaluators(view: View, device: torch.device) -> Iterator[tuple[Tensor, Evalu
         fields = (vectors.k2, vectors.m1, vectors.m2, vectors.k1, vectors.k3)
         mask, m1, m2, k1, k3 = (field.to(device).double() for field in fields)
         yield vectors.node, _Vectors(k1.shape[1] // 2, mask.mT @ m1, mask.mT @ m2, k1, k3)
+
+
+@dataclass(frozen=True)
+class MomentAttack(Attack):
+    """Recovers the rows of every neighbourhood from its exact moments and assigns them to nodes."""
+
+    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors)
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
+    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
+    metric: ClassVar[str] = "exact_rate"
+
+    def recover(self, view: View, nodes: Tensor, evaluator: Evaluator, rng: torch.Generator) -> NeighborhoodRows:
+        """Return the rows of the neighbourhoods of ``nodes`` [P], not yet assigned to nodes."""
+        raise NotImplementedError
+
+    def unsupported(self, view: View) -> str | None:
+        if any(payload.__name__ in view.public.noise for payload in (MaskedMatrices, MaskedVectors)):
+            return "moments of noisy matrices are not exact; use joint-diagonalisation or vector-columns"
+        return missing_messages(view, MaskedMatrices, MaskedVectors)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        parts = [self.recover(view, nodes, evaluator, rng) for nodes, evaluator in evaluators(view, device)]
+        return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        return plant_masked_pairs(view, rng, masked_payload(view))

@@ -1,5 +1,4 @@
-"""Self-test problems for attacks on FedGAT's messages: every neighbourhood holds at most one row that the observer does
-not own.
+"""Self-test problems for attacks on FedGAT's messages: one row per neighbourhood, at most, is not the observer's.
 
 Up to 256 of the observer's nodes get exactly one neighbour each, at another client and without other neighbours; an
 observer that owns nothing gets nodes without neighbours. Public facts stay; rows of others are drawn from the prior;
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.planting import MemoryMessages, planted_client, planted_rows
+from fglaudit.adversary.planting import MemoryMessages, planted_graph, planted_rows
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload, RawFeatures
@@ -22,6 +21,11 @@ from fglaudit.rng import split
 from fglaudit.view import View
 
 _NEIGHBOURHOODS = 256
+
+
+def masked_payload(view: View) -> type[MaskedMatrices] | type[MaskedVectors]:
+    """Return the variant of masked messages that ``view`` holds."""
+    return MaskedMatrices if next(iter(view.messages.of(MaskedVectors)), None) is None else MaskedVectors
 
 
 def plant_masked_pairs(view: View, rng: torch.Generator, payload: type[Payload] = MaskedMatrices) -> Planted:
@@ -46,12 +50,6 @@ def plant_masked_pairs(view: View, rng: torch.Generator, payload: type[Payload] 
     for client in view.own:
         x[client.nodes] = client.x.float()
     x[targets] = rows
-    edges = torch.cat([pairs, pairs.flip(0)], dim=1)
-    degrees = torch.bincount(edges[0], minlength=n)
-    none = torch.empty(2, 0, dtype=torch.long)
-    clients = tuple(dataclasses.replace(planted_client(c, pairs, degrees), edge_index=none) for c in view.own)
-    if view.observer.degrees is False:
-        clients = tuple(dataclasses.replace(c, remote_degrees=None) for c in clients)
     batch = _upload(view, targets, rows) if payload is RawFeatures else None
     if batch is None:
         members = targets[:, None] if alone else pairs.T
@@ -62,17 +60,8 @@ def plant_masked_pairs(view: View, rng: torch.Generator, payload: type[Payload] 
         h = x[members].double()
         sent = _matrices(centers, h, rng) if payload is MaskedMatrices else _vectors(centers, h, rng)
         batch = MessageBatch(0, torch.full_like(centers, SERVER), owner[centers], sent)
-    empty = dataclasses.replace(view.auxiliary, **{f: getattr(view.auxiliary, f)[:0] for f in ("nodes", "x", "y")})
-    planted = dataclasses.replace(
-        view,
-        messages=MemoryMessages((batch,)),
-        own=clients,
-        auxiliary=empty,
-        public=dataclasses.replace(public, defense="none", defense_parameters={}, noise={}),
-        topology=None if view.topology is None else edges[:, (edges[0] * n + edges[1]).argsort()],
-        degrees=None if view.degrees is None else degrees,
-    )
-    return Planted(planted, rows, targets)
+    planted, _ = planted_graph(view, pairs, inner_edges=False)
+    return Planted(dataclasses.replace(planted, messages=MemoryMessages((batch,))), rows, targets)
 
 
 def _upload(view: View, nodes: Tensor, rows: Tensor) -> MessageBatch:

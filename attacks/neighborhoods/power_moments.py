@@ -1,13 +1,12 @@
-"""Power moments: what every masking of FedGAT must hand out for one vector of weights, ``E^(n) = sum_j x_j^n h_j``, n =
-1 ... p.
+"""Rows from power moments ``E^(n) = sum_j x_j^n h_j``, n = 1 ... p, which FedGAT gives for one vector of weights.
 
-The fallback for schemes under which a client cannot evaluate moments for weights of its own choice along more than one
-direction, which :mod:`moments` needs: here one direction b_2 with ``x_j = b_2 . h_j`` and the p orders of the series
-suffice (equation 8). The textbook way takes the x_j from the power sums ``F^(n)`` by Newton's identities and the rows
-from a Vandermonde system. The x_j are better determined by the vectors themselves: with Y0 and Y1 the matrices of E^(1)
-... E^(p-1) and E^(2) ... E^(p), they are the eigenvalues of ``Y1 Y0^+`` (Prony's problem with vector amplitudes). The
-Vandermonde system then gives ``m_j h_j``, m_j being how many neighbours share the row, and
-``m_j x_j = b_2 . (m_j h_j)`` splits them. Neighbourhoods of p or more distinct rows are out of reach, and close x_j
+A fallback for schemes under which a client can evaluate moments along one direction of weights only, while
+:mod:`fglaudit.attacks.neighborhoods.second_moments` needs several: one direction b_2 with ``x_j = b_2 . h_j`` and the p
+orders of the series suffice (equation 8). The textbook method takes the x_j from the power sums ``F^(n)`` by Newton's
+identities and the rows from a Vandermonde system. The x_j are better determined by the vectors themselves: with Y0 and
+Y1 the matrices of E^(1) ... E^(p-1) and E^(2) ... E^(p), they are the eigenvalues of ``Y1 Y0^+`` (Prony's problem with
+vector amplitudes). The Vandermonde system then gives ``m_j h_j``, m_j being how many neighbours share the row, and
+``m_j x_j = b_2 . (m_j h_j)`` separates them. Neighbourhoods of p or more distinct rows are out of reach, and close x_j
 need more digits than float32 has.
 """
 
@@ -19,23 +18,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
-from fglaudit.attacks.neighborhoods.moment_evaluation import Evaluator, evaluators, no_exact_moments
-from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
+from fglaudit.attacks.neighborhoods.moment_evaluation import Evaluator, MomentAttack
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, repeat_rows
-from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
-from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
 _RANK = 1e-6
-"""Singular values of the moments below this share of the largest are rounding."""
+"""Singular values of the moments below this share of the largest are rounding errors."""
 _MISFIT = 1e-4
 """Largest error of moments predicted from the rows, relative to the largest moment."""
 
 
 @dataclass(frozen=True)
-class PowerMoments(Attack):
+class PowerMoments(MomentAttack):
     """Recover the rows of every neighbourhood from its power moments.
 
     Attributes:
@@ -43,33 +37,20 @@ class PowerMoments(Attack):
     """
 
     name: ClassVar[str] = "power-moments"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors)
-    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
-    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
-    metric: ClassVar[str] = "exact_rate"
 
     directions: int = 4
 
-    def unsupported(self, view: View) -> str | None:
-        return no_exact_moments(view)
-
-    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        orders, parts = int(view.public.hyperparameters.get("degree", 16)), []
-        for nodes, evaluator in evaluators(view, device):
-            best = torch.full((len(nodes),), torch.inf, dtype=torch.double, device=device)
-            rows = torch.zeros(len(nodes), evaluator.size, view.public.num_features, dtype=torch.double, device=device)
-            for _ in range(self.directions):
-                b = torch.randn(len(nodes), 1, view.public.num_features, generator=rng, dtype=torch.double).to(device)
-                found, misfit = _recover(evaluator, b, orders)
-                better = misfit < best
-                rows[better], best[better] = found[better], misfit[better]
-            sure = (best <= _MISFIT)[:, None].expand(rows.shape[:2])
-            parts.append(NeighborhoodRows.of(nodes, rows, sure, torch.zeros(rows.shape[:2]), evaluator.center()))
-        return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
-
-    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        vectors = next(iter(view.messages.of(MaskedVectors)), None) is not None
-        return plant_masked_pairs(view, rng, MaskedVectors if vectors else MaskedMatrices)
+    def recover(self, view: View, nodes: Tensor, evaluator: Evaluator, rng: torch.Generator) -> NeighborhoodRows:
+        orders, features = int(view.public.hyperparameters.get("degree", 16)), view.public.num_features
+        best = torch.full((len(nodes),), torch.inf, dtype=torch.double, device=evaluator.device)
+        rows = torch.zeros(len(nodes), evaluator.size, features, dtype=torch.double, device=evaluator.device)
+        for _ in range(self.directions):
+            b = torch.randn(len(nodes), 1, features, generator=rng, dtype=torch.double).to(evaluator.device)
+            found, misfit = _recover(evaluator, b, orders)
+            better = misfit < best
+            rows[better], best[better] = found[better], misfit[better]
+        sure = (best <= _MISFIT)[:, None].expand(rows.shape[:2])
+        return NeighborhoodRows.of(nodes, rows, sure, torch.zeros(rows.shape[:2]), evaluator.center())
 
 
 def _recover(evaluator: Evaluator, b: Tensor, orders: int) -> tuple[Tensor, Tensor]:

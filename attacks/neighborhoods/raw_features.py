@@ -1,5 +1,4 @@
-"""The plain view of FedGAT's server: Algorithm 1 has every client upload its feature rows, and nothing is left to
-attack.
+"""Feature rows that FedGAT's clients upload to the server (Algorithm 1): they are read as they are.
 
 The paper proposes homomorphic encryption for this upload and does not implement it. The wire reads the same rows.
 """
@@ -11,7 +10,7 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.adversary.public_rules import norm_bound, rows_stay
+from fglaudit.adversary.public_rules import norm_bound, rows_unaltered
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import missing_messages
 from fglaudit.attacks.neighborhoods.row_levels import to_levels
@@ -43,7 +42,7 @@ class PlainFeatures(Attack):
             parts.append(payload.x[foreign])
         ids, sent = torch.cat(nodes), torch.cat(parts)
         std = torch.full((len(ids),), 0.0 if noise is None else noise.std)
-        plain = noise is None and rows_stay(view)
+        plain = noise is None and rows_unaltered(view)
         confidence = torch.full((len(ids),), 1.0 if plain else 0.5)
         rows = to_levels(view, sent, ids, std, norm_bound(view))
         return Reconstruction(rows, ids, confidence, torch.full((len(ids),), plain))

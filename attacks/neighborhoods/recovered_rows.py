@@ -1,8 +1,8 @@
-"""Rows recovered from the messages about single neighbourhoods, before it is known which row belongs to which node.
+"""Rows recovered from the messages about single neighbourhoods, before they are assigned to nodes.
 
-A message about node i speaks of its closed neighbourhood: its neighbours and i itself. Whatever the masking, an attack
-on it ends with b rows in no meaningful order; :mod:`row_assignment` then finds out whose they are. Only i's own row is
-named: it is the one that M1 holds for every neighbour.
+A message about node i covers its closed neighbourhood: its neighbours and i itself. Whatever the masking, an attack on
+it ends with b rows in no meaningful order; :mod:`fglaudit.attacks.neighborhoods.row_assignment` then assigns them to
+nodes. Only i's own row is identified: it is the one that M1 holds for every neighbour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fglaudit.payloads import Payload
 from fglaudit.view import View
 
 _OWN = 1e-2
-"""How far the row in M1 may lie from the recovered one, relative to the largest norm in the neighbourhood."""
+"""Largest distance of the row in M1 from the recovered one, relative to the largest norm in the neighbourhood."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class NeighborhoodRows:
 
 
 def repeat_rows(rows: Tensor, times: Tensor, size: int) -> Tensor:
-    """Return ``rows`` [P, r, F], each repeated ``times`` [P, r], cut or filled with zeros to ``size``."""
+    """Return ``rows`` [P, r, F], each repeated ``times`` [P, r], truncated or padded with zeros to ``size``."""
     end = times.cumsum(1)
     place = torch.arange(size, device=rows.device).expand(len(rows), -1).contiguous()
     source = torch.searchsorted(end, place, right=True)

@@ -1,10 +1,10 @@
-"""Whose row is it? Rows recovered per neighbourhood are given to nodes by intersecting neighbourhoods.
+"""Assignment of rows recovered per neighbourhood to nodes, by intersecting neighbourhoods.
 
 A client knows who the neighbours of its own nodes are, and one masked neighbourhood yields the multiset of its members'
 rows. Three rules settle members until nothing changes: a node's row occurs in every neighbourhood the node belongs to;
 a row that is used up in a neighbourhood belongs to none of its other members; a row that only as many members can have
-as it occurs is theirs. The observer's own rows, and those of nodes whose own neighbourhood was sent, are known and
-start it. Nodes that belong to the same neighbourhoods cannot be told apart by any of this: one consistent choice is
+as it occurs is theirs. The rules start from the observer's own rows and those of nodes whose own neighbourhood was
+sent. Nodes that belong to the same neighbourhoods cannot be distinguished by any of this: one consistent choice is
 made, and marked by its confidence.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
-from fglaudit.adversary.public_rules import fewest_neighbors, norm_bound, rows_stay
+from fglaudit.adversary.public_rules import fewest_neighbors, norm_bound, rows_unaltered
 from fglaudit.attacks.neighborhoods.embedding_assignment import EmbeddingEvidence
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows
 from fglaudit.attacks.neighborhoods.row_levels import NEGLIGIBLE, as_bits, known_rows_as_sent, to_levels
@@ -30,8 +30,13 @@ from fglaudit.view import View
 
 @dataclass(frozen=True)
 class _Types:
-    """Distinct rows: mean of what was recovered [T, F] with its noise [T], type of every row [R] and of every known row
-    [K]."""
+    """Distinct rows.
+
+    Attributes:
+        rows: mean of the recovered rows of a type [T, F].
+        std: its noise [T].
+        of_rows, of_known: type of every recovered row [R] and of every known row [K].
+    """
 
     rows: Tensor
     std: Tensor
@@ -42,32 +47,32 @@ class _Types:
 def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Reconstruction:
     """Return the recovered rows of nodes that are not the observer's own, each with the node it is assigned to.
 
-    Rows that nobody known can have (members of a neighbourhood whose edges the observer does not know) get node -1.
+    Rows that no known node can have (members of a neighbourhood whose edges the observer does not know) get node -1.
     """
     known = known_rows_as_sent(view)
     types = _distinct(view, found, known.x)
     members = _members(view, found)
     named = (found.own >= 0) & ~torch.isin(found.centers, known.nodes)
-    told = torch.cat([known.nodes, found.centers[named]])
+    identified = torch.cat([known.nodes, found.centers[named]])
     kinds = torch.cat([types.of_known, types.of_rows[found.own[named]]])
     evidence = EmbeddingEvidence(view, types.rows, known.nodes, types.of_known)
     matching = match_members(
-        members, torch.stack([found.group, types.of_rows]), found.sizes(), told, kinds, rng, evidence
+        members, torch.stack([found.group, types.of_rows]), found.sizes(), identified, kinds, rng, evidence
     )
     fresh = ~torch.isin(matching.nodes, known.nodes)
     nodes, chosen = matching.nodes[fresh], matching.types[fresh]
-    loose = _loose(found, types, matching, members)
-    nodes = torch.cat([nodes, torch.full_like(loose, -1)])
-    chosen = torch.cat([chosen, loose])
+    unassigned = _unassigned(found, types, matching, members)
+    nodes = torch.cat([nodes, torch.full_like(unassigned, -1)])
+    chosen = torch.cat([chosen, unassigned])
     raw = view.public.noise.get(RawFeatures.__name__)
     rows, std, norm = types.rows[chosen], types.std[chosen], min(1.0, norm_bound(view))
     if raw is not None:  # the server scaled rows down after they got their noise
         stretch = max(1.0, (norm**2 + raw.std**2 * rows.shape[1]) ** 0.5)
         rows, std = rows * stretch, ((std * stretch).square() + raw.std**2).sqrt()
     rows = to_levels(view, rows, nodes, std, norm)
-    confidence = torch.cat([matching.confidence[fresh], torch.full((len(loose),), 0.5)])
-    settled = torch.cat([matching.settled[fresh], torch.zeros(len(loose), dtype=torch.bool)])
-    exact = bool(found.sure.all()) and raw is None and rows_stay(view)
+    confidence = torch.cat([matching.confidence[fresh], torch.full((len(unassigned),), 0.5)])
+    settled = torch.cat([matching.settled[fresh], torch.zeros(len(unassigned), dtype=torch.bool)])
+    exact = bool(found.sure.all()) and raw is None and rows_unaltered(view)
     whole = (
         types.rows[chosen].norm(dim=1) < 1 - 1e-3
         if view.public.features is FeatureKind.REAL
@@ -100,8 +105,8 @@ def _distinct(view: View, found: NeighborhoodRows, known: Tensor) -> _Types:
 def _members(view: View, found: NeighborhoodRows) -> Tensor:
     """Return pairs (neighbourhood, node) the observer knows to be members [2, M].
 
-    Where a defense cut edges, own nodes with a single cross-client neighbour lost it; a neighbourhood that is then
-    still smaller than the list of its members has candidates instead.
+    Where a defense removed edges, own nodes with too few cross-client neighbours lost them; their edges are dropped
+    where the neighbourhood has more listed members than rows.
     """
     n = view.public.num_nodes
     position = torch.full((n,), -1)
@@ -115,12 +120,12 @@ def _members(view: View, found: NeighborhoodRows) -> Tensor:
         crossing = torch.bincount(client.boundary[0], minlength=len(client.nodes))
         single = crossing[client.boundary[0]] < max(2, fewest_neighbors(view))
         code = client.nodes[client.boundary[0, single]] * n + client.remote_nodes[client.boundary[1, single]]
-        cut = torch.isin(row * n + column, code) & excess[position[row]]
-        row, column = row[~cut], column[~cut]
+        dropped = torch.isin(row * n + column, code) & excess[position[row]]
+        row, column = row[~dropped], column[~dropped]
     return torch.stack([position[row], column])
 
 
-def _loose(found: NeighborhoodRows, types: _Types, matching: Matching, members: Tensor) -> Tensor:
+def _unassigned(found: NeighborhoodRows, types: _Types, matching: Matching, members: Tensor) -> Tensor:
     """Return the types of rows that no known member of their neighbourhood accounts for, each once."""
     count = len(types.rows)
     chosen = torch.full((int(members.max().item()) + 1 if members.numel() else 1,), -1)

@@ -1,11 +1,11 @@
 """From rows as FedGAT's messages carry them to rows as the data set has them.
 
 FedGAT scales every feature row to norm at most one (Assumption 3). Rows whose non-zero entries are equal survive that:
-the largest entry shows the level, half of it separates ones from zeros. Under noise every number of ones m is
-considered: the level is then known (``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum
-one), and with it the chance of every entry. Weighed by how well each m explains the row, the chances give the row with
-the best expected F1, which for a row that is settled is the row itself. A real-valued row longer than one has lost its
-length; it is returned as sent.
+the largest entry is the level, half of it separates ones from zeros. Under noise every number of ones m is tried: it
+fixes the level (``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum one), and with it the
+posterior of every entry. Averaged over m by likelihood, the posteriors give the row with the best expected F1, which
+for a row that is settled is the row itself. A real-valued row longer than one has lost its length; it is returned as
+sent.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _ROWS_AT_ONCE = 1024
 
 
 def known_rows_as_sent(view: View) -> Auxiliary:
-    """Return the observer's own and auxiliary rows as they entered the messages: as uploaded where that was recorded,
-    else scaled by the public rule."""
+    """Return the observer's own and auxiliary rows as they entered the messages.
+
+    These are the uploaded rows where they were recorded, else rows scaled by the public rule.
+    """
     known = view.known_rows()
     x = known.x / known.x.norm(dim=1, keepdim=True).clamp(min=1)
     position = torch.full((view.public.num_nodes,), -1)
@@ -76,8 +78,15 @@ def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, norm: float)
 
 
 def _chances(rows: Tensor, prior: Tensor, std: Tensor, norm: float, scaled: bool) -> Tensor:
-    """Return the posterior chances [R, F] of ones; ``prior`` [R, F] are those without the rows, ``std`` [R] is the
-    noise."""
+    """Return the posterior probabilities of ones [R, F].
+
+    Args:
+        rows: [R, F].
+        prior: prior probabilities [R, F].
+        std: of the noise on each row [R].
+        norm: the norm that longer rows were scaled down to.
+        scaled: whether entries were one over their number before.
+    """
     odds, variance = prior.logit(), std.square().clamp(min=1e-12)[:, None]
     count, spread = prior.sum(1), (prior * (1 - prior)).sum(1) + 1.0
     chances = torch.zeros_like(rows)

@@ -1,4 +1,7 @@
-"""Constraint propagation between members of neighbourhoods and the rows found in them; see :mod:`row_assignment`."""
+"""Constraint propagation between members of neighbourhoods and the rows found in them.
+
+See :mod:`fglaudit.attacks.neighborhoods.row_assignment`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,13 @@ import torch
 from torch import Tensor
 
 _COINCIDENCE = -15.0
-"""Score of a row for every neighbourhood in which somebody else must have the same row."""
+"""Score of a row for every neighbourhood in which another node must have the same row."""
 
-Judge = Callable[[Tensor], Tensor]
+Scorer = Callable[[Tensor], Tensor]
 """From the types settled so far [n], -1 while open, to a score of every option [O], in units of log likelihood."""
 
-Evidence = Callable[[Tensor, Tensor, Tensor, Tensor], Judge | None]
-"""From nodes [n], their types settled by the rules [n], and options (local node, type) [O] each to a judge of these
-options."""
+Evidence = Callable[[Tensor, Tensor, Tensor, Tensor], Scorer | None]
+"""From nodes [n], their types settled by the rules [n], and options (local node, type) [O] each to their scorer."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,15 @@ class Matching:
 
 @dataclass
 class _State:
-    """Working state. Options are (node, type) pairs that may hold; slots are (neighbourhood, type) pairs with a number
-    of rows.
+    """Working state.
 
-    A use is one option in one slot: the node is a member of the neighbourhood and the type occurs in it.
+    Options are (node, type) pairs that may hold; slots are (neighbourhood, type) pairs with a number of rows. A use is
+    one option in one slot: the node is a member of the neighbourhood and the type occurs in it.
     """
 
     option_node: Tensor
     option_type: Tensor
-    extra: Tensor  # neighbourhoods with the type beyond those of the node: somebody else must then have the same row
+    extra: Tensor  # neighbourhoods with the type beyond those of the node: another node has the same row there
     alive: Tensor
     chosen: Tensor  # option of every local node, -1 while open
     use_option: Tensor
@@ -56,7 +58,7 @@ class _State:
         return mask
 
     def left(self) -> Tensor:
-        """Return how many rows of every slot are not given away."""
+        """Return how many rows of every slot are not assigned."""
         used = self.taken()[self.use_option].long()
         return self.supply - torch.zeros_like(self.supply).index_add_(0, self.use_slot, used)
 
@@ -118,14 +120,14 @@ def match_members(
     rng: torch.Generator,
     evidence: Evidence | None = None,
 ) -> Matching:
-    """Give every member of a neighbourhood one of the types found in it.
+    """Assign one of the types found in a neighbourhood to each of its members.
 
     Args:
         members: (neighbourhood, node) pairs [2, M].
         rows: (neighbourhood, type) of every row found [2, R].
         sizes: rows per neighbourhood [G].
         known_nodes, known_types: nodes whose type is known [K].
-        evidence: what else is known about the options; without it guesses are blind.
+        evidence: further evidence on the options; without it guesses rest on the neighbourhoods alone.
     """
     nodes, local = torch.unique(members[1], return_inverse=True)
     listed = torch.bincount(members[0], minlength=len(sizes))
@@ -135,12 +137,12 @@ def match_members(
     settled = state.chosen >= 0
     confidence = settled.double()
     state = state.compact()
-    judge = None
+    scorer = None
     if evidence is not None and bool((state.chosen < 0).any()):
-        judge = evidence(nodes, state.types(), state.option_node, state.option_type)
-    _guess(state, confidence, 1.0, rng, judge)
+        scorer = evidence(nodes, state.types(), state.option_node, state.option_type)
+    _guess(state, confidence, 1.0, rng, scorer)
     types = state.types()
-    if bool((types < 0).any()):  # contradictory nodes: any row left over in one of their neighbourhoods
+    if bool((types < 0).any()):  # contradictory nodes: any unassigned row in one of their neighbourhoods
         state = _options(
             members[0], local, rows, torch.zeros_like(listed, dtype=torch.bool), listed >= sizes, len(nodes)
         )
@@ -155,12 +157,14 @@ def match_members(
 
 
 def _options(group: Tensor, node: Tensor, rows: Tensor, covered: Tensor, whole: Tensor, count: int) -> _State:
-    """Lay out slots, options and uses.
+    """Set up slots, options and uses.
 
     Args:
         group, node: neighbourhood and local node of every membership [M].
+        rows: (neighbourhood, type) of every row found [2, R].
         covered: whether every listed member has a row in the neighbourhood [G].
         whole: whether every row in the neighbourhood belongs to a listed member [G].
+        count: number of local nodes.
     """
     kinds = int(rows[1].max().item()) + 1 if rows.numel() else 1
     slot, supply = torch.unique(rows[0] * kinds + rows[1], return_counts=True)
@@ -202,25 +206,29 @@ def _named(state: _State, nodes: Tensor, known_nodes: Tensor, known_types: Tenso
     return (known[state.option_node] == state.option_type).nonzero().squeeze(1)
 
 
-def _guess(state: _State, confidence: Tensor, factor: float, rng: torch.Generator, judge: Judge | None = None) -> None:
+def _guess(
+    state: _State, confidence: Tensor, factor: float, rng: torch.Generator, scorer: Scorer | None = None
+) -> None:
     """Choose for open nodes, some that share no neighbourhood at a time, with the rules applied in between.
 
     Args:
         confidence: of every local node [n]; filled in for those chosen here.
+        factor: confidence of a certain choice.
+        scorer: of the options; None: only coincidences count.
     """
     while True:
         number = torch.bincount(state.option_node[state.alive], minlength=len(state.chosen))
         pending = (state.chosen < 0) & (number > 0)
         if not bool(pending.any()):
             return
-        if judge is None:
+        if scorer is None:
             score = _COINCIDENCE * state.extra.abs().double()
         else:
-            score = judge(state.types()).double() + _COINCIDENCE * state.extra.abs()
+            score = scorer(state.types()).double() + _COINCIDENCE * state.extra.abs()
         score = score.masked_fill(~state.alive, -torch.inf)
-        guess = _apart(state, pending, score, judge is not None, rng)
+        guess = _apart(state, pending, score, scorer is not None, rng)
         node = state.option_node[guess]
-        confidence[node] = factor / number[node].double() if judge is None else factor * _chance(state, score)[guess]
+        confidence[node] = factor / number[node].double() if scorer is None else factor * _chance(state, score)[guess]
         state.choose(guess)
         state.propagate()
         confidence[(state.chosen >= 0) & (confidence == 0)] = 0.5 * factor
@@ -236,11 +244,15 @@ def _chance(state: _State, score: Tensor) -> Tensor:
 
 
 def _apart(state: _State, pending: Tensor, score: Tensor, by_lead: bool, rng: torch.Generator) -> Tensor:
-    """Return one option, of highest ``score`` [O], for each of several pending nodes that share no neighbourhood with
-    each other.
+    """Return one option for each of several pending nodes that share no neighbourhood with each other.
 
-    Nodes go first whose best option leads the second by most (``by_lead``), or whose best option scores highest. Blind
-    scores are highest for types that occur in exactly the neighbourhoods of the node.
+    It is the option of highest score. Nodes go first whose best option leads the second by most (``by_lead``), or whose
+    best option scores highest. Scores without evidence are highest for types that occur in exactly the neighbourhoods
+    of the node.
+
+    Args:
+        pending: open nodes [n].
+        score: of the options [O].
     """
     n, node = len(pending), state.option_node
     shaken = torch.rand(len(score), generator=rng, dtype=torch.double)

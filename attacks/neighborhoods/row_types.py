@@ -1,5 +1,4 @@
-"""Which recovered rows are the same row: one row, recovered from several neighbourhoods, is the thread that leads to
-its node."""
+"""Which recovered rows are the same: a row that occurs in several neighbourhoods identifies its node."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def equal_bits(bits: Tensor) -> Tensor:
 
 
 def close_rows(rows: Tensor, std: Tensor) -> Tensor:
-    """Return a number per row of ``rows`` [R, F] that rows closer than rounding and noise explain share.
+    """Return a number per row of ``rows`` [R, F], shared by rows that differ by no more than rounding and noise.
 
     Args:
         std: standard deviation of the noise on every entry of a row [R].
@@ -39,9 +38,8 @@ def close_rows(rows: Tensor, std: Tensor) -> Tensor:
         spread = noise[part, None] + noise
         slack = 4 * (2 * features) ** 0.5 * spread  # four standard deviations of a squared distance of pure noise
         limit = spread * features + torch.minimum(slack, 0.3 * (signal[part, None] + signal))
-        close = (size[part, None] + size - 2 * rows[part] @ rows.T) <= limit + 1e-5 * torch.maximum(
-            size[part, None], size.max()
-        )
+        squared = size[part, None] + size - 2 * rows[part] @ rows.T
+        close = squared <= limit + 1e-5 * torch.maximum(size[part, None], size.max())
         links.append(close.nonzero() + torch.tensor([low, 0]))
     first, second = torch.cat(links).T
     exact = noise[first] + noise[second] == 0

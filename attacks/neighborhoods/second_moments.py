@@ -1,17 +1,16 @@
-"""Second moments: whatever FedGAT masks, a client evaluates exact moments of its neighbourhoods, and two of them give
-every row.
+"""Second moments: a client evaluates exact moments of its neighbourhoods under any masking; two of them give all rows.
 
 To train, a client computes ``E^(n)(b) = sum_j (b' h_j)^n h_j`` (equation 8, with b1 = 0) for weights b of its own
 choice. Polarised over b, the first two orders are ``H'H`` and ``H' diag(H a) H``, where the rows of H are the h_j; on
 the row space of H both are diagonal in one basis, which a symmetric eigenproblem gives (Jennrich's simultaneous
-diagonalisation). This uses no property of the masks: every scheme that evaluates these moments exactly gives the rows
-away. An eigenvector g is only known up to its length, which ``g' a = s sqrt(m) lambda`` fixes: lambda is the eigenvalue
-``a' h``, s a sign and m how many neighbours share the row h. So equal rows merge and are split again.
+diagonalisation). This uses no property of the masks: every scheme that evaluates these moments exactly reveals the
+rows. An eigenvector g is only known up to its length, which ``g' a = s sqrt(m) lambda`` fixes: lambda is the eigenvalue
+``a' h``, s a sign and m how many neighbours share the row h. So equal rows merge and are separated again.
 
-Where distinct rows of one neighbourhood are linearly dependent, higher orders tell them apart:
-``(h_j, lambda_j h_j, lambda_j^2 h_j)`` are independent where the lambda_j differ, and their moments are mixed moments
-``sum_j (a' h_j)^n (b' h_j) h_j`` of orders up to six. This is better conditioned than power sums along one direction,
-solved by Newton's identities and a Vandermonde system.
+Where distinct rows of one neighbourhood are linearly dependent, higher orders separate them: ``(h_j, lambda_j h_j,
+lambda_j^2 h_j)`` are independent where the lambda_j differ, and their moments are mixed moments ``sum_j (a' h_j)^n (b'
+h_j) h_j`` of orders up to six. This is better conditioned than power sums along one direction, solved by Newton's
+identities and a Vandermonde system.
 """
 
 from __future__ import annotations
@@ -22,28 +21,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
-from fglaudit.attacks.neighborhoods.moment_evaluation import Evaluator, evaluators, no_exact_moments
-from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
+from fglaudit.attacks.neighborhoods.moment_evaluation import Evaluator, MomentAttack
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, repeat_rows
-from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
-from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
 _RANK = 1e-4
-"""Singular values of first moments below this share of the largest are rounding."""
+"""Singular values of first moments below this share of the largest are rounding errors."""
 _MISFIT = 1e-4
 """Largest error of moments predicted from the rows, relative to the largest moment."""
 _SPARE = 6
-"""More probes than rows: as many would now and then miss a direction of the row space."""
+"""Probes beyond the number of rows: without them a direction of the row space would be missed at times."""
 _CLOSE = 1e-8
 _RANK_HIGHER = 1e-6
 """As ``_RANK``, for second moments of higher orders."""
 
 
 @dataclass(frozen=True)
-class SecondMoments(Attack):
+class SecondMoments(MomentAttack):
     """Recover the rows of every neighbourhood from exact moments.
 
     Attributes:
@@ -51,35 +45,21 @@ class SecondMoments(Attack):
     """
 
     name: ClassVar[str] = "second-moments"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors)
-    also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
-    first_rounds: ClassVar[int | None] = FIRST_ROUNDS
-    metric: ClassVar[str] = "exact_rate"
 
     directions: int = 4
 
-    def unsupported(self, view: View) -> str | None:
-        return no_exact_moments(view)
-
-    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        parts = []
-        for nodes, evaluator in evaluators(view, device):
-            probes = torch.randn(
-                len(nodes), evaluator.size + _SPARE, view.public.num_features, generator=rng, dtype=torch.double
-            )
-            draw = torch.randn(self.directions, len(nodes), evaluator.size, generator=rng, dtype=torch.double)
-            parts.append(_recover(nodes, evaluator, probes.to(device), draw.to(device)))
-        return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
-
-    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        vectors = next(iter(view.messages.of(MaskedVectors)), None) is not None
-        return plant_masked_pairs(view, rng, MaskedVectors if vectors else MaskedMatrices)
+    def recover(self, view: View, nodes: Tensor, evaluator: Evaluator, rng: torch.Generator) -> NeighborhoodRows:
+        count, size = len(nodes), evaluator.size
+        probes = torch.randn(count, size + _SPARE, view.public.num_features, generator=rng, dtype=torch.double)
+        draw = torch.randn(self.directions, count, size, generator=rng, dtype=torch.double)
+        return _recover(nodes, evaluator, probes.to(evaluator.device), draw.to(evaluator.device))
 
 
 def _recover(nodes: Tensor, evaluator: Evaluator, probes: Tensor, draw: Tensor) -> NeighborhoodRows:
     """Return the rows [P, b, F] behind the moments.
 
     Args:
+        nodes: [P].
         probes: directions in feature space on which the row space is learned and the result checked [P, q, F], q > b.
         draw: coefficients of the directions a along the row space [directions, P, b].
     """

@@ -1,11 +1,11 @@
-"""Columns of FedGAT's vector variant: ``M2_i mask4 = sum_j h_j u_j'`` with binary u_j of disjoint support, so its
-columns are the h_j.
+"""Columns of FedGAT's vector variant: after unmasking, the columns of M2 are the rows h_j.
 
-Appendix F hides ``sum_j h_j u_j'`` under mask2 and hands out mask4 with ``mask2 mask4 = 0`` and ``u_j' mask4 = u_j'``,
-which the client needs. One product removes the mask; each row then stands in the two columns where its u_j is one, in
-the clear. Which two belong together shows in mask4 itself: ``mask4 = V U'`` has equal columns there. With the u_j
-known, ``u_j' K1 = 2 h_j`` gives the rows once more, and under noise alone: there noise on mask4 would meet the large
-entries of mask2, while mask3 cancels exactly.
+They are ``M2_i mask4 = sum_j h_j u_j'`` with binary u_j of disjoint support. Appendix F hides ``sum_j h_j u_j'`` under
+mask2 and publishes mask4 with ``mask2 mask4 = 0`` and ``u_j' mask4 = u_j'``, which the client needs. One product
+removes the mask; each row is then the two columns where its u_j is one. Which two belong together shows in mask4
+itself: ``mask4 = V U'`` has equal columns there. With the u_j known, ``u_j' K1 = 2 h_j`` gives the rows once more.
+Under noise only this is used: noise on mask4 would be multiplied by the large entries of mask2, while mask3 cancels
+exactly.
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ def _nearest(rows: Tensor) -> Tensor:
 
 
 def _places(other: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the two places of every u_j, each [P, b], from each place's partner; places whose partner has another
-    stand alone."""
+    """Return the two places of every u_j, each [P, b], from each place's partner ``other`` [P, 2b].
+
+    Places whose partner has another partner stand alone.
+    """
     here = torch.arange(other.shape[1], device=other.device).expand_as(other)
     mutual = other.gather(1, other) == here
     rank = torch.where(mutual & (here < other), 0, torch.where(mutual, 2, 1))

@@ -1,5 +1,4 @@
-"""Loopy belief propagation over bits and sums: the posterior of every bit given all equations, noise and prior
-together.
+"""Loopy belief propagation over bits and sums: posteriors of all bits from the equations, the noise and the prior.
 
 A constraint says ``sum of coefficients x bits = target + noise``. Its message to one of its bits needs the distribution
 of the sum of the others. Constraints of at most ``_ENUMERATED`` bits sum over all patterns. Longer ones run a
@@ -21,7 +20,7 @@ _CLAMP = 35.0
 _SETTLED = 1e-3
 _CELLS_AT_ONCE = 1 << 23
 _CELLS_IN_ALL = 1 << 31
-"""Work in one call; larger problems get fewer rounds, at least two."""
+"""Work limit of one call; larger problems get fewer rounds, at least two."""
 
 
 def bit_log_odds(
@@ -33,6 +32,7 @@ def bit_log_odds(
         log_odds: prior [V].
         std: standard deviation of each constraint's error [C]; where a constraint is not ``exact`` only a sum above the
             target counts against a pattern.
+        rounds: most rounds of message passing.
         damping: share of the old message kept in every round.
     """
     sizes = torch.bincount(system.constraint, minlength=len(system.targets))
@@ -69,7 +69,13 @@ def _log_likelihood(error: Tensor, std: Tensor, exact: Tensor) -> Tensor:
 
 
 def _enumerated(forth: Tensor, weight: Tensor, target: Tensor, std: Tensor, exact: Tensor) -> Tensor:
-    """Messages of B constraints over n bits each [B, n] by summing over all patterns."""
+    """Return messages of B constraints to their n bits [B, n], summed over all patterns.
+
+    Args:
+        forth: log odds that the bits send [B, n].
+        weight: coefficients [B, n].
+        target, std, exact: of the constraints [B].
+    """
     n = forth.shape[1]
     patterns = ((torch.arange(2**n, device=forth.device)[:, None] >> torch.arange(n, device=forth.device)) & 1).double()
     score = forth @ patterns.T + _log_likelihood(weight @ patterns.T - target[:, None], std, exact)
@@ -80,7 +86,13 @@ def _enumerated(forth: Tensor, weight: Tensor, target: Tensor, std: Tensor, exac
 
 
 def _forward_backward(forth: Tensor, weight: Tensor, target: Tensor, std: Tensor, exact: Tensor) -> Tensor:
-    """Messages of B constraints over n bits each [B, n] with the partial sum on a grid as the state."""
+    """Return messages of B constraints to their n bits [B, n], by a pass over partial sums on a grid.
+
+    Args:
+        forth: log odds that the bits send [B, n].
+        weight: coefficients [B, n].
+        target, std, exact: of the constraints [B].
+    """
     batch, n = forth.shape
     device = forth.device
     reach = (torch.where(exact, target, torch.minimum(target, weight.sum(1))) + 4 * std).clamp(min=0)

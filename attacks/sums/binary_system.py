@@ -1,7 +1,7 @@
-"""Equations over single bits, sparse, and the bounds that a bit's being 0 or 1 puts on them.
+"""Sparse equations over single bits, and the bounds that they put on each bit.
 
-Rows of a sum are sparse, so an entry of zero settles the word for every node of the row at once; only bits that no such
-entry settles become variables. A variable is one word of one unknown node; a constraint is one entry of one equation.
+Rows of a sum are sparse, and an entry of zero settles the word for every node of the row; only bits that no such entry
+settles become variables. A variable is one word of one unknown node; a constraint is one entry of one equation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BinarySystem:
         constraint, variable, coefficient: the terms [T].
         targets, tolerance: [C], float64.
         exact: whether a constraint has no hidden terms [C].
-        fresh: whether a constraint has changed since it was last taken apart [C].
+        fresh: whether a constraint has changed since it was last decoded by weight [C].
     """
 
     variables: Tensor
@@ -46,8 +46,7 @@ class BinarySystem:
 
 
 def binary_system(equations: NeighborEquations) -> BinarySystem:
-    """Return the constraints on the bits that are not zero outright: a bit whose coefficient exceeds an entry is
-    zero."""
+    """Return the constraints on the bits that are not zero outright, as bits with a coefficient above an entry are."""
     device = equations.values.device
     features = equations.values.shape[1]
     room = equations.values + equations.tolerance

@@ -1,5 +1,4 @@
-"""The chain from equations to bits: bounds, weights taken apart, independent groups, and belief propagation for the
-rest."""
+"""From equations to bits: bounds, decoding by weight, exact enumeration of small groups, then belief propagation."""
 
 from __future__ import annotations
 
@@ -17,18 +16,17 @@ from fglaudit.attacks.sums.subset_enumeration import split_by_weight
 
 @dataclass(frozen=True)
 class DecodedBits:
-    """Of every unknown row [U, F]: probability of a one, the likeliest bit, and whether algebra alone settles it."""
+    """Of every unknown row [U, F]: probability of a one, the most probable bit, and whether it is proven by algebra."""
 
     probability: Tensor
     bits: Tensor
     proven: Tensor
 
 
-def settle_bits(system: BinarySystem, *, take_apart: bool = True) -> BinarySystem:
-    """Alternate bounds and (unless ``take_apart`` is off) decoding of weighted sums until neither settles another
-    bit."""
+def settle_bits(system: BinarySystem, *, by_weight: bool = True) -> BinarySystem:
+    """Alternate bounds and (if ``by_weight``) decoding of weighted sums until neither settles another bit."""
     system = propagate(system)
-    while take_apart:
+    while by_weight:
         before = int((system.bits < 0).sum().item())
         system = propagate(split_by_weight(system))
         if int((system.bits < 0).sum().item()) == before:

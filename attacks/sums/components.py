@@ -1,8 +1,8 @@
-"""Split open bits into independent groups and solve small groups exactly, by trying every pattern.
+"""Split open bits into independent groups and solve small groups exactly, by enumerating all patterns.
 
 Two bits depend on each other only through a chain of shared constraints, so the open bits fall into connected
-components, most of two or three bits. All patterns of a component that meet its constraints are weighed by the prior: a
-bit on which all of them agree is proven, the others get exact marginals and the likeliest pattern.
+components, most of two or three bits. All patterns of a component that meet its constraints are weighted by the prior:
+a bit on which all of them agree is proven, the others get exact marginals and the most probable pattern.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CELLS_AT_ONCE = 1 << 23
 
 @dataclass(frozen=True)
 class Posterior:
-    """Of every variable [V]: probability of a one, bit of the likeliest joint pattern, and whether it is proven."""
+    """Of every variable [V]: probability of a one, bit of the most probable joint pattern, and whether it is proven."""
 
     probability: Tensor
     bits: Tensor
@@ -84,8 +84,10 @@ def solve_small(system: BinarySystem, log_odds: Tensor) -> tuple[Posterior, Tens
 
 
 def _dense(system: BinarySystem, labels: Tensor, members: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the constraints of B components of n variables as padded dense blocks: coefficients [B, m, n], targets,
-    tolerances and exactness [B, m]. Padding demands nothing."""
+    """Return the constraints of B components of n variables as padded dense blocks.
+
+    Coefficients are [B, m, n]; targets, tolerances and exactness [B, m]. Padding demands nothing.
+    """
     device = labels.device
     batch, n = members.shape
     slot = torch.full((len(labels),), -1, device=device)

@@ -1,9 +1,9 @@
 """Integer propagation on neighbour sums of binary rows: bounds alone, entry by entry.
 
-An entry of zero says that no neighbour has the word; an entry equal to the sum of all open coefficients says that all
-have it; and a bit whose coefficient exceeds what is left of an entry is zero. Settled bits are subtracted and the
+An entry of zero shows that no neighbour has the word; an entry equal to the sum of all open coefficients shows that all
+have it; and a bit whose coefficient exceeds the remainder of an entry is zero. Settled bits are subtracted and the
 bounds applied again until nothing changes. Works on plain counts as on weighted sums and is combined with the rows that
-linear algebra determines (:mod:`row_space`). Open bits are guessed by the linear estimate.
+linear algebra determines (:mod:`fglaudit.attacks.sums.row_space`). Open bits are guessed by the linear estimate.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class IntegerPropagation(Attack):
         solved = linear_posterior(equations, mean.to(device), prior.variance.to(device))
         rows = solved.mean.round().clamp(0, 1)
         determined = solved.determined & (solved.error < 0.25)
-        system = settle_bits(binary_system(equations), take_apart=False)
+        system = settle_bits(binary_system(equations), by_weight=False)
         zero = torch.ones(rows.shape, dtype=torch.bool, device=device)
         zero.view(-1)[system.variables] = False
         bits = torch.where(zero, 0, -1).to(torch.int8)

@@ -1,11 +1,10 @@
-"""Linear algebra of the equations: which unknown rows do they determine, and what is the best linear estimate of the
-rest?
+"""Linear algebra of the equations: the unknown rows that they determine, and the best linear estimate of the rest.
 
 Row j is determined whatever the other rows are if and only if the unit vector e_j lies in the row space of the
 coefficient matrix B. With B = U diag(s) V' of one connected component, that is the case where the j-th row of V
-(non-zero s only) has norm one. The estimate is the posterior mean of a Gaussian prior:
-``mean + V diag(s v / (s^2 v + noise^2)) U' (values - B mean)``; without noise it is the least change to the prior mean
-that satisfies all equations, and exact for determined rows.
+(non-zero s only) has norm one. The estimate is the posterior mean of a Gaussian prior: ``mean + V diag(s v / (s^2 v +
+noise^2)) U' (values - B mean)``; without noise it is the least change to the prior mean that satisfies all equations,
+and exact for determined rows.
 """
 
 from __future__ import annotations
@@ -26,8 +25,13 @@ _INSIDE = 1e-8
 
 @dataclass(frozen=True)
 class LinearPosterior:
-    """Of U unknown rows: the estimate [U, F], which are determined [U], and a bound on the rounding error of determined
-    rows [U]."""
+    """Posterior of U unknown rows.
+
+    Attributes:
+        mean: the estimate [U, F].
+        determined: which rows the equations determine [U].
+        error: bound on the rounding error of determined rows [U].
+    """
 
     mean: Tensor
     determined: Tensor
@@ -61,9 +65,8 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
     out = mean.clone()
     determined = torch.zeros(unknowns, dtype=torch.bool, device=device)
     error = torch.full((unknowns,), torch.inf, dtype=torch.double, device=device)
-    place = torch.full(
-        (2, equations.num_rows + unknowns), -1, device=device
-    )  # component's rank among those of its shape, position
+    # Rank of a component among those of its shape, and position in it.
+    place = torch.full((2, equations.num_rows + unknowns), -1, device=device)
     row_start, column_start = row_count.cumsum(0) - row_count, column_count.cumsum(0) - column_count
     noise = equations.std + 1e-12
     for height, width in torch.unique(torch.stack([row_count, column_count], 1), dim=0).tolist():

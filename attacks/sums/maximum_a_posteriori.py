@@ -1,10 +1,10 @@
 """Maximum a posteriori attack on neighbour sums: all equations, the noise and the prior weighed together.
 
-Noise-free sums of binary rows are first taken apart as far as algebra goes (bounds, weights, exact enumeration of small
-groups); belief propagation then gives every open bit its posterior under the prior. Sums with noise (a differential
-privacy mechanism whose distribution and scale are public) enter belief propagation as Gaussian likelihoods; as the
-noise vanishes this becomes the exact decoder. Real-valued rows get the Gaussian posterior mean. From the posterior each
-discrete row takes the entries with the best expected F1, which for a settled row is the row itself.
+Noise-free sums of binary rows are first decoded by algebra (bounds, weights, exact enumeration of small groups); belief
+propagation then gives every open bit its posterior under the prior. Sums with noise (a differential privacy mechanism
+whose distribution and scale are public) enter belief propagation as Gaussian likelihoods; as the noise vanishes this
+becomes the exact decoder. Real-valued rows get the Gaussian posterior mean. Each discrete row takes the entries with
+the best expected F1 under the posterior, which for a settled row is the row itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
+from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.attacks.sums.belief_propagation import bit_log_odds
 from fglaudit.attacks.sums.binary_system import binary_system
 from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
@@ -64,7 +64,7 @@ class MaximumAPosteriori(Attack):
         equations = equations.to(device)
         noisy = bool((equations.std > 0).any())
         decoded = _decode_noisy(equations, odds, self.rounds) if noisy else decode_bits(equations, odds)
-        return decided(equations, decoded, scales, prior)
+        return _decided(equations, decoded, scales)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)
@@ -80,14 +80,12 @@ def _decode_noisy(equations: NeighborEquations, odds: Tensor, rounds: int) -> De
     return DecodedBits(probability, (probability > 0.5).float(), torch.zeros_like(probability, dtype=torch.bool))
 
 
-def decided(
-    equations: NeighborEquations, decoded: DecodedBits, scales: RowScales, prior: FeaturePrior
-) -> Reconstruction:
+def _decided(equations: NeighborEquations, decoded: DecodedBits, scales: RowScales) -> Reconstruction:
     """Return for every row the entries with the best expected F1 under independent bits."""
     chance = torch.where(decoded.proven, decoded.bits, decoded.probability)
     bits = best_f1_bits(chance)
     right = torch.where(bits > 0, chance, 1 - chance)
     confidence = right.clamp(min=1e-12).log().sum(1).exp()
-    rows = scales.apply(bits.cpu(), prior)
+    rows = scales.apply(bits.cpu())
     proven = decoded.proven.all(1).cpu() & scales.certain
     return Reconstruction(rows, equations.nodes.cpu(), confidence.cpu(), proven)

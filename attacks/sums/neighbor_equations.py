@@ -1,4 +1,4 @@
-"""What an observer of ``NeighborSums`` knows for certain, as linear equations over the feature rows it does not have.
+"""Linear equations over the unknown feature rows that follow exactly from an observer's ``NeighborSums``.
 
 FedGCN (section 4): client m uploads ``P[m, i] = sum of A_ij x_j over the closed neighbours j of i at m``, and whoever
 needs node i receives ``S_i = sum of A_ij x_j over all closed neighbours``. Everything the observer sent itself is
@@ -35,7 +35,7 @@ ROUNDING = 4e-7
 
 @dataclass(frozen=True)
 class NeighborEquations:
-    """``values[r] = sum over terms e of row r: coefficients[e] x[columns[e]] + at most hidden[r] further rows + noise``.
+    """``values[r] = sum over its terms e of coefficients[e] x[columns[e]] + up to hidden[r] further rows + noise``.
 
     Attributes:
         nodes: global ids of the unknown rows [U], ascending.
@@ -100,8 +100,17 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
 
 @dataclass(frozen=True)
 class _Knowledge:
-    """Recorded sums [n], closed edges [2, E], degrees (-1 unknown) [N], own nodes [N], owners (-1 unknown) [N], which
-    nodes are certainly in the sums [N], and which certainly are not [N] because their client dropped out."""
+    """What the observer knows.
+
+    Attributes:
+        sums: recorded sums [n].
+        edges: closed edges [2, E].
+        degrees: [N], -1 where unknown.
+        mine: own nodes [N].
+        owner: client of each node [N], -1 where unknown.
+        present: nodes that are certainly in the sums [N].
+        missing: nodes that certainly are not, because their client dropped out [N].
+    """
 
     sums: RecordedSums
     edges: Tensor
@@ -211,7 +220,12 @@ def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Ten
 def _terms(
     view: View, known: _Knowledge, about: Tensor, uploader: Tensor, *, parts: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows [E] and node ids [E] of the unknown terms of every sum, and ``hidden`` [R]."""
+    """Return rows [E] and node ids [E] of the unknown terms of every sum, and ``hidden`` [R].
+
+    Args:
+        about, uploader: node and uploader of every sum [R].
+        parts: whether these are partial sums.
+    """
     n, count = view.public.num_nodes, len(about)
     edges, degrees, mine = known.edges, known.degrees, known.mine
     starts = torch.searchsorted(edges[0].contiguous(), torch.arange(n + 1))
@@ -224,8 +238,8 @@ def _terms(
     keep = ~mine[columns]
     fewest = fewest_neighbors(view)
     if fewest > 1:
-        # A node with few neighbours at other clients gets nothing from them. Where the observer cannot tell, for want
-        # of owners, whether that holds for a node, only the node's own term is certain.
+        # A node with few neighbours at other clients gets nothing from them. Where the observer does not know the
+        # owners that decide this, only the node's own term is certain.
         foreign = known.owner[columns] != known.owner[about][rows]
         lone = torch.bincount(rows[foreign], minlength=count) < fewest
         unowned = torch.bincount(rows[known.owner[columns] < 0], minlength=count) > 0
@@ -244,8 +258,10 @@ def _terms(
 
 
 def _expected_uploaders(neighbors: Tensor, others: int) -> Tensor:
-    """Return how many of ``others`` clients hold at least one of ``neighbors`` nodes spread evenly: each adds its own
-    noise."""
+    """Return how many of ``others`` clients are expected to hold one of ``neighbors`` evenly spread nodes.
+
+    Each of them adds noise of its own.
+    """
     return (others * (1 - (1 - 1 / max(others, 1)) ** neighbors.double())).clamp(min=1)
 
 

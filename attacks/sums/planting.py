@@ -1,7 +1,7 @@
 """Self-test problems for attacks on ``NeighborSums``: every sum holds at most one row that the observer does not own.
 
-Every node of the observer gets exactly one neighbour at another client, and that neighbour has no other: its row lies
-in the open in one sum. All other nodes are alone; the server and the wire see their rows in their own sums. Own rows,
+Every node of the observer gets exactly one neighbour at another client, and that neighbour has no other, so one sum
+shows its row directly. All other nodes are alone; the server and the wire see their rows in their own sums. Own rows,
 ids, number of clients and public facts stay; rows of others are drawn from the prior; there is no defense.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
-from fglaudit.adversary.planting import MemoryMessages, planted_client, planted_rows
+from fglaudit.adversary.planting import MemoryMessages, planted_graph, planted_rows
 from fglaudit.attacks.sums.recorded_sums import sees_parts
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums
@@ -26,7 +26,7 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
 
     Args:
         lone_nodes: whether nodes that are no neighbours of own nodes are part of it; by default for the server and the
-            wire if they know all edges, and so can tell what their sums are made of.
+            wire if they know all edges, and so know the terms of their sums.
     """
     public, n = view.public, view.public.num_nodes
     rng = split(rng, "plant")
@@ -50,30 +50,20 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
     rows = planted_rows(view, targets, rng)
     x[targets] = rows
 
-    inner = [client.nodes[client.edge_index] for client in view.own]
-    edges = torch.cat([pairs, pairs.flip(0), *inner], dim=1)
+    planted, edges = planted_graph(view, pairs, inner_edges=True)
     degrees = torch.bincount(edges[0], minlength=n)
-    clients = tuple(planted_client(client, pairs, degrees) for client in view.own)
     batches = _simulate(view, x, torch.cat([edges, used.expand(2, -1)], dim=1), degrees, owner)
-    if view.observer.degrees is False:
-        clients = tuple(dataclasses.replace(c, remote_degrees=None) for c in clients)
-    planted = dataclasses.replace(
-        view,
-        messages=MemoryMessages(batches),
-        own=clients,
-        auxiliary=dataclasses.replace(
-            view.auxiliary, nodes=view.auxiliary.nodes[:0], x=view.auxiliary.x[:0], y=view.auxiliary.y[:0]
-        ),
-        public=dataclasses.replace(public, defense="none", defense_parameters={}, noise={}),
-        topology=None if view.topology is None else edges[:, (edges[0] * n + edges[1]).argsort()],
-        degrees=None if view.degrees is None else degrees,
-    )
-    return Planted(planted, rows, targets)
+    return Planted(dataclasses.replace(planted, messages=MemoryMessages(batches)), rows, targets)
 
 
 def _simulate(view: View, x: Tensor, edges: Tensor, degrees: Tensor, owner: Tensor) -> tuple[MessageBatch, ...]:
-    """Return the sums of a pre-training aggregation over closed ``edges`` [2, E], cut down to what the observer
-    sees."""
+    """Return the messages of a pre-training aggregation that the observer sees.
+
+    Args:
+        x: rows of all nodes [N, F].
+        edges: closed edges [2, E].
+        degrees, owner: of all nodes [N].
+    """
     public, n = view.public, view.public.num_nodes
     row, column = edges
     weight = torch.ones(len(row))
@@ -100,7 +90,15 @@ def _simulate(view: View, x: Tensor, edges: Tensor, degrees: Tensor, owner: Tens
 
 
 def _ragged(client: Tensor, nodes: Tensor, sums: Tensor, clients: int, *, up: bool) -> MessageBatch:
-    """Return one message per client; ``client`` [rows] is ascending."""
+    """Return one message per client.
+
+    Args:
+        client: of every row, ascending [R].
+        nodes: of every row [R].
+        sums: [R, F].
+        clients: number of clients.
+        up: whether clients send to the server or receive from it.
+    """
     everyone = torch.arange(clients)
     server = torch.full_like(everyone, SERVER)
     splits = torch.cat([everyone.new_zeros(1), torch.bincount(client, minlength=clients).cumsum(0)])

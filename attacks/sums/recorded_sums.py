@@ -1,5 +1,4 @@
-"""What an observer of ``NeighborSums`` holds before any algebra: the recorded sums, the degrees and the edges it
-knows."""
+"""Sums that an observer of ``NeighborSums`` recorded, and the clients that may own each node."""
 
 from __future__ import annotations
 
@@ -64,13 +63,13 @@ def recorded_sums(view: View) -> RecordedSums:
 
 
 def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
-    """Return the client of every node [N] as :func:`possible_owners` says, -1 where there are several."""
+    """Return the client of every node [N] by :func:`possible_owners`, -1 where several are possible."""
     candidates = possible_owners(view, sums, edges)
     return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
 
 
 def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
-    """Return which clients may hold each node [N, K], as one who sees all messages to and from the server can tell.
+    """Return which clients may hold each node [N, K], as far as an observer of all messages via the server can infer.
 
     With one hop a total sum goes to its owner alone. With more hops three rules narrow the candidates: the owner of j
     receives the sums of j and of each neighbour of j; and, where uploads can be read, it uploads a part of each of

@@ -1,7 +1,7 @@
-"""Which clients hold a neighbour of a node, from the rows that they send: encryption does not hide that a row is there.
+"""Which clients hold a neighbour of a node, from the rows that they send: encryption does not hide their presence.
 
 FedGCN's client m sends a row for node i if it holds i or a neighbour of i. Ciphertexts name the node as plain sums do,
-because the server must know what to add up. Whoever holds a client's key reads past padding: rows of zeros are no rows.
+because the server must know what to add up. An observer with a client's key also recognises padding: rows of zeros.
 """
 
 from __future__ import annotations

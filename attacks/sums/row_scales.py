@@ -1,4 +1,4 @@
-"""What a non-zero entry is worth: raw binary rows, rows normalised to sum one, rows clipped by a defense."""
+"""Level of the non-zero entries: raw binary rows, rows normalised to sum one, rows clipped by a defense."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from fglaudit.view import View
 _LARGEST_COUNT = 96
 _LARGEST_DEGREE = 400
 _SEARCHABLE_NOISE = 1e-3
-"""Above this standard deviation single entries no longer show their integer, and the mean scale of known rows is
-used."""
+"""Noise above this standard deviation hides the integer of single entries; the mean level of known rows is used."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class RowScales:
     normalised: bool
     certain: Tensor
 
-    def apply(self, bits: Tensor, prior: FeaturePrior) -> Tensor:
+    def apply(self, bits: Tensor) -> Tensor:
         """Return rows from ``bits`` [U, F]."""
         return bits / bits.sum(1, keepdim=True).clamp(min=1) if self.normalised else bits
 
@@ -49,7 +48,7 @@ def resolve_scales(
         largest = min(_LARGEST_DEGREE, view.public.num_nodes)
         complete = _complete_rows(equations)
         degrees = torch.cat([client.degrees for client in view.own]) + 1
-        equations, _ = fill_degrees(complete, prior.size, degrees, largest)
+        equations = fill_degrees(complete, prior.size, degrees, largest)
         certain[:] = False
     facts = view.public.defense_parameters
     clip = facts.get("row_norm")
@@ -70,12 +69,11 @@ def resolve_scales(
         return (limit / count**power).clamp(max=1.0)
 
     noisy = dataclasses.replace(equations, tolerance=equations.tolerance + 3 * equations.std[:, None])
-    filled, _ = fill_counts(noisy, value, (view.known_rows().x != 0).sum(1), _LARGEST_COUNT)
+    filled = fill_counts(noisy, value, (view.known_rows().x != 0).sum(1), _LARGEST_COUNT)
     return dataclasses.replace(equations, coefficients=filled.coefficients), RowScales(normalised, certain)
 
 
 def _complete_rows(equations: NeighborEquations) -> NeighborEquations:
-    """Drop the unknown coefficients of incomplete rows by marking their terms as bounds only: weight zero tells
-    nothing."""
+    """Set unknown coefficients of incomplete rows to zero, so that their terms bound nothing."""
     partial = equations.coefficients.isnan() & (equations.hidden > 0)[equations.rows]
     return dataclasses.replace(equations, coefficients=torch.where(partial, 0.0, equations.coefficients))

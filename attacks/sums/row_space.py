@@ -1,4 +1,4 @@
-"""Row-space attack on neighbour sums: solve the linear equations that an observer's sums amount to.
+"""Row-space attack on neighbour sums: solve the sums as linear equations over the unknown rows.
 
 FedGCN section 4 argues that a sum over several neighbours protects each of them. It does not where sums overlap: the
 row of neighbour j is determined exactly if and only if the unit vector e_j lies in the row space of the observer's
@@ -29,7 +29,7 @@ _EXACT = 5e-4
 
 @dataclass(frozen=True)
 class RowSpace(Attack):
-    """Solve the sums as linear equations; says which rows they determine. For any features."""
+    """Solve the sums as linear equations and show which rows they determine. For any features."""
 
     name: ClassVar[str] = "row-space"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)

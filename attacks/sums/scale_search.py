@@ -1,10 +1,10 @@
-"""Find the unknown scale of every neighbour's row from the values that a sum takes.
+"""Search for the unknown scale of every neighbour's row among the values that a sum takes.
 
 Where a degree is unknown, neighbour j enters with coefficient ``1 / sqrt(D)`` for some integer D. Where rows are
 normalised, it enters with ``w / q``: q is an integer and also the number of its entries. Rows are sparse, so most
 entries of a sum are the word of one neighbour alone: the right integer is met by many entries of every sum the
-neighbour is part of, a wrong one by few. Neighbours that cannot be told apart (equal coefficients before scaling) share
-out the integers found; who gets which is a guess unless another sum tells.
+neighbour is part of, a wrong one by few. Neighbours with equal coefficients before scaling cannot be distinguished and
+share the integers found; which of them has which is a guess unless another sum decides.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from torch import Tensor
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations
 
 _PRIOR_WEIGHT = 0.25
-"""How much an integer's frequency among known rows counts beside its hits; settles ties, little more."""
+"""Weight of an integer's frequency among known rows against its hits; it mainly breaks ties."""
 _NO_HIT = 0.02
 
 
-def fill_degrees(
-    equations: NeighborEquations, size: float, known: Tensor, largest: int
-) -> tuple[NeighborEquations, Tensor]:
-    """Return the equations with unknown coefficients ``1 / sqrt(D)`` filled in, and D of every unknown [U].
+def fill_degrees(equations: NeighborEquations, size: float, known: Tensor, largest: int) -> NeighborEquations:
+    """Return the equations with unknown coefficients ``1 / sqrt(D)`` filled in.
 
     Args:
         size: expected number of entries per row.
-        known: D of the observer's own nodes [n], a sample of what is likely.
+        known: D of the observer's own nodes [n], a sample of typical values.
         largest: largest D to try.
     """
     unknown = equations.coefficients.isnan()
@@ -37,23 +35,21 @@ def fill_degrees(
     integers = torch.arange(2, largest + 1)
     found = _search(ones, integers, lambda q: q.rsqrt(), lambda q: torch.full_like(q, size), unknown, known)
     filled = torch.where(unknown, found[equations.columns].double().rsqrt(), equations.coefficients)
-    return dataclasses.replace(equations, coefficients=filled), found
+    return dataclasses.replace(equations, coefficients=filled)
 
 
 def fill_counts(
     equations: NeighborEquations, value: Callable[[Tensor], Tensor], known: Tensor, largest: int
-) -> tuple[NeighborEquations, Tensor]:
-    """Return the equations of the binary rows behind rows ``value(q) x bits`` with q entries, and q of every unknown
-    [U].
+) -> NeighborEquations:
+    """Return the equations of the binary rows behind rows ``value(q) x bits`` with q entries.
 
     Args:
-        known: numbers of entries of known rows [n], a sample of what is likely.
+        known: numbers of entries of known rows [n], a sample of typical values.
     """
     every = torch.ones_like(equations.columns, dtype=torch.bool)
     found = _search(equations, torch.arange(1, largest + 1), value, lambda q: q, every, known)
-    return dataclasses.replace(
-        equations, coefficients=equations.coefficients * value(found[equations.columns].double())
-    ), found
+    filled = equations.coefficients * value(found[equations.columns].double())
+    return dataclasses.replace(equations, coefficients=filled)
 
 
 def _search(
@@ -71,7 +67,7 @@ def _search(
         value: entry of a row of scale q, before its coefficient.
         expected: number of entries of a row of scale q.
         searched: which terms have an unknown scale [E].
-        known: integers of known rows.
+        known: integers of known rows [n].
     """
     integers = integers.to(equations.values.device)
     term = searched.nonzero().squeeze(1)

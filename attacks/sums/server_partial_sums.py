@@ -1,4 +1,4 @@
-"""Blind reading of neighbour sums: what the server and the wire learn without knowing a single edge or degree.
+"""Rows from neighbour sums alone: what the server and the wire learn without knowing a single edge or degree.
 
 FedGCN without encryption shows the server ``P[m, i]``, the part of node i's sum that lies at client m. Clients hold few
 neighbours of any one node, so a part has few terms, and the part at i's own client contains ``x_i / D_i``. Entries of
@@ -63,7 +63,7 @@ class ServerPartialSums(Attack):
             chosen &= (at >= 0) & torch.where(owner >= 0, owner == at, True)
         else:
             chosen &= at == SERVER
-            values = _less_own(view, sums)
+            values = _without_own_uploads(view, sums)
         picked = chosen.nonzero().squeeze(1)
         noise = view.public.noise.get(NeighborSums.__name__)
         parts = values[picked].double().to(device)
@@ -86,8 +86,8 @@ class ServerPartialSums(Attack):
         return plant_lone_neighbors(view, rng, lone_nodes=True)
 
 
-def _less_own(view: View, sums: RecordedSums) -> Tensor:
-    """Return the sums [n, F] with the observer's own uploads taken off the totals; what is left of rounding is 0."""
+def _without_own_uploads(view: View, sums: RecordedSums) -> Tensor:
+    """Return the sums [n, F] with the observer's own uploads subtracted from the totals; rounding errors become 0."""
     total, own = (part.nonzero().squeeze(1) for part in (sums.parties == SERVER, sums.parties >= 0))
     place = torch.full((view.public.num_nodes,), -1)
     place[sums.nodes[total]] = total
@@ -106,8 +106,12 @@ def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
-    """Return the entries of the self term of each sum [B, F], whose entries are off by at most ``error``, and how sure
-    it is one [B]."""
+    """Return the entries of the self term of each sum [B, F], and the confidence in it [B].
+
+    Args:
+        parts: the sums [B, F].
+        error: largest error of their entries.
+    """
     row, entry = (parts > error).nonzero(as_tuple=True)
     value = parts[row, entry]
     order = value.argsort(stable=True)
@@ -147,8 +151,7 @@ def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
 
 
 def _tabulate(row: Tensor, value: Tensor, number: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Lay out distinct values by row, most frequent first: values and frequencies [rows, V], and each value's place
-    [n]."""
+    """Tabulate distinct values by row, most frequent first: values, frequencies [rows, V], each value's place [n]."""
     order = number.argsort(descending=True, stable=True)
     order = order[row[order].argsort(stable=True)]
     count = torch.bincount(row, minlength=rows)

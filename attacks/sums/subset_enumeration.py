@@ -1,9 +1,9 @@
-"""Take the entries of a weighted sum apart: which neighbours' bits can add up to this value?
+"""Decode the entries of a weighted sum: which of the neighbours' bits can add up to this value?
 
-Neighbours of equal degree have equal coefficients and form a group; only the number of ones in a group can show. All
-count vectors that reach a target within its tolerance are enumerated, for all constraints at once, group after group in
-descending order of coefficients, with branches cut off that can no longer reach the target. A group whose count is the
-same in every solution becomes a constraint of its own, with integer coefficients: that is a proof, not a guess.
+Neighbours of equal degree have equal coefficients and form a group; only the number of ones in a group can be inferred.
+All count vectors that reach a target within its tolerance are enumerated, for all constraints at once, group after
+group in descending order of coefficients; branches that can no longer reach the target are pruned. A group whose count
+is the same in every solution becomes a constraint of its own, with integer coefficients: that is a proof, not a guess.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ _MAX_FRONTIER = 4_000_000
 
 @dataclass(frozen=True)
 class _Groups:
-    """Equal coefficients within a constraint: group of each term [T]; constraint, coefficient and size of each group
-    [G]."""
+    """Groups of equal coefficients within a constraint.
+
+    Attributes:
+        of_term: group of each term [T].
+        constraint, coefficient, size: of each group [G].
+    """
 
     of_term: Tensor
     constraint: Tensor
@@ -74,10 +78,13 @@ def split_by_weight(system: BinarySystem) -> BinarySystem:
 
 
 def _count_range(weight: Tensor, size: Tensor, target: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the least and greatest count of every group over all solutions of B constraints with G groups each, [B,
-    G].
+    """Return the least and greatest count of every group over all solutions, [B, G] each.
 
-    Without any solution least exceeds greatest; with too many branches to look at, the bounds are 0 and the size.
+    Without any solution least exceeds greatest; with too many branches to enumerate, the bounds are 0 and the size.
+
+    Args:
+        weight, size: coefficients and sizes of the G groups of B constraints [B, G].
+        target, tolerance: [B].
     """
     batch, number = weight.shape
     device = weight.device
@@ -110,8 +117,10 @@ def _count_range(weight: Tensor, size: Tensor, target: Tensor, tolerance: Tensor
 
 
 def _drop(system: BinarySystem, contradictory: Tensor) -> BinarySystem:
-    """Remove the first constraints where ``contradictory`` [n]: no bits fit, so a premise (scale, degree, no noise) is
-    wrong there."""
+    """Remove the first constraints where ``contradictory`` [n].
+
+    No bits fit them, so a premise (scale, degree, no noise) is wrong there.
+    """
     term = ~torch.nn.functional.pad(contradictory, (0, len(system.targets) - len(contradictory)))[system.constraint]
     return dataclasses.replace(
         system,

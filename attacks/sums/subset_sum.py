@@ -1,18 +1,19 @@
-"""Subset-sum attack on symmetrically normalised neighbour sums: the weights that make GCNs work give the terms away.
+"""Subset-sum attack on symmetrically normalised neighbour sums: the known weights identify the terms.
 
 With ``A_ij = 1 / sqrt(D_i D_j)`` (Kipf and Welling's normalisation, FedGCN section 3) and binary features, every entry
 of a sum is a subset sum of the known coefficients ``1 / sqrt(D_j)`` of the neighbours, and rows are sparse: nearly
-always one subset fits. A client that knows its neighbours' degrees reads off who has which word, except among
-neighbours of equal degree, of which it learns how many have it. Rows of several sums are joined: bits that one sum
-settles are subtracted from the others until nothing changes.
+always one subset fits. A client that knows its neighbours' degrees infers who has which word, except among neighbours
+of equal degree, of which it learns how many have it. Rows of several sums are joined: bits that one sum settles are
+subtracted from the others until nothing changes.
 
 Row-normalised rows add an unknown integer per neighbour, its number of entries, and so do unknown degrees; both show in
-the values that a sum takes (:mod:`scale_search`). They are found, not proven, so such rows are never marked as proven.
+the values that a sum takes (:mod:`fglaudit.attacks.sums.scale_search`). They are found, not proven, so such rows are
+never marked as proven.
 
 What stays open, and why that is the ceiling: neighbours of equal degree that share all of the observer's sums enter
 every equation with the same coefficient, so swapping their rows changes no message; likewise degrees whose ratio is the
-square of a rational (2 and 8, say) where the counts happen to fit both ways. Open bits are set to the likeliest pattern
-under the prior.
+square of a rational (2 and 8, say) where the counts happen to fit both ways. Open bits are set to the most probable
+pattern under the prior.
 
 ``fglaudit run fedgcn-leaks --root DIR`` measures it on Cora.
 """
@@ -69,10 +70,9 @@ class SubsetSum(Attack):
         decoded = decode_bits(equations, odds) if self.joint else _row_by_row(equations, odds)
         chance = torch.where(decoded.bits > 0, decoded.probability, 1 - decoded.probability)
         confidence = torch.where(decoded.proven, 1.0, chance).clamp(min=1e-12).log().sum(1).exp()
-        rows = scales.apply(decoded.bits.cpu(), prior)
-        return Reconstruction(
-            rows, equations.nodes.cpu(), confidence.cpu(), decoded.proven.all(1).cpu() & scales.certain
-        )
+        rows = scales.apply(decoded.bits.cpu())
+        proven = decoded.proven.all(1).cpu() & scales.certain
+        return Reconstruction(rows, equations.nodes.cpu(), confidence.cpu(), proven)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)

@@ -1,14 +1,13 @@
-"""Whether a known node can lie at a client: words that none of a client's nodes has stand out in its first model
-update.
+"""Membership of a known node at a client, from the words that none of the client's nodes has.
 
-The rows of the input layer that belong to a word no node in reach has get no gradient from the loss, only weight
-decay's. Adam makes steps of equal length out of any constant gradient, so such a row moves by exactly minus the
-learning rate times the sign of its weights (without weight decay it does not move at all), while a row that occurs
-moves by signs of its own. The mean over the hidden units tells the two apart for every word, also through noise as
-strong as the steps. A node with a word that the client lacks is not the client's.
+The rows of the input layer that belong to a word no node in reach has get no gradient from the loss, only weight decay.
+The first step of Adam has the same size for any gradient, so such a row moves by exactly minus the learning rate times
+the sign of its weights (without weight decay it does not move at all), while the row of a present word moves in other
+directions. The mean over the hidden units separates the two cases for every word, even under noise as strong as the
+steps. A node with a word that the client lacks is not the client's.
 
-The statistic's two levels are fitted as a mixture of two Gaussians. The score is the log likelihood ratio of "all the
-node's words occur at the client" against the words' frequencies over all clients.
+The statistic is fitted as a mixture of two Gaussians. The score is the log likelihood ratio of "all the node's words
+occur at the client" against the words' frequencies over all clients.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fglaudit.view import View
 
 _EM_STEPS = 50
 _MISSED = 0.01
-"""Share of a client's nodes, roughly, that no batch of the first round reaches."""
+"""Approximate share of a client's nodes that no batch of the first round reaches."""
 _LEAST_SPREAD = 0.02
 
 
@@ -53,8 +52,8 @@ class AbsentWords(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         clients = sending_clients(view, ModelUpdate)
         present = 1 - _chance_absent(_statistic(view).to(device))
-        usual = (present.sum(0) + 0.5) / (len(present) + 1)
-        ratio = ((1 - _MISSED) * present / usual + _MISSED * (1 - present) / (1 - usual)).clamp(min=1e-12).log()
+        typical = (present.sum(0) + 0.5) / (len(present) + 1)
+        ratio = ((1 - _MISSED) * present / typical + _MISSED * (1 - present) / (1 - typical)).clamp(min=1e-12).log()
         has = (view.auxiliary.x != 0).to(ratio)
         pairs = torch.cartesian_prod(clients, view.auxiliary.nodes)
         return Inference(type(self).quantity, pairs, (ratio @ has.T).flatten().cpu())
@@ -87,8 +86,7 @@ def _decays(view: View) -> bool:
 
 
 def _statistic(view: View) -> Tensor:
-    """Return per client and word how much like an absent word's its row of the first update is [K, F]: 1 per step if
-    absent."""
+    """Return a statistic per client and word [K, F] that is about 1 for an absent word's row of the first update."""
     step = float(view.public.hyperparameters["learning_rate"])
     models = next(model_rounds(view, 1))
     weight, _ = input_map(view, models.received)
@@ -99,8 +97,7 @@ def _statistic(view: View) -> Tensor:
 
 
 def _chance_absent(statistic: Tensor) -> Tensor:
-    """Return the posterior probability that the entries of ``statistic`` [K, F] belong to the upper of two
-    Gaussians."""
+    """Return the posterior probability [K, F] that entries of ``statistic`` belong to the upper of two Gaussians."""
     values = statistic.double()
     mean = torch.stack([values.max(), values.min()])
     spread = torch.full_like(mean, float(values.std().item()) / 2 + _LEAST_SPREAD)
@@ -111,9 +108,8 @@ def _chance_absent(statistic: Tensor) -> Tensor:
             -((values.unsqueeze(2) - mean) / spread).square() / 2 + (weight / spread).log() - math.log(2 * math.pi) / 2
         )
         upper = (score[..., 0] - score[..., 1]).sigmoid()
-        upper = torch.where(
-            values > mean[0], torch.maximum(upper, 1 - upper), upper
-        )  # beyond the upper mean nothing else lies
+        # Values beyond the upper mean belong to the upper Gaussian.
+        upper = torch.where(values > mean[0], torch.maximum(upper, 1 - upper), upper)
         shares = torch.stack([upper, 1 - upper], 2)
         total = shares.sum((0, 1)).clamp(min=1e-9)
         mean = (shares * values.unsqueeze(2)).sum((0, 1)) / total

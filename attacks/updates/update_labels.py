@@ -1,10 +1,10 @@
-"""Label distribution of a client from the biases of its last layer, as they move in the first rounds.
+"""Label distribution of a client from the biases of its last layer over the first rounds.
 
 The gradient of a class's bias is the mean predicted probability of the class minus its share among the client's
-training nodes. Adam hides its length but not its course: the first step is its sign, and later ones follow from the
-ratios of successive gradients. The attack predicts the gradients from the received models (predictions for the
-observer's known rows of each class; without any, for the global nodes, taken as nodes), runs the public optimiser on
-them, and looks for the distribution under which the biases move as they did.
+training nodes. Adam hides the size of a gradient but not the trajectory: the first step is its sign, and later ones
+follow from the ratios of successive gradients. The attack predicts the gradients from the received models (predictions
+for the observer's known rows of each class; without any, for the global nodes, taken as nodes), runs the public
+optimiser on them, and searches for the distribution under which the biases move as observed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from fglaudit.view import View
 _BIAS = "classes.bias"
 _FIT_STEPS = 400
 _MODEL_ERROR = 0.3, 0.02
-"""Spread of an observed step around a predicted one, in learning rates, at first and at least: predictions are for
-other nodes than the client's. It is fitted twice on the way."""
+"""Initial and least standard deviation of an observed step around a predicted one, in learning rates: predictions are
+for other nodes than the client's. It is refitted twice during the fit."""
 
 
 @dataclass(frozen=True)
-class Course:
+class BiasTrajectory:
     """How the biases of K clients moved in T rounds.
 
     Attributes:
@@ -71,10 +71,10 @@ class UpdateLabels(Attack):
         return missing_uploads(view, ModelUpdate, GlobalNodes) or unknown_architecture(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        course = self._course(view, split(rng, "dropout"))
-        return Inference(type(self).quantity, sending_clients(view, ModelUpdate), _fit(view, course))
+        trajectory = self._trajectory(view, split(rng, "dropout"))
+        return Inference(type(self).quantity, sending_clients(view, ModelUpdate), _fit(view, trajectory))
 
-    def _course(self, view: View, rng: torch.Generator) -> Course:
+    def _trajectory(self, view: View, rng: torch.Generator) -> BiasTrajectory:
         books = codebooks(view, type(self).first_rounds)
         known = view.known_rows()
         use = known.y >= 0
@@ -86,23 +86,23 @@ class UpdateLabels(Attack):
             for _ in range(self.draws):
                 dropout = Dropout(share, rng)
                 if bool(use.any()):
-                    chance = (
-                        chance
-                        + log_probabilities(view, models.received, received, known.x[use], dropout).exp() / self.draws
-                    )
+                    scores = log_probabilities(view, models.received, received, known.x[use], dropout)
                 else:
-                    chance = chance + predict(view, models.received, received, received, dropout).exp() / self.draws
+                    scores = predict(view, models.received, received, received, dropout)
+                chance = chance + scores.exp() / self.draws
             overall = chance.mean(1, keepdim=True).expand(-1, view.public.num_classes, -1)
             if bool(use.any()):
                 of_class = torch.einsum("nc,knd->kcd", kinds, chance) / kinds.sum(0).clamp(min=1).view(1, -1, 1)
                 overall = torch.where((kinds.sum(0) > 0).view(1, -1, 1), of_class, overall)
             predicted.append(overall.double())
             moves.append(unflatten(models.change, view.public.layout)[_BIAS].double())
-        return Course(torch.stack(moves), torch.stack(predicted))
+        return BiasTrajectory(torch.stack(moves), torch.stack(predicted))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted, from models that
-        know nothing but biases, others in every round."""
+        """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted.
+
+        The models contain nothing but biases, different ones in every round.
+        """
         clients = sending_clients(view, ModelUpdate)
         rounds, classes = type(self).first_rounds or 1, view.public.num_classes
         models = initial_model(view.public.layout, split(rng, "model")).repeat(rounds, len(clients), 1)
@@ -112,18 +112,23 @@ class UpdateLabels(Attack):
             weights[_BIAS].copy_(torch.randn(classes, generator=rng))
         centers = torch.randn(next(uploads(view, GlobalNodes, 1)).shape, generator=split(rng, "centers"))
         still = torch.zeros_like(models)
-        course = self._course(_messages(view, clients, models, still, centers), split(rng, "dropout"))
+        trajectory = self._trajectory(_messages(view, clients, models, still, centers), split(rng, "dropout"))
         of = torch.randint(classes, (len(clients),), generator=rng)
         shares = 0.8 * torch.nn.functional.one_hot(of, classes).double() + 0.2 / classes
-        moves = simulate(view, course.predicted, shares, float(view.public.hyperparameters["learning_rate"]), 1)
+        moves = simulate(view, trajectory.predicted, shares, float(view.public.hyperparameters["learning_rate"]), 1)
         for t in range(rounds):
             unflatten(still[t], view.public.layout)[_BIAS].copy_(moves[t])
         return Planted(_messages(view, clients, models, still, centers), shares, clients)
 
 
 def _messages(view: View, clients: Tensor, models: Tensor, changes: Tensor, centers: Tensor) -> View:
-    """Return a view of rounds in which clients receive ``models`` [T, K, D] and upload ``changes``; global nodes stay
-    [K, g, d]."""
+    """Return a view of rounds in which clients receive models and upload changes, while the global nodes stay.
+
+    Args:
+        clients: [K].
+        models, changes: [T, K, D].
+        centers: the global nodes [K, g, d].
+    """
     server = torch.full_like(clients, SERVER)
     batches = []
     for round, (received, change) in enumerate(zip(models, changes, strict=True)):
@@ -136,9 +141,8 @@ def _messages(view: View, clients: Tensor, models: Tensor, changes: Tensor, cent
     return without_defense(view, MemoryMessages(tuple(batches)))
 
 
-def _fit(view: View, course: Course) -> Tensor:
-    """Return the distributions [K, C] whose predicted course is nearest to the observed one, with a weak pull to the
-    known labels."""
+def _fit(view: View, trajectory: BiasTrajectory) -> Tensor:
+    """Return the distributions [K, C] with the nearest predicted trajectory, weakly regularised to known labels."""
     step = float(view.public.hyperparameters["learning_rate"])
     known = view.known_rows().y
     counts = torch.bincount(known[known >= 0], minlength=view.public.num_classes).double() + 1
@@ -146,23 +150,23 @@ def _fit(view: View, course: Course) -> Tensor:
     noise = noise_std(view, ModelUpdate) ** 2
     clip = UploadClip.of(view, ModelUpdate)
     variance = noise + (_MODEL_ERROR[0] * step) ** 2
-    repeats = (
-        max(1, round(float(course.moves[0].abs().max().item()) / step)) if noise_std(view, ModelUpdate) == 0 else 1
-    )
+    repeats = 1
+    if noise_std(view, ModelUpdate) == 0:
+        repeats = max(1, round(float(trajectory.moves[0].abs().max().item()) / step))
     # Under Adam, all weights move about one step at a time.
     length = step * repeats * sum(math.prod(shape) for shape in view.public.layout.values())
     shrink = 1.0 if clip.length is None else min(1.0, clip.length / length)
     with torch.enable_grad():
         # A bias rises where the class is more frequent than predicted: start on the right side of all signs.
-        scores = (prior.log() + 2 * shrink * course.moves.mean(0) / step).requires_grad_()
+        scores = (prior.log() + 2 * shrink * trajectory.moves.mean(0) / step).requires_grad_()
         optimiser = torch.optim.Adam([scores], lr=0.1)
         for index in range(_FIT_STEPS):
             shares = scores.log_softmax(1)
-            moves = simulate(view, course.predicted, shares.exp(), step, min(repeats, 8))
+            moves = simulate(view, trajectory.predicted, shares.exp(), step, min(repeats, 8))
             if clip.bound is not None:
                 moves = moves.clamp(-clip.bound, clip.bound)
             moves = shrink * moves
-            error = (moves - course.moves).square()
+            error = (moves - trajectory.moves).square()
             if index in (_FIT_STEPS // 3, 2 * _FIT_STEPS // 3):
                 variance = max(float(error.mean().item()), noise + (_MODEL_ERROR[1] * step) ** 2)
             loss = error.sum() / (2 * variance) - (prior * shares).sum()
@@ -173,8 +177,14 @@ def _fit(view: View, course: Course) -> Tensor:
 
 
 def simulate(view: View, predicted: Tensor, shares: Tensor, step: float, repeats: int) -> Tensor:
-    """Return how the biases [T, K, C] of clients with label ``shares`` [K, C] would move, in ``repeats`` steps per
-    round."""
+    """Return how the biases would move under a label distribution, [T, K, C].
+
+    Args:
+        predicted: mean class probabilities of nodes of each class [T, K, C, C].
+        shares: label distributions [K, C].
+        step: learning rate.
+        repeats: steps per round.
+    """
     keep = bool(view.public.hyperparameters.get("keep_optimizer", True))
     mean, square, done = torch.zeros_like(shares), torch.zeros_like(shares), 0
     moves = []

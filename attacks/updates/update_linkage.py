@@ -1,5 +1,7 @@
-"""Link model updates of one client from round to round, where a shuffler hides the senders
-(:mod:`fglaudit.adversary.linkage`)."""
+"""Link model updates of one client from round to round, where a shuffler hides the senders.
+
+See :mod:`fglaudit.adversary.linkage`.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Aggregation: the server reads sums of messages only."""

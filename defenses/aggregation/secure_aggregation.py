@@ -5,10 +5,10 @@ Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Lea
 shares of keys and seeds so that clients may drop out after the keys are exchanged (:mod:`fglaudit.secagg`). The result
 is then the sum, or the mean, over those who are left.
 
-What the server sees: the sums, in the clear, because masks cancel in them. **Sums are not private by themselves**:
-whoever knows the graph can take FedGCN's sums apart as a client can. Together with c clients the server sees the sum
-over the others; a single other one is exposed. With t clients it opens every message: they hold enough shares. A server
-that deviates from the protocol is not covered.
+What the server sees: the sums, in the clear, because masks cancel in them. **Sums are not private by themselves**: an
+observer that knows the graph can solve FedGCN's sums for single rows, as a client can. Together with c clients the
+server sees the sum over the others; if only one other is left, its message is exposed. With t clients it opens every
+message: they hold enough shares. A server that deviates from the protocol is not covered.
 
 Choices where the paper is silent:
 
@@ -51,13 +51,12 @@ _MOST_CLIENTS = 256
 
 @dataclass
 class _Round:
-    """One aggregation: who takes part, under which rows of the masks, and what is left of the masks once it is added
-    up.
+    """One aggregation: its members, the rows of its masks, and what the masks leave in the sum.
 
     Attributes:
         number: of the aggregation, counted over the run.
         round: of the protocol.
-        clients: who takes part [n], ascending; ``survivors`` are places among them.
+        clients: the members [n], ascending; ``survivors`` are positions in this list.
         slots: node ids with a row of masks [S], or [1] for payloads without.
     """
 
@@ -119,7 +118,7 @@ class _Session(DefenseSession):
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(fields), splits=splits)
 
     def forward(self, batch: MessageBatch) -> MessageBatch:
-        """Take what is left of the masks off totals; the server reads them from here on."""
+        """Subtract what is left of the masks from totals; from here on the server can read them."""
         return self._opened(batch, self._total)
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:

@@ -1,0 +1,1 @@
+"""Encryption: the server computes on ciphertexts."""

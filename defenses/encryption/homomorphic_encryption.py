@@ -1,11 +1,10 @@
-"""Homomorphic encryption: clients encrypt what they send, the server adds ciphertexts up and passes the sums on,
-clients decrypt.
+"""Homomorphic encryption: clients encrypt, the server adds ciphertexts and forwards the sums, clients decrypt.
 
 Custody: the clients share one secret key that one of them makes and gives to the others; the server gets parameters and
 no key (``fglaudit.he.keys``). So a client reads what it did without encryption; the server together with one client, or
-one client that taps the wire, reads everything. The server still sees which rows every client sends, hence which client
-has neighbours of which node, how wide a row's fields are, hence whether its degree is large, and every payload that is
-not sealed (models).
+one client that eavesdrops on the wire, reads everything. The server still sees which rows every client sends, hence
+which client has neighbours of which node, how wide a row's fields are, hence whether its degree is large, and every
+payload that is not sealed (models).
 
 ``padded``: every client sends every row, zeros where it has none, with fields of one width. That hides presence and
 width where every row has one receiver. With several, which client gets a row shows its neighbours all the same, and
@@ -132,8 +131,7 @@ class _Session(DefenseSession):
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
-        """Decrypt. Padding says nothing to whoever reads it: rows of zeros are left out of padded messages to the
-        server."""
+        """Decrypt. Rows of zeros are padding and are left out of padded messages to the server."""
         tensors = dict(batch.payload.tensors())
         for name, value in batch.payload.sealed_fields().items():
             assert isinstance(value.sealed, PackedRows | WeightedRows)
@@ -188,7 +186,7 @@ class HomomorphicEncryption(Defense):
         degree: of the polynomials; 0: 4096 for bfv, 8192 for ckks.
         bits: of a fixed-point number, sums included; one of 4, 8, 14, 18, 28, 56. Whole numbers get as many as their
             bound needs.
-        padded: every client sends every row, so that presence and width tell nothing.
+        padded: every client sends every row, so that presence and width reveal nothing.
         on: names of the payloads; empty: all that can be encrypted.
         largest: bound on absolute values where the protocol knows none; larger ones are refused before they are
             encrypted.

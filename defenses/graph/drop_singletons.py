@@ -1,7 +1,7 @@
 """Drop a node's only cross-client neighbour (FedGCN, section 4, footnote 2; FedGAT, privacy analysis).
 
 A sum over one remote neighbour is that neighbour's feature row; dropping the edge removes it. Sums over two and more
-still go out, and the subset-sum and row-space attacks show what they give away.
+still go out, and the subset-sum and row-space attacks show what they reveal.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Send fewer features: outside a public random subset every entry of every row is zero before anything is computed from
-it.
+"""Send fewer features: outside a public random subset every entry is zero before anything is computed from it.
 
 The subset is drawn from a seed, without looking at any data, and is known to everybody. What is kept is not protected
 at all: every attack reads it as before. A rate of exactly rebuilt rows falls to nothing as soon as one feature of a row

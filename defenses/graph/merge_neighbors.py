@@ -1,9 +1,8 @@
-"""Merge cross-client neighbours into groups before FedGAT's server masks them (Algorithm 1): a group's mean stands for
-its members.
+"""Merge cross-client neighbours into groups before FedGAT's server masks them (Algorithm 1): means replace rows.
 
-What a client then takes out of its matrices are means over groups. A node with fewer than ``size`` cross-client
-neighbours gets none. Groups are consecutive in order of node id, which is public, and have ``size`` to ``2 size - 1``
-members; own neighbours are never merged with others, since a client could take them off.
+A client then reads means over groups out of its matrices. A node with fewer than ``size`` cross-client neighbours gets
+none. Groups are consecutive in order of node id, which is public, and have ``size`` to ``2 size - 1`` members; own
+neighbours are never merged with others, since a client could subtract them.
 
 Attention weighs all members of a group alike. Means over overlapping groups are equations in the rows, as FedGCN's sums
 are: a neighbour that is in many groups can be solved for. The server must be trusted with the rows.

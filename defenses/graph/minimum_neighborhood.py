@@ -1,9 +1,9 @@
-"""Drop the cross-client neighbours of nodes that have few of them; with fewest = 2 this is the rule of FedGCN and
-FedGAT.
+"""Drop the cross-client neighbours of nodes that have few of them; fewest = 2 is the rule of FedGCN and FedGAT.
 
 FedGAT's privacy analysis and FedGCN's footnote drop a node's only cross-client neighbour, because an aggregate over one
-row is that row. This asks for a larger crowd. It does not help against attacks that take aggregates apart: FedGAT's
-matrices give every row of a neighbourhood of any size, sums over larger neighbourhoods remain equations in the rows.
+row is that row. This requires a larger neighbourhood. It does not help against attacks that solve aggregates for single
+rows: FedGAT's matrices give every row of a neighbourhood of any size, sums over larger neighbourhoods remain equations
+in the rows.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Noise: clipping, rounding and randomisation of messages and feature rows."""

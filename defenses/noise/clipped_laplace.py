@@ -1,7 +1,6 @@
-"""Local differential privacy as FedGT uses it (section 4.3): ``clip(g, delta) + Laplace(0, lambda)`` on what clients
-upload.
+"""Local differential privacy as in FedGT (section 4.3): uploads are sent as ``clip(g, delta) + Laplace(0, lambda)``.
 
-The paper does not say what the clip is. ``norm: elementwise`` (default) cuts every coordinate to [-delta, delta];
+The paper does not say what the clip is. ``norm: elementwise`` (default) clips every coordinate to [-delta, delta];
 ``norm: l1`` scales the whole vector of one message down to L1 norm delta. The epsilon that the paper claims,
 ``2 delta / lambda``, is one coordinate's of one round in the first case and one round's in the second: n coordinates
 and T rounds cost ``n T 2 delta / lambda`` and ``T 2 delta / lambda``. Coordinates are counted as they are sent.
@@ -37,12 +36,12 @@ class _Session(NoiseSession):
         super().__init__({r: mechanism for r in context.releases if r.payload.__name__ in defense.on}, Guarantee(), {})
         self.defense = defense
         self.mechanism = mechanism
-        self.open = sorted({r.payload.__name__ for r in context.releases} - set(defense.on))
+        self.left_open = context.left_open(defense.on)
         self.coordinates: dict[type[Payload], int] = {}
         self.sent: dict[type[Payload], int] = {}
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Clip and disturb what clients upload, and count it."""
+        """Clip what clients upload, add noise, and count it."""
         released = super().release(batch, rng)
         if released is not batch.payload:
             kind = type(released)
@@ -65,10 +64,9 @@ class _Session(NoiseSession):
     def guarantee(self) -> Guarantee:
         defense = self.defense
         words = ", ".join(f"{kind.__name__} alone: epsilon {self._epsilon(kind):.4g}" for kind in self.sent)
-        left = f"; {', '.join(self.open)} in the clear, so nothing bounds the whole" if self.open else ""
-        covered = not self.open and set(self.sent) == set(self.noised)
+        covered = not self.left_open and set(self.sent) == set(self.noised)
         return Guarantee(
-            mechanism=f"laplace scale={defense.scale:g}, {defense.norm} clip {defense.clip:g}; {words}{left}",
+            mechanism=f"laplace scale={defense.scale:g}, {defense.norm} clip {defense.clip:g}; {words}{self.left_open}",
             epsilon_claimed=2 * defense.clip / defense.scale,
             epsilon_accounted=self._epsilon(*self.sent) if covered else None,
             delta=defense.delta,

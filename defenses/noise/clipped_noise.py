@@ -1,5 +1,4 @@
-"""Clip each message and add Gaussian or Laplace noise to it: for payloads that one record enters through its own sender
-alone.
+"""Clip each message and add Gaussian or Laplace noise: for payloads where a record affects its sender's message alone.
 
 A user's latent ``x_i W_i`` moves with its features as far as its trained weights let it, so no bound on the features
 bounds it. What is bounded instead is the message: its values are scaled to norm at most ``clip`` (L2 for Gaussian, L1

@@ -1,5 +1,4 @@
-"""Clip every message of several payloads and add Gaussian noise to it, accounted over all of them and all rounds
-together.
+"""Clip every message of several payloads and add Gaussian noise, accounted over all payloads and rounds together.
 
 For protocols whose records leave their owner in more than one kind of message per round, as in GFL-APPNP: a node's
 features are in its hidden representation, in its Jacobian, and, if it trains, in its model. No bound on the features
@@ -64,7 +63,7 @@ class _Session(NoiseSession):
         self._global: Tensor | None = None
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Clip and disturb what clients send; remember the model that they start from."""
+        """Clip what clients send and add noise; remember the model that they start from."""
         if isinstance(batch.payload, ModelUpdate) and bool((batch.senders == SERVER).all()):
             self._global = batch.payload.vector
         return super().release(batch, rng)

@@ -33,12 +33,12 @@ class _Session(LocalSession):
         self.mechanism = mechanism
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
-        return self.mechanism.disturbed(self.mechanism.clipped(rows), rng)
+        return self.mechanism.with_noise(self.mechanism.clipped(rows), rng)
 
 
 @dataclass(frozen=True)
 class LocalFeatures(Defense):
-    """Clip every feature row and add noise to it before it is used at all. Serves every protocol.
+    """Clip every feature row and add noise to it before it is used at all. Works with every protocol.
 
     Attributes:
         mechanism: "gaussian" or "laplace".

@@ -1,5 +1,6 @@
-"""Multi-bit randomised response on feature rows (Sajadmanesh and Gatica-Perez, "Locally private graph neural networks",
-CCS 2021, section 4.1, algorithms 1 and 2).
+"""Multi-bit randomised response on feature rows.
+
+Sajadmanesh and Gatica-Perez, "Locally private graph neural networks", CCS 2021, section 4.1, algorithms 1 and 2.
 
 Of the d features of a row, m are drawn without replacement. For each of these the client draws one bit t with
 
@@ -8,8 +9,8 @@ Of the d features of a row, m are drawn without replacement. For each of these t
 and reports x* = 2 t - 1; the others report 0. The rectified report ``(low + high) / 2 + step x*`` with
 ``step = d (high - low) / (2 m) * (e^(epsilon/m) + 1) / (e^(epsilon/m) - 1)`` has the mean x (proposition 4.2), so sums
 over neighbours are unbiased. Which features were drawn does not depend on the row, each bit is (epsilon / m,
-0)-private, and m of them compose to epsilon (theorem 4.1). Entries outside of [low, high] are cut off, so the guarantee
-holds for any features.
+0)-private, and m of them compose to epsilon (theorem 4.1). Entries are clipped to [low, high], so the guarantee holds
+for any features.
 
 ``sampled: 0`` takes the paper's m, ``max(1, min(d, floor(epsilon / 2.18)))`` (proposition 4.4), with the epsilon of one
 row. By default clients compute with the reports x* themselves, which are the rectified ones up to a public factor and
@@ -88,12 +89,11 @@ class _Session(LocalSession):
 
 @dataclass(frozen=True)
 class MultiBit(Defense):
-    """Every client reports randomised bits of a few features of each row, and all computes with these. Serves every
-    protocol.
+    """Clients replace each feature row by randomised bits of a few of its features. Works with every protocol.
 
     Attributes:
         epsilon: of all that is ever sent about one node's features, pure (delta = 0).
-        low, high: range of the features; entries outside are cut off.
+        low, high: range of the features; entries outside are clipped.
         sampled: features reported per row; 0 for the paper's choice.
         rectified: whether reports are scaled and shifted so that their mean is the true row.
     """

@@ -1,7 +1,7 @@
 """Noise on what is sent, shared by the defenses that add it: which messages get it, and what is published about it.
 
-What a message is before the noise - clipped, or made of clipped rows - is each defense's own affair; scales and
-epsilons are those of :mod:`fglaudit.privacy.mechanism`.
+Each defense decides what a message is before the noise: clipped, or made of clipped rows. Scales and epsilons are those
+of :mod:`fglaudit.privacy.mechanism`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NoiseSession(DefenseSession):
         return payload in self.noised
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Clip and disturb what depends on features, at whoever makes it; what the others pass on stays as it is."""
+        """Clip what depends on features and add noise, at the party that makes it; forwarded payloads do not change."""
         kind = type(batch.payload)
         if kind not in self.noised:
             return batch.payload
@@ -47,7 +47,7 @@ class NoiseSession(DefenseSession):
         sent = {}
         for name, value in batch.payload.tensors().items():
             noisy = name in release.fields if release.fields else value.is_floating_point()
-            sent[name] = mechanism.disturbed(self.bounded(batch, value, mechanism), rng) if noisy else value
+            sent[name] = mechanism.with_noise(self.bounded(batch, value, mechanism), rng) if noisy else value
         return kind.from_tensors(sent)
 
     def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:

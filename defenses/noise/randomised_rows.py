@@ -1,5 +1,4 @@
-"""Feature rows randomised at the client before anything is computed from them: local differential privacy for every
-protocol.
+"""Feature rows randomised at the client before anything is computed from them: local privacy for every protocol.
 
 Whatever is sent later is computed from the randomised rows, and so is covered by the same epsilon, for any number of
 rounds (post-processing; Dwork and Roth 2014, proposition 2.1). The record is all feature rows of one node, replaced by
@@ -27,10 +26,9 @@ class LocalSession(DefenseSession):
     """Randomises rows in :meth:`prepare`.
 
     Args:
-        context: of the run; epsilon is stated once every client has been prepared, and not if a protocol passes one
-            over.
+        context: of the run; epsilon is stated only if every client was prepared.
         promise: what is then guaranteed.
-        noise: what the randomised rows have more than the true ones.
+        noise: noise in the randomised rows.
         parameters: what else is public about the randomiser.
     """
 

@@ -1,0 +1,1 @@
+"""Training: differential privacy of gradients and of whole clients."""

@@ -3,9 +3,9 @@
 Every client's change of its model in a round is scaled down to L2 norm at most ``clip``, and Gaussian noise is added.
 Unit: all that one client holds. Who adds the noise, and against whom it therefore helps:
 
-* ``trust: server``: the server, once, to the mean that it returns. The server and whoever hears the uploads are not
-  part of the promise: it holds against clients and for the final model. If a fixed number of clients is drawn every
-  round, the draw is counted for (see below).
+* ``trust: server``: the server, once, to the mean that it returns. The guarantee does not cover the server or an
+  eavesdropper on uploads: it holds against clients and for the final model. If a fixed number of clients is drawn every
+  round, sampling reduces the epsilon (see below).
 * ``trust: local``: every client, to its own upload, enough for this upload alone. It holds against everybody.
 * ``trust: distributed``: every client, its share of what ``server`` would add. The sum then has the promised noise, and
   who sees only the sum (secure aggregation) is held to ``epsilon``. Here uploads are seen one by one, so what is
@@ -50,7 +50,7 @@ class _Session(DefenseSession):
         self.drawn = defense.trust == "server" and uploads.senders < uploads.among
         self.relation = Relation.REPLACE if self.drawn else Relation.ZERO_OUT
         self.mechanism, self.accounted = self._calibrated()
-        self.in_the_clear = sorted({r.payload.__name__ for r in context.releases if r.payload is not ModelUpdate})
+        self.left_open = context.left_open([ModelUpdate.__name__])
         self._received: Tensor | None = None
 
     def _calibrated(self) -> tuple[Mechanism, float]:
@@ -83,7 +83,7 @@ class _Session(DefenseSession):
         return payload is ModelUpdate
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Clip and disturb what clients send; disturb what the server sends if it is the one to do so."""
+        """Clip what clients send; add noise to it, or to what the server sends if ``trust`` is "server"."""
         if not isinstance(batch.payload, ModelUpdate):
             return batch.payload
         if bool((batch.senders == SERVER).all()):
@@ -96,14 +96,14 @@ class _Session(DefenseSession):
             start = self._received[batch.senders.to(vector.device)]
         change = self.mechanism.clipped(vector - start)
         if self.defense.trust != "server":
-            change = self.mechanism.disturbed(change, rng)
+            change = self.mechanism.with_noise(change, rng)
         return ModelUpdate(start + change)
 
     def _returned(self, round: int, models: Tensor, rng: torch.Generator) -> Tensor:
         """Return what the server releases of its ``models`` [K, D]; those of round 0 depend on nobody."""
         if self.defense.trust != "server" or round == 0:
             return models
-        noise = self.mechanism.disturbed(torch.zeros_like(models[0]), rng)
+        noise = self.mechanism.with_noise(torch.zeros_like(models[0]), rng)
         return (models[0] + noise).expand_as(models) if is_repeated(models) else models + noise
 
     def noise(self) -> Mapping[str, Noise]:
@@ -116,17 +116,14 @@ class _Session(DefenseSession):
 
     def guarantee(self) -> Guarantee:
         defense = self.defense
-        left = (
-            f"; {', '.join(self.in_the_clear)} in the clear, so nothing bounds the whole" if self.in_the_clear else ""
-        )
         alone = "; the epsilon accounted is that of one upload seen alone" if defense.trust == "distributed" else ""
         return Guarantee(
             mechanism=(
                 f"dp-fedavg sigma={self.mechanism.scale:.4g} added by {ADDED_BY[defense.trust]}, clip"
-                f" {defense.clip:g}{alone}{left}"
+                f" {defense.clip:g}{alone}{self.left_open}"
             ),
             epsilon_claimed=defense.epsilon,
-            epsilon_accounted=None if self.in_the_clear else self.accounted,
+            epsilon_accounted=None if self.left_open else self.accounted,
             delta=defense.delta,
             unit=defense.unit,
             adjacency=f"one client's changes {self.relation}; the number of clients and their weights public",

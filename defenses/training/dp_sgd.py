@@ -53,11 +53,10 @@ class _Session(DefenseSession):
         self.defense, self.passes = defense, examples.passes
         self.losses = changed_losses(examples, defense.degree_bound, private_edges=defense.edges == "private")
         self.mechanism, self.accounted = self._calibrated()
-        self.in_the_clear = sorted({r.payload.__name__ for r in context.releases if r.payload is not ModelUpdate})
+        self.left_open = context.left_open([ModelUpdate.__name__])
 
     def _calibrated(self) -> tuple[Mechanism, float]:
-        """Return the noise on the sum of all losses that a node changes, each of them replaced, and the epsilon that it
-        comes to."""
+        """Return the noise for a node whose losses are all replaced, and the epsilon that it then spends."""
         defense, budget = self.defense, {"epsilon": self.defense.epsilon, "delta": self.defense.delta}
         if defense.sampling_rate == 1:
             found = calibrated(
@@ -82,11 +81,11 @@ class _Session(DefenseSession):
         if self.defense.sampling_rate < 1:
             chosen = torch.rand(norm.shape, generator=rng) < self.defense.sampling_rate
             scale = scale * chosen.to(scale)
-        # A gradient that is not finite counts as none: left in, it would show through any noise.
+        # A gradient that is not finite counts as zero: otherwise it would be visible through any noise.
         finite = norm.isfinite()
         kept = torch.where(finite, scale, 0.0), torch.where(finite.unsqueeze(2), gradients, 0.0)
         total = torch.einsum("ek,ekd->kd", *kept)
-        return self.mechanism.disturbed(total, rng) / self.defense.sampling_rate
+        return self.mechanism.with_noise(total, rng) / self.defense.sampling_rate
 
     def parameters(self) -> Mapping[str, Any]:
         return {
@@ -99,9 +98,6 @@ class _Session(DefenseSession):
 
     def guarantee(self) -> Guarantee:
         defense = self.defense
-        left = (
-            f"; {', '.join(self.in_the_clear)} in the clear, so nothing bounds the whole" if self.in_the_clear else ""
-        )
         if defense.edges == "private":
             adjacency = (
                 f"one node with at most {defense.degree_bound} edges within its client taken away: features, label,"
@@ -112,10 +108,10 @@ class _Session(DefenseSession):
         return Guarantee(
             mechanism=(
                 f"dp-sgd sigma={self.mechanism.scale:.4g}, clip {defense.clip:g}, {self.losses} losses change per"
-                f" node{left}"
+                f" node{self.left_open}"
             ),
             epsilon_claimed=defense.epsilon,
-            epsilon_accounted=None if self.in_the_clear else self.accounted,
+            epsilon_accounted=None if self.left_open else self.accounted,
             delta=defense.delta,
             unit=defense.unit,
             adjacency=adjacency,

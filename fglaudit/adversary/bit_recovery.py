@@ -1,15 +1,16 @@
-"""Binary rows from few random measurements of each, and the check that makes a find certain.
+"""Binary rows from few random measurements of each, and the check that proves a recovered row.
 
-Message passing (:mod:`fglaudit.adversary.message_passing`) either finds a row or stops at a blurred estimate. A binary
+Message passing (:mod:`fglaudit.adversary.message_passing`) either finds a row or stops at a diffuse posterior. A binary
 row that repeats all M measurements to float32 rounding is the right one, whatever the prior: with b bits per
 measurement (spread of a measurement over its rounding error) the expected number of other binary rows of F entries that
-fit as well is at most ``2^(F - M b)``. Rows that do not fit are tried again from disturbed priors. A row with a single
+fit as well is at most ``2^(F - M b)``. Rows that do not fit are tried again from perturbed priors. A row with a single
 one is a column of the matrix and is looked up: message passing is an approximation for many measurements, and with a
 handful it misses even these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,10 +19,11 @@ from torch import Tensor
 from fglaudit.adversary.message_passing import LinearMaps, Measurements, bernoulli, message_passing
 from fglaudit.shapes import NodeMask
 
-_DISTURBANCE = 0.3
+PERTURBATION = 0.3
+"""Standard deviation of the noise on the log odds when message passing is restarted."""
 _ROUNDING = 2.0**-21
 """Largest rounding error of a float32 sum of a few dozen terms, relative to the sum of their absolute values."""
-_SURELY = 40
+MARGIN_BITS = 40
 """A row is called determined when the expected number of other fitting rows is below 2^-40."""
 
 
@@ -49,7 +51,7 @@ def determined(measurements: Measurements) -> bool:
     count, features = measurements.matrix.shape[-2:]
     size = measurements.matrix.abs().mean()
     bits_each = float((measurements.matrix.std() / (_ROUNDING * size)).log2().item())
-    return count * bits_each > features + _SURELY
+    return count * bits_each > features + MARGIN_BITS
 
 
 def nearest_column(measurements: LinearMaps, squares: Tensor, values: Tensor) -> Tensor:
@@ -62,6 +64,25 @@ def nearest_column(measurements: LinearMaps, squares: Tensor, values: Tensor) ->
     return values.new_zeros(len(values), squares.shape[-1]).scatter_(1, nearest, 1.0)
 
 
+def attempts(
+    fits: Tensor, log_odds: Tensor, restarts: int, rng: torch.Generator
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield attempt, rows [R] that do not fit yet, and their prior log odds [R, F], perturbed from attempt 1 on.
+
+    Args:
+        fits: which rows fit [U]; the caller updates it in place.
+        log_odds: [U, F].
+    """
+    for attempt in range(1 + restarts):
+        rest = (~fits).nonzero().squeeze(1)
+        if len(rest) == 0:
+            return
+        odds = log_odds[rest]
+        if attempt:
+            odds = odds + PERTURBATION * torch.randn(odds.shape, generator=rng).to(odds)
+        yield attempt, rest, odds
+
+
 def recover_bits(
     measurements: Measurements,
     values: Tensor,
@@ -72,18 +93,18 @@ def recover_bits(
     restarts: int,
     rng: torch.Generator,
 ) -> Bits:
-    """Recover rows from ``values`` [U, M] with prior ``log_odds`` [U, F]; without noise (``variance`` 0) fits are
-    looked for."""
+    """Recover binary rows; without noise, rows that do not fit are tried again.
+
+    Args:
+        measurements: one matrix [M, F] for all rows, or one per row [U, M, F].
+        values: [U, M].
+        variance: of the noise on ``values``: [U, M], [M] or a number; 0 means no noise.
+        log_odds: prior log odds of a one [U, F].
+    """
     fits = torch.zeros(len(values), dtype=torch.bool, device=values.device)
     chance = torch.empty_like(log_odds)
     exact = isinstance(variance, float) and variance == 0
-    for attempt in range(1 + (restarts if exact else 0)):
-        rest = (~fits).nonzero().squeeze(1)
-        if len(rest) == 0:
-            break
-        odds = log_odds[rest]
-        if attempt:
-            odds = odds + _DISTURBANCE * torch.randn(odds.shape, generator=rng).to(odds)
+    for attempt, rest, odds in attempts(fits, log_odds, restarts if exact else 0, rng):
         prior = odds.sigmoid()
         own = measurements if measurements.matrix.dim() == 2 else Measurements(measurements.matrix[rest])
         noise = variance if isinstance(variance, float) or variance.dim() < 2 else variance[rest]

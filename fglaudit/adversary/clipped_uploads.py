@@ -1,4 +1,4 @@
-"""What clip and noise leave of FedGT's uploads, as far as a linear answer goes (Bussgang's theorem)."""
+"""How FedGT's uploads depend on their values before clip and noise: linear response (Bussgang's theorem)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What becomes of coordinates mu.
+class LinearResponse:
+    """Mean, linear dependence and residual of clipped Gaussian coordinates mu.
 
     Attributes:
         mean: of ``clip(mu)``, shaped as mu, like the others.
-        slope: how much ``clip(mu)`` answers to mu.
-        rest: variance of ``clip(mu)`` beside that.
+        slope: regression coefficient of ``clip(mu)`` on mu.
+        rest: variance of ``clip(mu)`` that is uncorrelated with mu.
         variance: of mu.
     """
 
@@ -42,7 +42,7 @@ class UploadClip:
     """The clip of a payload before it gets noise.
 
     Attributes:
-        bound: of every coordinate, None where coordinates are not cut off.
+        bound: of every coordinate, None where coordinates are not clipped.
         length: of the norm of a message, None where messages are not scaled down.
         order: of that norm, 1 or 2.
     """
@@ -63,10 +63,13 @@ class UploadClip:
             else UploadClip(length=clip.bound, order=int(clip.order))
         )
 
-    def answer(self, mean: Tensor, std: Tensor) -> Answer:
-        """Return how the clip answers to coordinates that are Gaussian [K, g, d], all of a client's in one message.
+    def response(self, mean: Tensor, std: Tensor) -> LinearResponse:
+        """Return the linear response of clipped Gaussian coordinates.
 
-        The norm of so many coordinates is taken to be what is expected of it.
+        The norm of a message, all coordinates of a client, is replaced by its expectation.
+
+        Args:
+            mean, std: of the coordinates [K, g, d].
         """
         if self.length is not None:
             z = mean / std
@@ -75,9 +78,9 @@ class UploadClip:
             if self.order == 2:
                 size = (mean.square() + std.square()).sum((-2, -1), keepdim=True).sqrt()
             factor = (self.length / size).clamp(max=1)
-            return Answer(factor * mean, factor.expand_as(mean), torch.zeros_like(mean), std.square())
+            return LinearResponse(factor * mean, factor.expand_as(mean), torch.zeros_like(mean), std.square())
         if self.bound is None:
-            return Answer(mean, torch.ones_like(mean), torch.zeros_like(mean), std.square())
+            return LinearResponse(mean, torch.ones_like(mean), torch.zeros_like(mean), std.square())
         low, high = (-self.bound - mean) / std, (self.bound - mean) / std
         below, above = ndtr(low), ndtr(-high)
         inside = 1 - below - above
@@ -86,7 +89,7 @@ class UploadClip:
         square = self.bound**2 * (below + above) + (mean.square() + std.square()) * inside
         square = square - 2 * mean * std * (at_high - at_low) - std.square() * (high * at_high - low * at_low)
         rest = square - first.square() - (inside * std).square()
-        return Answer(first, inside, rest.clamp(min=0), std.square())
+        return LinearResponse(first, inside, rest.clamp(min=0), std.square())
 
 
 def _density(z: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The row with the best expected F1 under independent entries: the likeliest m entries, for the best m."""
+"""The row with the best expected F1 under independent entries: the m most probable entries, for the best m."""
 
 from __future__ import annotations
 

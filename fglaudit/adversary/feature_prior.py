@@ -1,8 +1,8 @@
-"""What a guess knows: a prior over the features of unknown nodes from rows the observer already has, and no messages.
+"""Prior of the features of unknown nodes, from rows that the observer already has and without any message.
 
-A word's chance is its frequency among the known rows, shrunk towards the mean of the node's known neighbours (graphs in
-use are homophilous): ``(kappa frequency + sum of n known neighbour rows) / (kappa + n)``. ``kappa`` is the strength
-under which the observer's own rows, each predicted from its own neighbours, are likeliest.
+A word's probability is its frequency among the known rows, shrunk towards the mean of the node's known neighbours
+(graphs in use are homophilous): ``(kappa frequency + sum of n known neighbour rows) / (kappa + n)``. ``kappa`` is the
+strength with the highest likelihood on the observer's own rows, each predicted from its own neighbours.
 """
 
 from __future__ import annotations
@@ -77,7 +77,14 @@ def feature_prior(view: View, nodes: Tensor) -> FeaturePrior:
 
 
 def _fit_strength(x: Tensor, near: Tensor, count: Tensor, frequency: Tensor, spread: Tensor, real: bool) -> float:
-    """Return the shrinkage under which the rows ``x`` are likeliest given the sums ``near`` of their own neighbours."""
+    """Return the shrinkage strength with the highest likelihood of known rows given their neighbours.
+
+    Args:
+        x: known rows with at least one known neighbour [R, F].
+        near, count: sum [R, F] and number [R] of each row's known neighbours.
+        frequency, spread: prior mean [F] and variance [F].
+        real: whether features are real-valued.
+    """
     if len(x) == 0:
         return _STRENGTHS[-1]
     scores = []

@@ -47,7 +47,7 @@ def known_degrees(view: View) -> Tensor:
 
 
 def known_edges(view: View) -> Tensor:
-    """Return the closed neighbourhoods the observer knows of: pairs [2, E], both directions and self-loops, sorted."""
+    """Return the closed neighbourhoods the observer knows: pairs [2, E], both directions and self-loops, sorted."""
     n = view.public.num_nodes
     parts = [torch.arange(n).expand(2, -1)]
     if view.topology is not None:

@@ -1,5 +1,6 @@
-"""Rows that the observer knows, seen by the clients' graph transformers without their graph: each attends to itself and
-the global nodes.
+"""Class predictions of the clients' graph transformers for rows that the observer knows.
+
+The observer lacks the clients' graphs, so each node attends only to itself and to the global nodes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,13 @@ def unknown_architecture(view: View) -> str | None:
 
 
 def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dropout: Dropout) -> Tensor:
-    """Return log class probabilities [K, n, C] of nodes with input representations ``inputs`` [K, n, d] under
-    ``models`` [K, D] with ``global_nodes`` [K, g, d]."""
+    """Return log class probabilities [K, n, C] of nodes under the clients' models.
+
+    Args:
+        models: [K, D].
+        global_nodes: [K, g, d].
+        inputs: input representations of the nodes [K, n, d].
+    """
     shape = GraphTransformer(*(int(view.public.hyperparameters[field]) for field in _FIELDS))
     itself = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
     where = Neighborhood(None, itself, None)
@@ -33,6 +39,12 @@ def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dr
 
 
 def log_probabilities(view: View, models: Tensor, global_nodes: Tensor, rows: Tensor, dropout: Dropout) -> Tensor:
-    """Return :func:`predict` of known feature ``rows`` [n, F]."""
+    """Return log class probabilities [K, n, C] of known feature rows under the clients' models.
+
+    Args:
+        models: [K, D].
+        global_nodes: [K, g, d].
+        rows: [n, F].
+    """
     weight, bias = input_map(view, models)
     return predict(view, models, global_nodes, rows.to(weight) @ weight + bias, dropout)

@@ -1,4 +1,4 @@
-"""What known labels alone say of the other nodes: label propagation over the edges that the observer knows."""
+"""Labels inferred from known labels alone: label propagation over the edges that the observer knows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _DAMPING = 0.9
 
 
 def propagate_labels(view: View, nodes: Tensor) -> Tensor:
-    """Return the chances of the classes [n, C] of ``nodes`` [n]; without edges those of the known labels for every
-    node."""
+    """Return class probabilities [n, C] of ``nodes`` [n].
+
+    Without edges every node gets the frequencies of the known labels.
+    """
     known = view.known_rows()
     labelled, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
     labelled, y = labelled[y >= 0], y[y >= 0]

@@ -1,13 +1,12 @@
-"""Messages of one client recognised from round to round, where a shuffler hides the senders.
+"""Linking messages of one client across rounds where a shuffler hides the senders.
 
-A client's global nodes are the centroids of its own nodes, its update points where its own nodes pull (in round 1 even
-the words that none of its nodes has can be told apart: their rows see nothing but weight decay). What all clients have
-in common is taken out; the cosine of what is left is the score. Noise that the defense adds is as long for every
-message and shortens all cosines alike.
+A client's global nodes are the centroids of its own nodes. Its model updates follow the gradients of its own nodes; in
+round 1 they even show the words that none of its nodes has, whose rows move by weight decay alone. The mean over all
+clients is subtracted; the score of a pair of messages is the cosine of what remains. Noise that the defense adds has
+about the same norm in every message and shrinks all cosines alike.
 
-Only :func:`pseudonymous` is read: values without senders, in an order of each round's own. What
-the server sends back is not used either: a client's next message starts from it, which would link consecutive rounds at
-once.
+Only :func:`pseudonymous` is read: values without senders, in an order of each round's own. What the server sends back
+is not used: a client's next message starts from it, which would link consecutive rounds directly.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ from fglaudit.view import View
 
 
 def pseudonymous(view: View, payload: type[Payload], most: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield codes [K] and values [K, ...] of the messages that others upload, of at most ``most`` rounds, from the
-    first."""
+    """Yield codes [K] and values [K, ...] of the messages that others upload, in the first ``most`` rounds."""
     for round, values in enumerate(uploads(view, payload, most), start=1):
         yield message_codes(round, len(values)), values[shuffled(round, len(values))]
 

@@ -1,9 +1,9 @@
 """Attacks against feature rows that were randomised before anything was computed from them.
 
-Messages then carry reports: an attack works on them as on real-valued rows, with the observer's own reports as its own
-rows (:func:`as_sent`), and what it rebuilds is an estimate of each node's report. The row behind it is decided by
-likelihood (:func:`decided`): the mechanism and its parameters are public, so every entry of a report shifts the prior
-log odds of that entry by a known amount. No row is ever proven, since a report fits every row.
+Messages then carry reports. An attack treats them as real-valued rows, with the observer's own reports as its own rows
+(:func:`as_sent`), and estimates each node's report. The row behind it is decided by likelihood (:func:`decided`): the
+mechanism and its parameters are public, so every entry of a report shifts the prior log odds of that entry by a known
+amount. No row is ever proven, since a report is compatible with every row.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _AT_UNIT_NORM = 1e-3
 def attack_reports(
     attack: Attack, view: View, rng: torch.Generator, device: torch.device
 ) -> Reconstruction | Inference:
-    """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide what they say about the
-    rows."""
+    """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide the rows behind them."""
     noise = view.public.noise.get(FEATURE_ROWS)
     if noise is None or noise.distribution in attack.reads_noisy_rows:
         return attack.run(view, rng=rng, device=device)
@@ -54,9 +53,8 @@ def as_sent(view: View) -> View:
 
 
 def decided(result: Reconstruction, view: View, noise: Noise) -> Reconstruction:
-    """Return the rows with the best expected F1 behind the estimated reports of ``result``, in the data set's own
-    levels."""
-    reports = _rescaled(result.rows.double(), _usual_length(view, noise))
+    """Return the rows with the best expected F1 given the estimated reports, in the data set's own levels."""
+    reports = _rescaled(result.rows.double(), _typical_norm(view, noise))
     prior = feature_prior(view, result.nodes)
     if view.public.features is FeatureKind.REAL:
         trust = prior.variance / (prior.variance + noise.std**2)
@@ -72,15 +70,14 @@ def decided(result: Reconstruction, view: View, noise: Noise) -> Reconstruction:
 
 
 def log_likelihood_ratios(reports: Tensor, view: View, noise: Noise, prior: FeaturePrior) -> Tensor:
-    """Return how much each entry of ``reports`` [R, F] speaks for a non-zero entry of the row."""
+    """Return the log likelihood ratio of a non-zero entry against a zero one, for ``reports`` [R, F]."""
     facts = view.public.defense_parameters
     if noise.distribution == "multi-bit":
-        said: Tensor = ((reports - facts["center"]) / facts["step"]).clamp(-1, 1)
-        return said * float(facts["bit_epsilon"])
+        sign: Tensor = ((reports - facts["center"]) / facts["step"]).clamp(-1, 1)
+        return sign * float(facts["bit_epsilon"])
     order = 1 if noise.distribution == "laplace" else 2
-    level = min(
-        prior.level, norm_bound(view) / max(prior.size, 1.0) ** (1 / order)
-    )  # of the ones of a row of usual size
+    # The level of the ones in a row of typical size.
+    level = min(prior.level, norm_bound(view) / max(prior.size, 1.0) ** (1 / order))
     if noise.distribution == "laplace":
         nearer: Tensor = reports.abs() - (reports - level).abs()
         return nearer / noise.scale
@@ -88,8 +85,8 @@ def log_likelihood_ratios(reports: Tensor, view: View, noise: Noise, prior: Feat
     return projected / noise.std**2
 
 
-def _usual_length(view: View, noise: Noise) -> float:
-    """Return the L2 norm of a usual report."""
+def _typical_norm(view: View, noise: Noise) -> float:
+    """Return the typical L2 norm of a report."""
     facts, features = view.public.defense_parameters, view.public.num_features
     if noise.distribution == "multi-bit":
         squares = facts["center"] ** 2 * features + facts["step"] ** 2 * facts["sampled_features"]
@@ -98,7 +95,7 @@ def _usual_length(view: View, noise: Noise) -> float:
     return float(squares**0.5)
 
 
-def _rescaled(rows: Tensor, usual: float) -> Tensor:
-    """Return reports [R, F] at their own length where a protocol scaled rows down to norm one."""
+def _rescaled(rows: Tensor, typical: float) -> Tensor:
+    """Return reports [R, F] with norm ``typical`` where a protocol had scaled rows down to norm one."""
     unit = (rows.norm(dim=1, keepdim=True) - 1).abs() < _AT_UNIT_NORM
-    return torch.where(unit & (usual > 1), rows * usual, rows)
+    return torch.where(unit & (typical > 1), rows * typical, rows)

@@ -70,7 +70,7 @@ class Posterior:
 
     Attributes:
         mean: posterior means [U, F].
-        r, tau: the Gaussian channel through which each entry was last seen [U, F], [U, 1].
+        r, tau: the Gaussian channel of each entry in the last sweep [U, F], [U, 1].
     """
 
     mean: Tensor
@@ -154,8 +154,10 @@ def count_shift(log_odds: Tensor, count: Tensor, steps: int = 16) -> Tensor:
 
 
 def bernoulli_gaussian(log_odds: Tensor, center: Tensor, spread: Tensor) -> Estimator:
-    """Entries are 0, or with prior ``log_odds`` drawn from a Gaussian of mean ``center`` and variance ``spread`` (all
-    [U, F] or [F])."""
+    """Entries are 0, or with prior ``log_odds`` Gaussian with mean ``center`` and variance ``spread``.
+
+    All three are [U, F] or [F].
+    """
 
     def estimate(r: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
         total = spread + tau

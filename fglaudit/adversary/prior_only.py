@@ -1,9 +1,9 @@
 """The control: the best guess of unknown rows from prior knowledge alone, without reading a single message.
 
 The prior is the one the attacks themselves use (:mod:`fglaudit.adversary.feature_prior`), so an attack's advantage over
-this guess is what the messages gave. Discrete rows get their m likeliest entries, with the m that scores the best mean
-F1 on the observer's own rows, each predicted from its own neighbours. Real-valued rows get the prior mean. An observer
-without any row knows the number of features only; all ones then has the best expected F1 of all binary rows, and zeros
+this guess is due to the messages. Discrete rows get their m most probable entries, with the m that has the best mean F1
+on the observer's own rows, each predicted from its own neighbours. Real-valued rows get the prior mean. An observer
+without any row knows only the number of features; all ones then has the best expected F1 of all binary rows, and zeros
 the least error of real-valued ones.
 """
 
@@ -22,10 +22,13 @@ _TRIAL_ROWS = 400
 
 
 def prior_only(view: View, nodes: Tensor, rng: torch.Generator) -> Reconstruction:
-    """Return a guess of the rows of ``nodes`` [R] (global ids; -1 where the attack named none) with ``view``'s side
-    knowledge.
+    """Return a guess of the rows of ``nodes`` [R] from the side knowledge in ``view``.
 
-    ``view.messages`` is not read. ``rng`` picks the own rows on which the number of entries is tuned.
+    ``view.messages`` is not read.
+
+    Args:
+        nodes: global ids; -1 where the attack named none.
+        rng: picks the own rows on which the number of entries is tuned.
     """
     nodes, copies = torch.unique_consecutive(nodes, return_inverse=True)  # a node stands once per sample
     guess = _guess(view, nodes, rng)

@@ -1,4 +1,4 @@
-"""What a defense publishes about which rows are sent and how; attacks adapt to it (design, section 3, rule 4)."""
+"""The public rules of a defense: which rows are sent, and how. Attacks adapt to them (design, section 3, rule 4)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import bound_degrees
 from fglaudit.view import View
 
-_ROWS_STAY = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggregation", "dp-sgd", "dp-fedavg")
+_ROWS_UNALTERED = ("none", "drop-singletons", "minimum-neighborhood", "secure-aggregation", "dp-sgd", "dp-fedavg")
 
 
 def fewest_neighbors(view: View) -> int:
-    """Return how many cross-client neighbours a node must have to receive anything from them; 1 where nothing is
-    dropped."""
+    """Return how many cross-client neighbours a node needs to receive anything from them; 1 if nothing is dropped."""
     return int(view.public.defense_parameters.get("fewest", 1))
 
 
@@ -41,15 +40,14 @@ def absent_clients(view: View, payload: type[Payload]) -> Tensor:
 
 
 def rounding_of_sums(view: View, payload: type[Payload]) -> float:
-    """Return how far a sum over clients may be off because the defense rounds what they send, besides the rounding to
-    float32."""
+    """Return the error of a sum over clients that the defense's rounding causes, beyond rounding to float32."""
     rounding: float = view.public.defense_parameters.get("rounding", {}).get(payload.__name__, 0.0)
     return rounding
 
 
-def rows_stay(view: View) -> bool:
-    """Whether the rows that do enter messages are those that their owners hold, in every entry."""
-    return view.public.defense in _ROWS_STAY
+def rows_unaltered(view: View) -> bool:
+    """Whether the rows that enter messages are those that their owners hold, in every entry."""
+    return view.public.defense in _ROWS_UNALTERED
 
 
 def norm_bound(view: View) -> float:

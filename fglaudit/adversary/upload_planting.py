@@ -1,6 +1,4 @@
-"""Self-test problems for attacks on FedGT's uploads: one round in which every client's upload says in the open what is
-looked for.
-"""
+"""Self-test problems for attacks on FedGT's uploads: one round in which every upload shows the answer directly."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ def without_defense(view: View, messages: MemoryMessages) -> View:
 
 
 def planted_updates(view: View, rng: torch.Generator, changes: Callable[[Tensor], Tensor]) -> View:
-    """Return a view of one round of model updates, those that ``changes`` makes of the models [K, D] that were
-    received."""
+    """Return a view of one round of model updates, which ``changes`` computes from the received models [K, D]."""
     clients = sending_clients(view, ModelUpdate)
     first = initial_model(view.public.layout, split(rng, "model")).expand(len(clients), -1)
     server = torch.full_like(clients, SERVER)

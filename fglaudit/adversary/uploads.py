@@ -1,7 +1,6 @@
-"""What an observer of FedGT's uploads holds, round by round: every client's global nodes and model, before and after it
-trained.
+"""What an observer of FedGT's uploads holds, round by round: every client's global nodes and model, received and sent.
 
-In round t client k goes on from the global nodes and the model that the server returned in round t - 1, which an
+In round t client k continues from the global nodes and the model that the server returned in round t - 1, which an
 observer of the uploads has sent or seen itself, and uploads the global nodes and the model's change. The order of a
 client's global nodes stays: the server aligns the others' with it, and returns averages in its order.
 """
@@ -25,7 +24,7 @@ class Codebooks:
 
     Attributes:
         clients: [K].
-        received: what the clients went on from [T, K, g, d].
+        received: global nodes that the clients started from [T, K, g, d].
         uploaded: what they sent [T, K, g, d].
     """
 
@@ -61,12 +60,13 @@ def _values(batch: MessageBatch) -> Tensor:
 
 
 def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield clients [K], what they received and what they uploaded, [K, ...] each, of at most ``most`` rounds; models
-    as changes."""
+    """Yield clients [K], what they received and what they uploaded, [K, ...] each, of at most ``most`` rounds.
+
+    Models are uploaded as changes.
+    """
     held: dict[int, Tensor] = {}
-    sums = (
-        payload.__name__ in view.public.sealed
-    )  # then the server returns changes as well, to be added to what clients have
+    # Of sealed payloads the server returns changes as well, to be added to what clients have.
+    sums = payload.__name__ in view.public.sealed
     whole = payload is ModelUpdate and view.public.whole_models
     done = 0
     for batch in view.messages.of(payload):
@@ -114,7 +114,9 @@ def noise_std(view: View, payload: type[Payload]) -> float:
 
 
 def input_map(view: View, models: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the features' rows of the input layer [K, F, d] and its bias [K, 1, d] of ``models`` [K, D]; the
-    positional encoding of a node is unknown to the observer and left out."""
+    """Return the features' rows of the input layer [K, F, d] and its bias [K, 1, d] of ``models`` [K, D].
+
+    The positional encoding of a node is unknown to the observer and left out.
+    """
     weights = unflatten(models, view.public.layout)
     return weights["input.weight"][:, : view.public.num_features], weights["input.bias"].unsqueeze(1)

@@ -58,8 +58,7 @@ class PygSource:
 
 @dataclass(frozen=True)
 class OgbSource:
-    """A node-classification set of the Open Graph Benchmark in its published CSV form, below ``folder`` of the data
-    root."""
+    """An Open Graph Benchmark node-classification set as published CSV files, below ``folder`` of the data root."""
 
     folder: str
     split: str
@@ -70,6 +69,7 @@ class OgbSource:
 
 
 def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int, train: int) -> PygSource:
+    """Return a Planetoid set; ``train`` counts the nodes of its public training mask."""
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
     return PygSource(
         folder="planetoid",
@@ -86,6 +86,7 @@ def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int, t
 
 
 def _amazon(name: str, nodes: int, edges: int, features: int, classes: int) -> PygSource:
+    """Return an Amazon co-purchase set, which has no public split."""
     return PygSource(
         folder="amazon",
         raw=f"{name}/raw",
@@ -103,6 +104,7 @@ def _amazon(name: str, nodes: int, edges: int, features: int, classes: int) -> P
 def _wikipedia(
     name: str, nodes: int, edges: int, features: int, classes: int, split: tuple[int, int, int]
 ) -> PygSource:
+    """Return a Wikipedia set; ``split`` counts the nodes of its first public train, validation and test mask."""
     splits = tuple(f"{name}_split_0.6_0.2_{i}.npz" for i in range(10))
     return PygSource(
         folder="wikipedia",

@@ -169,8 +169,7 @@ def draw(options: CsbmOptions, name: str = "csbm") -> Graph:
 
 
 def _draw_edges(options: CsbmOptions, labels: Tensor) -> Tensor:
-    """Return undirected edges [2, edges], each once; no node is isolated where there are at least as many edges as
-    nodes."""
+    """Return undirected edges [2, edges], each once; no node is isolated if there are enough edges."""
     rng = derive(options.seed, "csbm", "edges")
     n = options.nodes
     rank = torch.randperm(n, generator=rng) + 1
@@ -178,9 +177,8 @@ def _draw_edges(options: CsbmOptions, labels: Tensor) -> Tensor:
     mixing = _mixing(options)
 
     def codes_of(a: Tensor, b: Tensor, same: bool) -> Tensor:
-        good = (a != b) & (
-            (labels[a] == labels[b]) == same
-        )  # rounding at an interval's end may pick the neighbouring class
+        # Rounding at an interval's end may pick the neighbouring class.
+        good = (a != b) & ((labels[a] == labels[b]) == same)
         a, b = a[good], b[good]
         return torch.minimum(a, b) * n + torch.maximum(a, b)
 
@@ -231,9 +229,8 @@ class _Endpoints:
 
     def __init__(self, weights: Tensor, labels: Tensor, options: CsbmOptions) -> None:
         self.labels = labels
-        self.reach = weights.cumsum(
-            0
-        )  # node i owns the interval (reach[i - 1], reach[i]]; those of a class are adjacent
+        # Node i owns the interval (reach[i - 1], reach[i]]; those of a class are adjacent.
+        self.reach = weights.cumsum(0)
         self.high = self.reach[torch.tensor(options.sizes()).cumsum(0) - 1]
         self.low = torch.cat([self.high.new_zeros(1), self.high[:-1]])
         self.total = self.reach[-1]

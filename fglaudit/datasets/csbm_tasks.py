@@ -7,8 +7,7 @@ across, features ``sqrt(mu / N) v u + Z / sqrt(p)`` with ``u ~ N(0, I / p)`` and
 * ``csbm-dnc`` (deterministic node classification): one sample per node, its label is the tag.
 * ``csbm-snc`` (stochastic node classification): several samples per node, all labelled with the tag.
 * ``csbm-sc`` (supervised classification): the label of each sample is +1 with probability 0.7 where v = +1 and 0.3
-  where v = -1, and takes the place of v in the features. Every node's samples are split; in the other two tasks the
-  nodes are.
+  where v = -1, and replaces v in the features. Every node's samples are split; in the other two tasks the nodes are.
 
 Choices where the text is silent or misprinted:
 
@@ -16,7 +15,7 @@ Choices where the text is silent or misprinted:
 * All graphs are drawn until connected, as the text says of csbm-sc alone: Assumption 3 needs it for all.
 * The balanced, connected training set is grown: random neighbours of the nodes chosen so far, half of them of each
   class.
-* Every draw is a topology of its own, unless ``topology`` keeps one, as the paper does for its repeats.
+* Every draw has its own topology, unless ``topology`` fixes one, as in the paper's repetitions.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ class CsbmTask:
     Attributes:
         nodes: N.
         degree: expected degree d.
-        graph_signal: lambda, how far edges follow the tags; at most sqrt(d).
-        feature_signal: mu, how far features follow the tags.
+        graph_signal: lambda, how strongly edges depend on the tags; at most sqrt(d).
+        feature_signal: mu, how strongly features depend on the tags.
         dimensions: features p.
         samples: samples per node; more than one exactly for csbm-snc and csbm-sc.
-        topology: number of the draw whose tags, edges and split are taken; None for one of its own with every draw.
+        topology: number of the draw whose tags, edges and split are used; None: every draw has its own.
     """
 
     nodes: int | None = None
@@ -173,8 +172,7 @@ def components(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def balanced_connected(edge_index: Tensor, labels: Tensor, size: int, rng: torch.Generator) -> Tensor | None:
-    """Return a mask [N] of ``size`` nodes, half of each class, whose induced subgraph is connected; None if growing one
-    fails."""
+    """Return a mask [N] of ``size`` connected nodes, half of each class; None if growing one fails."""
     adjacent = torch.zeros(len(labels), len(labels), dtype=torch.bool)
     adjacent[edge_index[0], edge_index[1]] = True
     room = [size - size // 2, size // 2]
@@ -193,6 +191,7 @@ def balanced_connected(edge_index: Tensor, labels: Tensor, size: int, rng: torch
 
 
 def _fill(name: str, values: _Values, tags: Tensor, edges: Tensor, train: Tensor | None, draw: int) -> Graph:
+    """Return the graph of ``tags`` [N], ``edges`` [2, E] and ``train`` [N], with features, labels and masks."""
     rng = derive(draw, name, "samples")
     split = derive(draw if values.topology is None else values.topology, name, "split")
     shape = (values.nodes, values.samples)

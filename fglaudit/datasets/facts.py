@@ -19,8 +19,7 @@ def dataset_names() -> dict[str, str]:
 
 
 def dataset_facts(graph: Graph) -> dict[str, int | float | str]:
-    """Return counts of ``graph``: undirected edges, homophily (share of edges inside a class), degrees, words, public
-    split."""
+    """Return counts of ``graph``; edges are undirected, homophily is the share of edges inside a class."""
     degrees = graph.degrees()
     row, col = graph.edge_index
     inside = (graph.y[row] == graph.y[col]).double()
@@ -44,8 +43,10 @@ def dataset_facts(graph: Graph) -> dict[str, int | float | str]:
 
 
 def check_root(root: str | Path) -> list[tuple[str, str]]:
-    """Return (data set, status) for every set read from files: "ok", "absent", or which files are missing. Reads no
-    content."""
+    """Return (data set, status) for every set read from files: "ok", "absent" or the missing files.
+
+    No content is read.
+    """
     base = Path(root)
     wanted = {name: (base / s.folder / s.raw, list(s.files)) for name, s in PYG_SOURCES.items()}
     wanted.update({name: (base / s.folder, ogb_files(name)) for name, s in OGB_SOURCES.items()})

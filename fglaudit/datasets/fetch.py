@@ -1,4 +1,4 @@
-"""The one place that uses the network: get raw files through torch-geometric, on request."""
+"""Download of raw files through torch-geometric, on request: the only module that uses the network."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fglaudit.errors import FglauditError, unknown
 def fetch(name: str, root: str | Path) -> Path:
     """Download the raw files of ``name`` below ``root`` where they are missing; return their folder.
 
-    The download runs in a temporary folder beside the target, so a broken one leaves nothing behind; files that are
-    there already are kept.
+    The download runs in a temporary folder under ``root``, so a failed one leaves nothing behind; existing files are
+    kept.
 
     Raises:
         FglauditError: the set needs no download or has no automatic one, or the download failed.

@@ -1,4 +1,4 @@
-"""A user's own graph from an ``.npz`` file; nothing in it is unpickled."""
+"""A user's own graph from an ``.npz`` file, read without unpickling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load_npz(path: str) -> RawGraph:
 
     Raises:
         FglauditError: the file is missing or corrupt, an array is missing or has the wrong shape or type, features are
-            NaN or infinite, an edge names a node that is not there, a label is below -1, or masks overlap.
+            NaN or infinite, an edge names a node that does not exist, a label is below -1, or masks overlap.
     """
     arrays = _read(Path(path).expanduser())
     x, edge_index, y = (arrays[name] for name in REQUIRED)

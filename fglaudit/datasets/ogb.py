@@ -1,6 +1,6 @@
 """Open Graph Benchmark node sets from their published CSV folders.
 
-The files are read directly: the benchmark's own package keeps pickled copies beside them, asks on the terminal before
+The files are read directly: the benchmark's own package stores pickled copies next to them, asks on the terminal before
 it downloads, and is not needed for reading.
 """
 

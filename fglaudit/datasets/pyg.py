@@ -1,9 +1,9 @@
 """Public data sets through torch-geometric's own readers.
 
-The classes write ``processed/`` beside ``raw/``. So they run in a temporary folder where the raw files are linked, and
-what they give is kept as one safetensors file in the user's cache, named after the content of the raw files: a changed
-root never meets an old cache, and a killed process leaves no half-written one. The classes cannot download here: their
-``download`` is replaced by an error.
+The classes write ``processed/`` next to ``raw/``. Therefore they run in a temporary folder with links to the raw files,
+and their result is stored as one safetensors file in the user's cache, named after the content of the raw files: a
+changed root never uses an old cache, and a killed process leaves no half-written one. The classes cannot download here:
+their ``download`` is replaced by an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load_pyg(name: str, root: str | None) -> RawGraph:
         try:
             return _read(cached)
         except SafetensorError:
-            cached.unlink(missing_ok=True)  # damaged on disk: derived data, made again below
+            cached.unlink(missing_ok=True)  # damaged on disk; derived data, computed again below
     try:
         raw = _parse(source, paths)
     except (FglauditError, MemoryError):

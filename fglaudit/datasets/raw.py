@@ -34,7 +34,7 @@ class RawGraph:
 
 
 def to_graph(raw: RawGraph, name: str, split_index: int) -> tuple[Graph, tuple[str, ...]]:
-    """Return the canonical graph with public split ``split_index``, and what was changed on the way, in words."""
+    """Return the canonical graph with public split ``split_index``, and a note for each change of its edges."""
     edge_index, notes = canonical_with_notes(raw.edge_index, raw.x.shape[0], name)
     splits = 0 if raw.train is None else raw.train.shape[1]
     if split_index >= max(splits, 1):

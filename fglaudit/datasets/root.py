@@ -1,5 +1,4 @@
-"""Where raw files are looked for, where derived files go, and whether a root's checksums hold. Nothing is written into
-a root."""
+"""The data root, the cache of derived files, and the root's checksums. Nothing is written into a root."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ def read_checksums(root: Path) -> dict[str, str]:
 
 
 def content_key(name: str, root: Path, paths: Iterable[Path]) -> str:
-    """Return one digest over the content of ``paths``, after checking each against the root's ``SHA256SUMS`` if it has
-    one.
+    """Return one digest over the content of ``paths``, each checked against the root's ``SHA256SUMS`` if there is one.
 
     Raises:
         FglauditError: if a file differs from its checksum; raised before anything parses the file.

@@ -1,4 +1,4 @@
-"""A data set as a suite names it, and its loading."""
+"""A data set as named in a suite, and its loading."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DatasetSpec:
         component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of
             missing links are those of Cora's 2485 nodes in it.
         csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.datasets.csbm.CsbmOptions`.
-        task: parameters for csbm-dnc, csbm-snc and csbm-sc; what is left out has the paper's value.
+        task: parameters for csbm-dnc, csbm-snc and csbm-sc; omitted ones have the paper's values.
         draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora: its graph, samples and split.
     """
 
@@ -103,8 +103,7 @@ class DatasetSpec:
         return self.load_with_notes()[0]
 
     def load_with_notes(self) -> tuple[Graph, tuple[str, ...]]:
-        """Return the graph and, in words, what had to be changed to make its edges undirected, distinct and free of
-        loops.
+        """Return the graph and notes on edges that were changed to be undirected, distinct and free of loops.
 
         Raises:
             FglauditError: missing or corrupt files, or a user's graph that breaks a rule. Nothing is ever downloaded.

@@ -85,8 +85,7 @@ def _neighbours(edge_index: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _grown(edge_index: Tensor, start: Tensor, allowed: Tensor, count: int, rng: torch.Generator) -> Tensor:
-    """Return a mask [N] of ``count`` nodes of ``allowed`` outside ``start``, each a neighbour of ``start`` or of one
-    taken before."""
+    """Return a mask [N] of ``count`` nodes of ``allowed`` [N] grown from ``start`` [N] along ``edge_index`` [2, E]."""
     taken = start.clone()
     for _ in range(count):
         candidates = (_neighbours(edge_index, taken) & allowed & ~taken).nonzero().squeeze(1)

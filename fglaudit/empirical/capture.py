@@ -1,5 +1,4 @@
-"""What a protocol would send about some nodes before noise: the part of training up to the first release, without a
-defense's noise.
+"""What a protocol would send about some nodes before noise: training up to the first release, without the noise.
 
 The defense prepares the clients' graphs as it does in training (clipping, dropped edges); the messages of the released
 kind are kept as they are before :meth:`DefenseSession.release`, and training stops as soon as something else is sent.
@@ -26,7 +25,14 @@ class _ReleaseDoneError(Exception):
 
 
 class _Capture:
-    """Implements :class:`fglaudit.interfaces.Channel`."""
+    """Implements :class:`fglaudit.interfaces.Channel`.
+
+    Args:
+        nodes: nodes whose entries are kept, ids [n].
+        holders: clients that hold them [h].
+        features: number of features of a row.
+        largest: most numbers to keep.
+    """
 
     def __init__(
         self,
@@ -94,8 +100,7 @@ class _Capture:
 
 
 def _narrowed(payload: Payload, features: int) -> Payload:
-    """Return ``payload`` with the first ``FEATURES`` of its ``features``; unchanged if an axis cannot be told from
-    another."""
+    """Return ``payload`` with the first ``FEATURES`` of its ``features``, or unchanged if that axis is ambiguous."""
     if features <= FEATURES:
         return payload
     narrow = {}
@@ -108,8 +113,7 @@ def _narrowed(payload: Payload, features: int) -> Payload:
 
 
 def entry_ids(batch: MessageBatch) -> Tensor:
-    """Return the node that each entry of the leading axis is about [rows]; where the payload does not say, its
-    sender."""
+    """Return the node that each entry [rows] is about; where the payload names no nodes, its sender."""
     ids = getattr(batch.payload, "nodes" if batch.payload.ragged else "node", None)
     return ids if isinstance(ids, Tensor) else batch.senders
 
@@ -136,8 +140,7 @@ def capture(
     rng: torch.Generator,
     device: torch.device,
 ) -> list[MessageBatch]:
-    """Return the first release of ``release.payload`` before noise: the entries about ``nodes`` [n] with at most
-    ``largest`` numbers.
+    """Return the first release before noise: the entries about ``nodes`` [n] with at most ``largest`` numbers.
 
     Equal generators give equal messages up to what the features change. Where the payload does not name its nodes,
     these are the messages of the clients that hold them. Where the defense states noise for every coordinate alone,

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.bound import Bound, error_probability
-from fglaudit.empirical.threshold_test import Array, Counts, count_test
+from fglaudit.empirical.bound import Bound
+from fglaudit.empirical.threshold_test import Array, Counts, bound_from_runs
 
 ALARM_SHARE = 0.8
 
@@ -39,21 +39,16 @@ def clopper_pearson(
         rng: separates the runs that choose the threshold from those that are counted.
 
     Raises:
-        FglauditError: see :func:`error_probability` and :func:`count_test`.
+        FglauditError: see :func:`fglaudit.empirical.threshold_test.bound_from_runs`.
     """
-    error = error_probability(confidence, tried, delta)
-    counts = count_test(present, absent, lambda c: epsilon_bound(c, delta, error), rng)
-    perfect = Counts(counts.hit_runs, counts.hit_runs, np.zeros(1), counts.alarm_runs)
-
-    def at(total: float) -> float:
-        return max(epsilon_bound(counts, delta, total / tried).item(), 0.0)
-
-    return Bound(
-        epsilon=at(error * tried),
+    return bound_from_runs(
+        present,
+        absent,
+        lambda counts, error: epsilon_bound(counts, delta, error),
+        lambda epsilon: max(epsilon, 0.0),
+        method="clopper-pearson",
         delta=delta,
         confidence=confidence,
-        method="clopper-pearson",
-        trials=int(counts.hit_runs + counts.alarm_runs),
-        ceiling=max(epsilon_bound(perfect, delta, error).item(), 0.0),
-        at=at,
+        rng=rng,
+        tried=tried,
     )

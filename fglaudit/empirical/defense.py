@@ -80,8 +80,7 @@ def audit_defense(
     confidence: float = CONFIDENCE,
     draws: int = DRAWS,
 ) -> Bound | str:
-    """Return a lower bound on the epsilon that ``session`` gives ``protocol`` on ``graph``, or why none can be
-    measured.
+    """Return a lower bound on the epsilon of ``session`` for ``protocol`` on ``graph``, or why none can be measured.
 
     Args:
         session: bound to the protocol's context on this graph.
@@ -202,8 +201,7 @@ def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: N
 
 
 def _divergence(one: MessageBatch, other: MessageBatch, noise: Noise | None) -> Tensor:
-    """Return the Kullback-Leibler divergence of every entry [rows]; half the squared distance where the noise is
-    unknown."""
+    """Return the Kullback-Leibler divergence of every entry [rows]; for unknown noise half the squared distance."""
     ids = entry_ids(one)
     if not torch.equal(ids, entry_ids(other)):
         raise ValueError("the messages must be about the same nodes with and without the canary")

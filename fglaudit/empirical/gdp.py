@@ -19,8 +19,8 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from fglaudit.empirical.bound import Bound, error_probability
-from fglaudit.empirical.threshold_test import Array, Counts, count_test
+from fglaudit.empirical.bound import Bound
+from fglaudit.empirical.threshold_test import Array, Counts, bound_from_runs
 from fglaudit.errors import FglauditError
 
 
@@ -31,8 +31,7 @@ def mu_bound(counts: Counts, error: float) -> Array:
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Return the exact epsilon at ``delta`` of the Gaussian mechanism with sensitivity ``mu`` standard deviations; 0 if
-    that is negative.
+    """Return the exact epsilon, at least 0, of the Gaussian mechanism with sensitivity ``mu`` standard deviations.
 
     Raises:
         FglauditError: unless 0 < delta < 1.
@@ -49,21 +48,17 @@ def gdp(
 ) -> Bound:
     """Return a lower bound on the epsilon at ``delta`` of a mechanism that is said to be Gaussian.
 
-    Args and errors: as of :func:`fglaudit.empirical.clopper_pearson.clopper_pearson`, with delta > 0.
+    ``present`` are [n1], ``absent`` [n0], delta > 0; otherwise as
+    :func:`fglaudit.empirical.clopper_pearson.clopper_pearson`.
     """
-    error = error_probability(confidence, tried, delta)
-    counts = count_test(present, absent, lambda c: mu_bound(c, error), rng)
-    perfect = Counts(counts.hit_runs, counts.hit_runs, np.zeros(1), counts.alarm_runs)
-
-    def at(total: float) -> float:
-        return epsilon_of_mu(mu_bound(counts, total / tried).item(), delta)
-
-    return Bound(
-        epsilon=at(error * tried),
+    return bound_from_runs(
+        present,
+        absent,
+        mu_bound,
+        lambda mu: epsilon_of_mu(mu, delta),
+        method="gdp",
         delta=delta,
         confidence=confidence,
-        method="gdp",
-        trials=int(counts.hit_runs + counts.alarm_runs),
-        ceiling=epsilon_of_mu(mu_bound(perfect, error).item(), delta),
-        at=at,
+        rng=rng,
+        tried=tried,
     )

@@ -1,5 +1,4 @@
-"""The empirical epsilon of a defense of local gradients as it is implemented: canary gradients in, all steps of a
-training run.
+"""The empirical epsilon of a defense of local gradients: canary gradients go through all steps of a training run.
 
 One node's losses, as many as it really reaches in the graph that the defense left, have the gradients u or -u, a
 thousand times longer than one; all other gradients are zero. The defense's own step is run as often as training goes
@@ -54,8 +53,7 @@ def audit_updates(
     seed: int,
     confidence: float,
 ) -> Bound | str:
-    """Return a lower bound on the epsilon that ``session`` gives a node in local training, or why none can be
-    measured."""
+    """Return a lower bound on the epsilon of ``session`` for a node in local training, or why there is none."""
     if not promise.delta:
         return "a Gaussian mechanism has no epsilon at delta 0"
     if examples.across:

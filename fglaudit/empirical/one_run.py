@@ -1,5 +1,6 @@
-"""Epsilon from one run with many canaries (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run",
-NeurIPS 2023, algorithm 1 and theorem 5.2).
+"""Epsilon from one run with many canaries.
+
+Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023, algorithm 1 and theorem 5.2.
 
 Each of m canaries is included by a coin toss of its own. After the run the auditor guesses "included" for some, "not
 included" for some and abstains on the rest: r guesses, of which v are right. If the mechanism is (epsilon, 0)-private,
@@ -46,8 +47,7 @@ SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5)
 
 
 def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """Return the largest probability, under (epsilon, delta)-privacy, of ``right`` or more right guesses (theorem
-    5.2)."""
+    """Return the largest probability, if (epsilon, delta)-private, of ``right`` or more right guesses (theorem 5.2)."""
     q = float(1 / (1 + np.exp(-epsilon)))
     tail = float(binom.sf(right - 1, guesses, q))
     if delta == 0 or right == 0:

@@ -17,6 +17,7 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
+from fglaudit.empirical.bound import Bound, error_probability
 from fglaudit.errors import FglauditError
 
 CHOOSING = 0.2
@@ -66,6 +67,7 @@ class Counts:
 
 
 def _limit(a: Array, b: Array, quantile: float, *, where: npt.NDArray[np.bool_], otherwise: float) -> Array:
+    """Return the quantile of Beta(a, b) ``where`` it exists; all arrays broadcast to one shape."""
     a, b, where = np.broadcast_arrays(a, b, where)
     safe = np.asarray(beta.ppf(quantile, np.where(where, a, 1.0), np.where(where, b, 1.0)))
     return np.where(where, safe, otherwise)
@@ -112,6 +114,46 @@ def _separate(scores: Tensor, rng: torch.Generator) -> tuple[Array, Array]:
     return shuffled[:first], shuffled[first:]
 
 
+def bound_from_runs(
+    present: Tensor,
+    absent: Tensor,
+    limit: Callable[[Counts, float], Array],
+    epsilon: Callable[[float], float],
+    *,
+    method: str,
+    delta: float,
+    confidence: float,
+    rng: torch.Generator,
+    tried: int,
+) -> Bound:
+    """Return the bound on epsilon of a method that counts hits and false alarms.
+
+    Args:
+        present, absent: scores of independent runs with the canary [n1] and without it [n0].
+        limit: of counts and an error probability, what the method bounds from below.
+        epsilon: the epsilon that such a bound implies.
+
+        Raises:
+            FglauditError: see :func:`error_probability` and :func:`count_test`.
+    """
+    error = error_probability(confidence, tried, delta)
+    counts = count_test(present, absent, lambda c: limit(c, error), rng)
+    perfect = Counts(counts.hit_runs, counts.hit_runs, np.zeros(1), counts.alarm_runs)
+
+    def at(total: float) -> float:
+        return epsilon(limit(counts, total / tried).item())
+
+    return Bound(
+        epsilon=at(error * tried),
+        delta=delta,
+        confidence=confidence,
+        method=method,
+        trials=int(counts.hit_runs + counts.alarm_runs),
+        ceiling=epsilon(limit(perfect, error).item()),
+        at=at,
+    )
+
+
 def _best(
     thresholds: Array,
     scores_in: Array,
@@ -120,13 +162,15 @@ def _best(
     runs_in: int,
     runs_out: int,
 ) -> tuple[float, bool]:
-    """Return the threshold, and whether to say yes from it upwards, with the largest value expected on the other
-    runs."""
+    """Return the threshold with the largest value expected on the other runs, and whether yes lies above it.
+
+    ``thresholds`` are [t], scores of the runs where the canary is in [n1] and where it is out [n0]."""
     above_in = len(scores_in) - np.searchsorted(np.sort(scores_in), thresholds).astype(np.float64)
     above_out = len(scores_out) - np.searchsorted(np.sort(scores_out), thresholds).astype(np.float64)
     n_in, n_out = np.full(1, float(runs_in)), np.full(1, float(runs_out))
 
     def expected(hits: Array, hit_runs: int, alarms: Array, alarm_runs: int, n: Array, m: Array) -> Array:
+        """Return the value [t] of each threshold at cautious rates; ``hits``, ``alarms`` [t], ``n``, ``m`` [1]."""
         # Unlikely rates, not those seen: among many thresholds the luckiest would otherwise look best.
         low = beta.ppf(CAUTION, hits + 0.5, hit_runs - hits + 0.5)
         high = beta.ppf(1 - CAUTION, alarms + 0.5, alarm_runs - alarms + 0.5)

@@ -1,0 +1,1 @@
+"""Execution: engines, worker processes, the folder of a run and its display."""

@@ -1,5 +1,4 @@
-"""What a run shows on the terminal: progress while it runs, a table of findings at its end. Plain lines where no one
-watches."""
+"""What a run prints: progress while it runs, a table of findings at its end; plain lines if there is no terminal."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from fglaudit.finding import CellRecord, Status
 
 
 class Listener:
-    """Hears how a run goes. Every hook does nothing by default."""
+    """Is notified of the progress of a run. Every hook does nothing by default."""
 
     def started(self, task: Task) -> None: ...
 

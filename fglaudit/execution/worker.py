@@ -1,5 +1,4 @@
-"""A worker process: computes one cell at a time and says how far it is. The parent side is in
-:mod:`fglaudit.execution.engine`.
+"""A worker process: computes one cell at a time and reports progress. Its parent is :mod:`fglaudit.execution.engine`.
 
 Each worker has a pipe of its own, so that when one is killed it is known which cell it was computing; a shared pool
 would lose the cells of all its workers.
@@ -29,8 +28,7 @@ from fglaudit.suite.cell import Cell
 
 
 class Runner(Protocol):
-    """Computes one cell; ``fglaudit.audit.run_cell`` is the real one. Must be picklable, as worker processes import
-    it."""
+    """Computes one cell, as ``fglaudit.audit.run_cell`` does. Must be picklable, as worker processes import it."""
 
     def __call__(
         self,
@@ -40,7 +38,8 @@ class Runner(Protocol):
         device: torch.device,
         progress: Callable[[int, int], None],
         transcript_dir: Path | None,
-    ) -> CellRecord: ...
+    ) -> CellRecord:
+        """Return the record of ``cell``; ``progress`` is called with (round, rounds)."""
 
 
 @dataclass(frozen=True)

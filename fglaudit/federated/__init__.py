@@ -1,0 +1,1 @@
+"""Federated training that several protocols share: clients' data, local steps, averaging, progress."""

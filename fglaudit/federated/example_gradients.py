@@ -1,8 +1,8 @@
-"""Gradients of every example's loss for K clients at once, and the step that a defense makes of them.
+"""Gradients of every example's loss for K clients at once, and their mean after a defense.
 
 ``torch.func.vjp`` runs the model forward once for all clients and examples; ``torch.func.vmap`` over the examples then
-asks for the gradient of each. No weight of client k is in a loss of another client, so one backward pass gives an
-example of every client.
+computes the gradient of each. No loss depends on another client's weights, so one backward pass serves one example of
+every client.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from fglaudit.interfaces import LocalUpdate
 
 NUMBERS_AT_ONCE = 2**21
-"""Entries of gradients computed together: more do not fit a processor's cache, and take several times as long."""
+"""Entries of gradients computed together: more do not fit a processor's cache and are several times slower."""
 
 
 def example_gradients(losses: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
@@ -34,9 +34,11 @@ def example_gradients(losses: Callable[[Tensor], Tensor], models: Tensor) -> Ten
 
 
 def private_mean(losses: Callable[[Tensor], Tensor], models: Tensor, present: Tensor, update: LocalUpdate) -> Tensor:
-    """Return the mean gradient [K, D] over each client's examples as ``update`` makes it; 0 for a client without any.
+    """Return each client's mean gradient [K, D] after the defense's ``update``; 0 for a client without examples.
 
     Args:
+        losses: maps models [K, D] to losses [K, E], row k of model k alone.
+        models: [K, D].
         present: which examples are real [K, E]. How many a client has is public.
     """
     gradients = example_gradients(lambda vectors: losses(vectors) * present, models)

@@ -20,7 +20,7 @@ from fglaudit.rng import split
 
 WEIGHTINGS = ("uniform", "train-nodes")
 ROUNDING = 1e-4
-"""Relative error of sums of float32 weights, generously."""
+"""Generous bound on the relative error of sums of float32 weights."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class FedAvg:
     Attributes:
         rounds: averagings.
         local_steps: full-batch gradient steps of every client in between.
-        participation: share of the clients, among those with training nodes, that is sampled each round.
+        participation: share of the clients with training nodes that is sampled each round.
         weighting: "uniform", or "train-nodes" for weights proportional to training nodes.
     """
 
@@ -52,16 +52,21 @@ class FedAvg:
             )
 
     def aggregates(self, graph: FederatedGraph, layout: Layout) -> dict[type[Payload], Aggregate]:
-        """Return what a defense must know of the models that are averaged."""
+        """Return the facts that a defense needs about the averaged models."""
         uploads = len(sample_clients(trainers(graph), self.participation, torch.Generator()))
         return averaged_models(layout, graph.num_clients, uploads, self.rounds, weighted=self.weighting != "uniform")
 
     def train(
         self, train: Field, test: Field, initial: Tensor, layout: Layout, channel: Channel, rng: torch.Generator
     ) -> Trained:
-        """Train from one ``initial`` model [D], itself sent to every client as round 0.
+        """Train from one ``initial`` model [D], which every client receives as round 0.
 
-        Sampled clients upload, all clients receive the new model and test it on their own test nodes.
+        Sampled clients upload; all clients receive the new model and test it on their own test nodes.
+
+        Args:
+            train, test: receptive fields of K clients.
+            layout: shape of each weight; D numbers in all.
+
         """
         dropout = torch.Generator(initial.device).manual_seed(split(rng, "dropout").initial_seed())
         sampling = split(rng, "participation")
@@ -86,7 +91,7 @@ class FedAvg:
         return Trained(accuracy, accuracy_global, final, layout)
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
-        """Return who sends models, and how much one of them can weigh."""
+        """Return who sends models, and the largest weight of one of them."""
         return largest_share(graph, self.participation, self.weighting)
 
     def passes(self) -> int:
@@ -95,13 +100,14 @@ class FedAvg:
 
 
 def largest_share(graph: FederatedGraph, participation: float, weighting: str) -> Uploads:
-    """Return who sends models where the clients with training nodes take turns, and how much one of them can weigh."""
+    """Return who sends models among the clients with training nodes, and the largest weight of one of them."""
     counts = torch.tensor([int(train.sum().item()) for train in graph.train])
     counts = counts[counts > 0].sort().values.double()
     senders = sample_size(len(counts), participation)
     if weighting == "uniform":
         return Uploads(senders, len(counts), 1 / senders)
-    share = counts[-1] / (counts[-1] + counts[: senders - 1].sum())  # the largest client weighs most among the smallest
+    # The largest client weighs most when the smallest ones are sampled with it.
+    share = counts[-1] / (counts[-1] + counts[: senders - 1].sum())
     return Uploads(senders, len(counts), float(share.item()))
 
 
@@ -118,8 +124,7 @@ def trainers(graph: FederatedGraph) -> Tensor:
 def averaged_models(
     layout: Layout, num_clients: int, uploads: int, rounds: int, *, weighted: bool = False
 ) -> dict[type[Payload], Aggregate]:
-    """Return what a defense must know of the models that ``uploads`` clients send in each of ``rounds``: all get one
-    mean of them."""
+    """Return the facts that a defense needs about models of ``uploads`` clients per round, whose mean all receive."""
     everyone = torch.arange(num_clients)
     width = sum(math.prod(shape) for shape in layout.values())
     summands = torch.tensor([uploads])
@@ -132,8 +137,7 @@ def averaged_models(
 
 
 def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> Tensor:
-    """Return ``max(1, round(fraction n))`` of the n ``eligible`` clients, ascending; at fraction 1 all, without a
-    draw."""
+    """Return ``max(1, round(fraction n))`` of the n ``eligible`` clients, ascending; all without a draw at 1."""
     if fraction >= 1:
         return eligible
     count = sample_size(len(eligible), fraction)
@@ -141,8 +145,7 @@ def sample_clients(eligible: Tensor, fraction: float, rng: torch.Generator) -> T
 
 
 def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None weights all that
-    arrived alike."""
+    """Return the weighted mean [D] of ``vectors`` [P, D]; ``weights`` [P] need not sum to one, None: equal weights."""
     if weights is None:
         weights = torch.ones(len(vectors), dtype=vectors.dtype, device=vectors.device)
     return (weights / weights.sum()) @ vectors

@@ -1,8 +1,8 @@
 """Weighted neighbour sums, produced sender by sender in one pass over the edges.
 
-Sums are accumulated in float64 and rounded once to the float32 that travels: what an attack gets is exact to one
-rounding. Above ``PRECISE_WORK`` multiplications (ten times ogbn-arxiv) they are accumulated in float32, which is
-several times faster and as exact for counts below 2^24.
+Sums are accumulated in float64 and rounded once to the float32 that is sent: messages are exact to one rounding. Above
+``PRECISE_WORK`` multiplications (ten times ogbn-arxiv) they are accumulated in float32, which is several times faster
+and as exact for counts below 2^24.
 
 Memory stays bounded: senders are taken in buckets whose rows fit ``BUCKET_BYTES``, and within a bucket float64 exists
 only for the senders' own features and for ``CHUNK_BYTES`` of results at a time.
@@ -51,7 +51,7 @@ def weighted_sums(start: Tensor, columns: Tensor, values: Tensor, x: Tensor) -> 
         start: [R + 1] offsets of the rows' entries.
         columns: [e] rows of ``x``.
         values: [e], of the type of ``x``.
-        x: [n, F], float64 or float32: the type in which is accumulated.
+        x: [n, F], float64 or float32: the type of the accumulation.
 
     Returns:
         [R, F] float32.
@@ -77,7 +77,7 @@ def local_sums(row: Tensor, column: Tensor, values: Tensor, x: Tensor) -> Tensor
 
 
 def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) -> Iterator[SenderSums]:
-    """Yield what every client sends: for each node i with a neighbour (or itself) at client m, the sum over those.
+    """Yield what every client m sends: for each node i that is at m or has a neighbour there, the sum over those.
 
     Args:
         edges: kept edges with self-loops.
@@ -112,8 +112,7 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
 
 
 def add_messages(total: Tensor | None, nodes: Tensor, sums: Tensor, num_nodes: int) -> Tensor:
-    """Return the server's ``total`` [N, F] with messages added: rows ``sums`` [rows, F] for ``nodes`` [rows], in their
-    order.
+    """Return the server's ``total`` [N, F] after adding ``sums`` [rows, F] of ``nodes`` [rows], in their order.
 
     The total is float64, or sealed where the messages are. A plain one is changed in place.
     """
@@ -130,8 +129,7 @@ def add_messages(total: Tensor | None, nodes: Tensor, sums: Tensor, num_nodes: i
 
 
 def buckets(sizes: Tensor) -> list[tuple[int, int]]:
-    """Cut parties with messages of ``sizes`` bytes [P] into runs of at most ``BUCKET_BYTES`` in all, or of a single
-    party."""
+    """Split parties with ``sizes`` bytes [P] into runs of at most ``BUCKET_BYTES``, or of a single party."""
     pieces, first, total = [], 0, 0
     for index, size in enumerate(sizes.tolist()):
         if index > first and total + size > BUCKET_BYTES:

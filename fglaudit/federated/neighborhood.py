@@ -1,5 +1,4 @@
-"""Which edges the clients keep, which nodes within a number of hops a client needs, and which edges among them it
-knows.
+"""The edges that clients keep, the nodes within a number of hops that they need, the edges among them they know.
 
 All functions work on pairs (client, node) for all clients at once. An edge ``i <- j`` belongs to the owner of ``i``: a
 defense may have dropped it at ``i``'s side and kept it at ``j``'s.
@@ -27,7 +26,7 @@ class KeptEdges:
         start: [N + 1] offsets of the edges of node i.
         source: [E] the nodes j.
         degrees: [N] neighbours in the whole graph, self-loops not counted. Dropped edges do not lower them: weights
-            then never exceed those of the whole graph, and a bound on its columns stays one.
+            then never exceed those of the whole graph, and bounds on its columns remain valid.
         owner: [N] client of every node, -1 for none (then it has no edges, not even to itself).
     """
 
@@ -38,7 +37,7 @@ class KeptEdges:
 
     @staticmethod
     def of(clients: Sequence[ClientGraph], degrees: Tensor) -> KeptEdges:
-        """Collect the edges that the (prepared) client graphs hold; nothing is sorted globally, time is linear in E.
+        """Collect the edges of the (prepared) client graphs; nothing is sorted globally, time is linear in E.
 
         ``degrees`` [N] are those of the whole graph. ``source`` takes 4 bytes per edge below 2^31 nodes.
         """
@@ -132,8 +131,7 @@ class HeldRows:
 
 
 def symmetric_weights(row: Tensor, column: Tensor, degrees: Tensor) -> Tensor:
-    """Return ``1 / sqrt((d_row + 1)(d_column + 1))`` [e] in float32; ``degrees`` [M] per row, self-loops not
-    counted."""
+    """Return ``1 / sqrt((d_row + 1)(d_column + 1))`` [e] in float32; ``degrees`` [M] without self-loops."""
     scale = (degrees.double() + 1).rsqrt()
     return (scale[row] * scale[column]).float()
 
@@ -151,7 +149,7 @@ def with_neighbors(mask: Tensor, edge_index: Tensor) -> Tensor:
 
 
 def foreign_nodes_within(graph: FederatedGraph, observer: Observer, hops: int) -> Tensor:
-    """Return ids of the nodes that sums over ``hops`` hops bring to ``observer``, ascending.
+    """Return ids of the nodes in the sums over ``hops`` hops that ``observer`` sees, ascending.
 
     The server and the wire see sums over every client's nodes; clients see sums over the nodes within ``hops`` hops of
     their own. Nodes of the observing clients are never among them, and with 0 hops nothing is summed.

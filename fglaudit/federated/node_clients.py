@@ -10,29 +10,25 @@ from torch import Tensor
 
 from fglaudit.datasets.csbm_tasks import components
 from fglaudit.errors import FglauditError
+from fglaudit.federated.problem import check_training
 from fglaudit.graph import ClientGraph, FederatedGraph
 
 TASKS = ("dnc", "snc", "sc")
 
 
 def task_of(graph: FederatedGraph) -> str:
-    """Return which task the shapes of ``graph`` stand for: "dnc" (one sample per node), "snc" (several, one label) or
-    "sc"."""
+    """Return the task that fits ``graph``: "dnc" (one sample per node), "snc" (several with one label) or "sc"."""
     return "dnc" if graph.x.dim() == 2 else "snc" if graph.y.dim() == 1 else "sc"
 
 
 def check_node_clients(protocol: str, graph: FederatedGraph, *, connected: bool = True) -> None:
-    """Raise :class:`FglauditError` unless client k is node k, somebody can train, and the graph is ``connected``, if it
-    must be."""
+    """Raise :class:`FglauditError` unless client k is node k, one can train and the graph is ``connected``."""
     if graph.num_clients != graph.num_nodes or any(nodes.tolist() != [k] for k, nodes in enumerate(graph.clients)):
         raise FglauditError(
             f"{protocol} needs every node to be a client of its own; {graph.name!r} has {graph.num_nodes} nodes at"
             f" {graph.num_clients} clients; use scheme: per-node"
         )
-    if not any(bool(train.any()) for train in graph.train):
-        raise FglauditError(
-            f"{protocol} needs training samples; no client of {graph.name!r} has any; use another split or seed"
-        )
+    check_training(protocol, graph, "samples")
     count = int(components(graph.edge_index, graph.num_nodes).max().item()) + 1
     if connected and count > 1:
         raise FglauditError(
@@ -59,8 +55,7 @@ class NodeClients:
 
     @staticmethod
     def of(clients: Sequence[ClientGraph], device: torch.device) -> NodeClients:
-        """Stack what the clients hold, in their order; a node's label and masks hold for all its samples where it has
-        one of each."""
+        """Stack the clients' samples in their order; one label or mask of a node holds for all its samples."""
         x = torch.cat([client.x for client in clients]).to(device)
         x = x.unsqueeze(1) if x.dim() == 2 else x
 

@@ -1,4 +1,4 @@
-"""What a training run of node clients came to: accuracy after every round, and the model of the round that counts."""
+"""The outcome of training node clients: accuracy after every round, and the model of the round that counts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Record:
         self._model: Tensor | None = None
 
     def add(self, logits: Tensor, model: Tensor) -> None:
-        """Take in a round.
+        """Add a round.
 
         Args:
             logits: of every sample [N, S, C].

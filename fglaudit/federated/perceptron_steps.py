@@ -1,12 +1,12 @@
-"""Local gradient steps of two-layer perceptrons of T clients at once, with what others' Jacobians add to the gradient.
+"""Local gradient steps of T clients' two-layer perceptrons at once, compensated by other clients' Jacobians.
 
 Client k minimises the mean cross-entropy of ``softmax(s_k h(x; W_k) + C_k)`` over its rows,
 ``h(x; W) = relu(x W1) W2``. With residuals ``r_b = softmax - onehot`` the gradient of GFL-APPNP's equation (15b) is
 ``sum_b r_b (s_k dh(x_b)/dW + dC_k)``.
 
-W1 is not touched between two averagings: all steps of client k stay in the span of its own rows and of the received
-Jacobian, ``W1_k = W1 - rate (x_k' U + sum_c R_c dC_k[c])``, so only ``x_k W1_k`` [B, H], U [B, H] and R [C] are
-followed. Its cost does not depend on the number of features.
+W1 itself is not updated between two averagings: all steps of client k stay in the span of its own rows and of the
+received Jacobian, ``W1_k = W1 - rate (x_k' U + sum_c R_c dC_k[c])``, so only ``x_k W1_k`` [B, H], U [B, H] and R [C]
+are tracked. The cost of a step does not depend on the number of features.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fglaudit.nn.weights import Layout, unflatten
 
 
 class Compensation(Protocol):
-    """What T clients know of the others' Jacobians: ``dC_k / dW1`` [T, C, F, H] and ``dC_k / dW2`` [T, C, H, C]."""
+    """The others' Jacobians as T clients know them: ``dC_k / dW1`` [T, C, F, H] and ``dC_k / dW2`` [T, C, H, C]."""
 
     def against(self, x: Tensor) -> Tensor:
         """Return ``x_b' dC_k[c] / dW1`` [T, B, C, H] for rows x [T, B, F]."""
@@ -88,12 +88,13 @@ class LocalSteps:
 
         Args:
             first, second: the models to start from, [T, F, H] and [T, H, C].
-            scale: s_k [T]; ``offset``: C_k [T, C].
+            scale: s_k [T].
+            offset: C_k [T, C].
             others: dC_k; None where there is none.
             rng: draws the batches.
 
         Returns:
-            The models after the last step, shaped as they came.
+            The models after the last step, of the same shapes.
         """
         weight = self.batches(rows.present, rng).to(first).unsqueeze(3)
         start = rows.x @ first
@@ -126,8 +127,9 @@ class LocalSteps:
     def run_private(
         self, rows: Rows, models: Tensor, layout: Layout, update: LocalUpdate, rng: torch.Generator
     ) -> Tensor:
-        """Train without compensation on gradients as ``update`` makes them; return the models [T, D]. Noise on W1
-        leaves the span of the rows, so W1 itself is followed.
+        """Train without compensation on gradients after the defense's ``update``; return the models [T, D].
+
+        Noise on W1 leaves the span of the rows, so W1 itself is updated.
 
         Args:
             models: the models to start from [T, D].

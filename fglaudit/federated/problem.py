@@ -1,4 +1,4 @@
-"""What K disjoint clients train and test on: their rows, the edges they know, their targets."""
+"""The data of K disjoint clients in training: their rows, the edges they know, their targets."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ from fglaudit.nn.gcn import Field, Propagation, build_field, needed_rows
 
 
 def check_trainable(protocol: str, graph: FederatedGraph) -> None:
-    """Raise :class:`FglauditError` unless clients are disjoint, features are one row per node and somebody can
-    train."""
+    """Raise :class:`FglauditError` unless nodes have one feature row, clients are disjoint and one can train."""
+    check_feature_rows(protocol, graph)
+    graph.owner()
+    check_training(protocol, graph)
+
+
+def check_feature_rows(protocol: str, graph: FederatedGraph) -> None:
+    """Raise :class:`FglauditError` unless every node has one feature row."""
     if graph.x.dim() != 2:
         raise FglauditError(
             f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape"
             f" {tuple(graph.x.shape)}; use a data set with one sample per node"
         )
-    graph.owner()
+
+
+def check_training(protocol: str, graph: FederatedGraph, unit: str = "nodes") -> None:
+    """Raise :class:`FglauditError` unless some client has training nodes, called ``unit`` in the message."""
     if not any(bool(train.any()) for train in graph.train):
         raise FglauditError(
-            f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed"
+            f"{protocol} needs training {unit}; no client of {graph.name!r} has any; use another split or seed"
         )
 
 
@@ -48,7 +57,7 @@ def pooled(graph: FederatedGraph) -> ClientGraph:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows of all clients with what is computed on them.
+    """Rows of all clients and the computation on them.
 
     Attributes:
         rows: for which nodes each client holds an input row.
@@ -80,8 +89,7 @@ class Problem:
     def on(
         clients: Sequence[ClientGraph], num_nodes: int, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor
     ) -> Problem:
-        """Set up training on given ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees``
-        [M]."""
+        """Set up training on M ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees`` [M]."""
         device = rows.node.device
         labels = torch.zeros(num_nodes, dtype=torch.long)
         train, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(2))

@@ -1,4 +1,4 @@
-"""What K clients with subgraphs hold, padded to the largest client: features, encodings, labels, split masks."""
+"""The data of K clients with subgraphs, padded to the largest client: features, encodings, labels, split masks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fglaudit.errors import FglauditError
+from fglaudit.federated.problem import check_feature_rows, check_training
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.nn.laplacian import laplacian_encoding
 from fglaudit.nn.sparse import SparseMatrix
@@ -19,17 +20,9 @@ SPARSE_BELOW = 0.1
 
 
 def check_subgraphs(protocol: str, graph: FederatedGraph, global_nodes: int = 0) -> None:
-    """Raise :class:`FglauditError` unless there is one feature row per node, somebody trains and every client is large
-    enough."""
-    if graph.x.dim() != 2:
-        raise FglauditError(
-            f"{protocol} needs one feature row per node, [N, F]; {graph.name!r} has features of shape"
-            f" {tuple(graph.x.shape)}; use a data set with one sample per node"
-        )
-    if not any(bool(train.any()) for train in graph.train):
-        raise FglauditError(
-            f"{protocol} needs training nodes; no client of {graph.name!r} has any; use another split or seed"
-        )
+    """Raise :class:`FglauditError` unless nodes have one feature row, a client trains and all have enough nodes."""
+    check_feature_rows(protocol, graph)
+    check_training(protocol, graph)
     smallest = min(range(graph.num_clients), key=lambda k: len(graph.clients[k]))
     if global_nodes > len(graph.clients[smallest]):
         raise FglauditError(
@@ -40,10 +33,10 @@ def check_subgraphs(protocol: str, graph: FederatedGraph, global_nodes: int = 0)
 
 @dataclass(frozen=True)
 class SubgraphInputs:
-    """Rows of K clients, n of the largest one; the last rows of smaller clients are padding.
+    """Rows of K clients, n per client; the last rows of all but the largest client are padding.
 
     Attributes:
-        features: [K, n, F], or None where ``sparse`` stands for them.
+        features: [K, n, F], or None where they are ``sparse``.
         sparse: block-diagonal [K n, K F].
         encoding: [K, n, p].
         labels: [K, n].

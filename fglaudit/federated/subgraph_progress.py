@@ -39,9 +39,11 @@ class Progress:
         self._correct.append((correct & inputs.test).sum(1))
 
     def keep_clustering(self) -> None:
-        """Remember, before this round's upload, the global nodes and whose nodes they stand for; ``finish`` returns as
-        ``truth`` the last ones [K, g, d] and every round's nearest global node of every node [T, K, n], -1 for
-        padding."""
+        """Store the global nodes and the nodes assigned to each, before this round's upload.
+
+        ``finish`` returns as ``truth`` the last global nodes [K, g, d] and every round's nearest global node of every
+        node [T, K, n], -1 for padding.
+        """
         self._clusters.append(self._models.clusters().to(torch.int16))
         self._global_nodes = self._models.global_nodes
 

@@ -1,5 +1,4 @@
-"""What all protocols have in common whose clients train on padded subgraphs: how long and how, and what is there at the
-start."""
+"""What protocols share whose clients train on padded subgraphs: fields, settings, set-up, federated averaging."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from fglaudit.sealing import SealedTensor
 
 @dataclass(frozen=True)
 class SubgraphProtocol(FederatedProtocol):
-    """What they share; defaults are FedGT's settings for all methods on Cora, CiteSeer and PubMed.
+    """Common fields; defaults are FedGT's settings for all methods on Cora, CiteSeer and PubMed.
 
     Attributes:
         layers, hidden: of the network.
@@ -68,11 +67,11 @@ class SubgraphProtocol(FederatedProtocol):
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
         if ModelUpdate not in type(self).emits:
             return super().uploads(graph)
-        # The server adds changes to a model of its own, which is not the one that it sends if a defense changes that.
+        # The server adds changes to its own model, which differs from the model it sends if a defense changes that.
         return replace(largest_share(graph, 1.0, "train-nodes"), changes=True, mean=False)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
-        """Every upload of every round; none has a bound on what one node's features do to it."""
+        """Every upload of every round; none has a known bound on its sensitivity to one node's features."""
         why = "no bound is known on what a node's features do to trained weights and centroids"
         kinds = (kind for kind in (GlobalNodes, ModelUpdate) if kind in type(self).emits)
         return tuple(
@@ -82,7 +81,7 @@ class SubgraphProtocol(FederatedProtocol):
 
     @property
     def positions(self) -> int:
-        """Dimensions of the Laplacian positional encoding beside the features."""
+        """Dimensions of the Laplacian positional encoding, which is appended to the features."""
         return 0
 
     @abstractmethod
@@ -93,7 +92,7 @@ class SubgraphProtocol(FederatedProtocol):
     def surroundings(
         self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
     ) -> Surroundings:
-        """Return what nodes see; ``rng`` chooses among nodes near them."""
+        """Return the nodes' neighbourhoods; ``rng`` chooses among nodes near them."""
 
     def settings(self) -> SubgraphSettings:
         """Return how a client trains between two messages."""
@@ -113,7 +112,7 @@ class SubgraphProtocol(FederatedProtocol):
         training: torch.Generator,
         device: torch.device,
     ) -> SubgraphModels:
-        """Return the clients before the first round, with models yet to be loaded.
+        """Return the K clients before the first round; their models [K, D] are still to be loaded.
 
         Args:
             near: chooses among nodes near others.
@@ -129,7 +128,7 @@ class SubgraphProtocol(FederatedProtocol):
 
 
 def mean_model(protocol: SubgraphProtocol, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:
-    """Return what a defense must know of the models that :func:`train_average` averages."""
+    """Return the facts that a defense needs about the models that :func:`train_average` averages."""
     layout = protocol.layout(graph.num_features + protocol.positions, graph.num_classes)
     return averaged_models(layout, graph.num_clients, len(trainers(graph)), protocol.rounds, weighted=True)
 
@@ -143,12 +142,11 @@ def train_average(
     *,
     changes: bool,
 ) -> Trained:
-    """Train by FedAvg: one model for all, the average weighted by training nodes, which every client tests on its own
-    nodes.
+    """Train one model [D] by FedAvg, weighted by training nodes; every client tests it on its own nodes.
 
     Args:
-        changes: whether clients upload the change of their weights, or the new weights. Where changes travel sealed the
-            server returns their mean.
+        changes: whether clients upload the change of their weights instead of the new weights. If changes are sealed,
+            the server returns their mean.
     """
     start, near, training = split(rng, "weights"), split(rng, "candidates"), split(rng, "training")
     models = protocol.clients(graph, channel, near, training, device)

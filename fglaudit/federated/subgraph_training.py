@@ -1,4 +1,4 @@
-"""Local training of K clients with subgraphs in step: mini-batches, online clustering of the global nodes, accuracy."""
+"""Local training of K clients with subgraphs at once: mini-batches, online clustering, accuracy."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from fglaudit.nn.weights import Layout, unflatten
 
 
 class Batch(Protocol):
-    """Some nodes of every client and all that a network needs to classify them."""
+    """Some nodes of every client, with the inputs that a network needs to classify them."""
 
     @property
     def reached(self) -> Tensor:
-        """The nodes and those that they directly attend to, a mask [K, n]: what FedGT's Algorithm 1 calls a node
-        batch."""
+        """The mask [K, n] of the nodes and those they attend to directly: a node batch of FedGT's Algorithm 1."""
 
     def logits(self, weights: Weights, inputs: Tensor, global_nodes: Tensor, dropout: Dropout) -> Tensor:
         """Return the class scores of the nodes [K, m, classes] from the projected ``inputs`` [K, n, d] of all nodes."""
 
 
 class Surroundings(Protocol):
-    """What the clients' networks see around a node."""
+    """The neighbourhoods that the clients' networks see."""
 
     def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Iterable[Batch]:
-        """Draw what the nodes of every batch [K, m] see; entries where ``valid`` [K, m] is false do not count."""
+        """Draw the neighbourhoods of every batch [K, m]; entries where ``valid`` [K, m] is false do not count."""
 
     def everyone(self, rng: torch.Generator) -> Batch:
         """Return all nodes [K, n], as they are tested."""
@@ -52,7 +51,7 @@ class SubgraphSettings:
         epochs: local epochs per round, E.
         batch_size: training nodes per step.
         momentum: gamma of the online clustering; None: no global nodes.
-        keep_optimizer: whether Adam goes on with its memory in the next round or starts afresh.
+        keep_optimizer: whether Adam keeps its moments in the next round or starts afresh.
         samples: how often a training node's surroundings are drawn for one step.
         consistency: weight of the samples' disagreement in the loss, see ``fglaudit.nn.consistency``.
     """
@@ -82,11 +81,6 @@ class SubgraphSettings:
 class SubgraphModels:
     """K models with their global nodes; client k's depend on client k's subgraph only.
 
-    Args:
-        layout: of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client.
-        rng: draws batches, neighbours and dropout; on the device of ``inputs``.
-        update: what a defense makes of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
-
     Attributes:
         vectors: current models [K, D].
         global_nodes: current codebooks [K, g, d].
@@ -101,6 +95,13 @@ class SubgraphModels:
         rng: torch.Generator,
         update: LocalUpdate | None = None,
     ) -> None:
+        """Set up the models.
+
+        Args:
+            layout: of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client.
+            rng: draws batches, neighbours and dropout; on the device of ``inputs``.
+            update: the defense's change of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
+        """
         self._update = update
         self.surroundings, self.settings, self.inputs, self.layout, self._rng = (
             surroundings,
@@ -119,8 +120,7 @@ class SubgraphModels:
         self._fewest, self._most = int(counts.min().item()), int(counts.max().item())
 
     def load(self, vectors: Tensor, global_nodes: Tensor | None = None) -> None:
-        """Go on from these models [K, D] and global nodes [K, g, d]; the counts of the clusters stay with the
-        clients."""
+        """Continue from models [K, D] and global nodes [K, g, d]; the clients keep their cluster counts."""
         self.vectors.copy_(vectors.detach())
         if not self.settings.keep_optimizer:
             self._optimizer.reset()

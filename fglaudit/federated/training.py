@@ -43,15 +43,7 @@ class LocalSettings:
 
 
 class LocalModels:
-    """K models in training, one per client; client k's weights depend on client k's rows only.
-
-    Args:
-        vectors: first models [K, D].
-        layout: shape of each weight.
-        field: receptive field of the training nodes.
-        rng: draws the dropout; on the device of ``vectors``.
-        update: what a defense makes of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
-    """
+    """K models in training, one per client; client k's weights depend on client k's rows only."""
 
     def __init__(
         self,
@@ -62,6 +54,15 @@ class LocalModels:
         rng: torch.Generator,
         update: LocalUpdate | None = None,
     ) -> None:
+        """Set up the models.
+
+        Args:
+            vectors: first models [K, D].
+            layout: shape of each weight.
+            field: receptive field of the training nodes.
+            rng: draws the dropout; on the device of ``vectors``.
+            update: the defense's change of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
+        """
         self._layout, self._field, self._settings, self._rng, self._update = layout, field, settings, rng, update
         self._weights = {name: w.clone().requires_grad_() for name, w in unflatten(vectors.detach(), layout).items()}
         kind = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
@@ -69,8 +70,7 @@ class LocalModels:
 
     @torch.no_grad()
     def load(self, vectors: Tensor) -> None:
-        """Go on from these models [K, D]; the optimizer's memory starts afresh, as it does for a client that was not
-        there."""
+        """Continue from models [K, D]; the optimizer's state starts afresh, as for a client that was not sampled."""
         fresh = unflatten(vectors, {name: tuple(w.shape[1:]) for name, w in self._weights.items()})
         for name, weight in self._weights.items():
             weight.copy_(fresh[name])

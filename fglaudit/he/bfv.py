@@ -1,5 +1,4 @@
-"""BFV: whole numbers, exactly. Several fields share a slot (``fglaudit.he.fixed_point``), which counts modulo a 57-bit
-prime.
+"""BFV: exact whole numbers. Several fields share a slot (``fglaudit.he.fixed_point``), modulo a 57-bit prime.
 
 A polynomial of degree 4096 has room for ciphertexts of 72 bits (a 56-bit and a 16-bit prime: SEAL's compression handles
 full words better than two of 36 bits) beside a special prime that only key switching would use, and none is done. After
@@ -59,8 +58,9 @@ class Bfv(Codec):
         self.server = PublicContext(self.keys.public_bytes())
 
     def check_budget(self, summands: int) -> None:
-        """Raise unless the noise of ``summands`` ciphertexts added up leaves room. A ciphertext is added to itself, the
-        worst case, until it stands for as many."""
+        """Raise unless the noise of a sum of ``summands`` ciphertexts leaves room.
+
+        Measured in the worst case: a ciphertext is added to itself until it stands for as many."""
         total = self.keys.encrypt(self._plaintext(torch.full((self.parameters.slots,), 1)))
         doublings = max(summands - 1, 0).bit_length()
         for _ in range(doublings):

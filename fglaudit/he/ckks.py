@@ -1,11 +1,11 @@
 """CKKS: real numbers, approximately, in N / 2 slots; sums, and products with public numbers.
 
-What decrypts is the value plus the ciphertext's noise, and that noise tells the secret key to whoever sees both (Li and
-Micciancio 2021). Values are therefore opened only with noise of their own on top (noise flooding), drawn from the
+What decrypts is the value plus the ciphertext's noise, and that noise reveals the secret key to an observer of both (Li
+and Micciancio 2021). Values are therefore opened only with noise of their own on top (noise flooding), drawn from the
 operating system: with ``t`` the largest ciphertext noise of a slot, ``m`` the numbers opened in the whole training and
-Gaussian noise of standard deviation sigma, what is opened differs from (value + fresh noise) by at most
-``t sqrt(m) / (2 sigma)`` in statistical distance (the divergence of two Gaussians at distance t is
-``t^2 / (2 sigma^2)``, adds up over m numbers, and Pinsker's inequality). sigma makes that 2^-40.
+Gaussian noise of standard deviation sigma, what is opened differs from (value + fresh noise) by at most ``t sqrt(m) /
+(2 sigma)`` in statistical distance (the divergence of two Gaussians at distance t is ``t^2 / (2 sigma^2)``, adds up
+over m numbers, and Pinsker's inequality). sigma makes that 2^-40.
 
 So the scale must leave 40 bits and half the bits of m below the precision that is asked for: 2^90 here, which takes N =
 8192. Sums of up to 1000 messages with 2^22 numbers opened are then exact to about 1e-6 at most, measured in the tests.
@@ -41,8 +41,7 @@ _TAIL = 8
 
 
 def secure_normal(shape: tuple[int, ...]) -> Tensor:
-    """Return standard Gaussian numbers in float64 made of the operating system's randomness, which nobody can
-    foretell."""
+    """Return float64 standard Gaussian numbers from the operating system's randomness, which nobody can predict."""
     count = math.prod(shape)
     words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
     return torch.from_numpy(ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)).view(shape)
@@ -98,8 +97,7 @@ class Ckks(Codec):
         return exact + self.flooding * secure_normal(tuple(exact.shape))
 
     def weighted_sum(self, ciphertexts: Sequence[Any], weights: Sequence[float]) -> Any:
-        """Return the ciphertext of ``sum_k weights[k] ciphertexts[k]``, as the server computes it; at least one, no
-        weight of 0."""
+        """Return the ciphertext of ``sum_k weights[k] ciphertexts[k]``: at least one summand, no weight of 0."""
         api, evaluator, total = seal(), self.server.evaluator, None
         for ciphertext, weight in zip(ciphertexts, weights, strict=True):
             factor, product = api.Plaintext(), api.Ciphertext()

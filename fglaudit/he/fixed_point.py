@@ -30,8 +30,7 @@ def per_slot(width: int) -> int:
 
 
 def pack(fields: Tensor, width: int) -> Tensor:
-    """Return slots [..., n / per_slot] of ``fields`` [..., n], whole numbers in int64; n is a multiple of the fields in
-    a slot."""
+    """Return slots [..., n / per_slot] of ``fields`` [..., n], whole numbers in int64; per_slot divides n."""
     count = per_slot(width)
     place = torch.tensor([1 << (width * k) for k in range(count)])
     return (fields.reshape(*fields.shape[:-1], -1, count) * place).sum(-1)

@@ -171,8 +171,7 @@ class ClientKeys:
         return fresh, sum(len(_to_bytes(self.encrypt(plaintext))) for _ in range(trials)) / trials
 
     def decrypt(self, ciphertext: Any) -> Any:
-        """Return the plaintext of ``ciphertext``. It is for holders of the key alone: noise of CKKS plaintexts tells
-        about it."""
+        """Return the plaintext of ``ciphertext``, for key holders alone: the noise in CKKS plaintexts leaks the key."""
         plaintext = seal().Plaintext()
         self._decryptor.decrypt(ciphertext, plaintext)
         return plaintext

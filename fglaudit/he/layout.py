@@ -75,7 +75,13 @@ class Layout:
     def _planned(
         rows: Tensor, audience: Tensor, pair_entry: Tensor, pair_code: Tensor, width: Tensor, columns: int, slots: int
     ) -> Layout:
-        """Lay out entries of ``rows`` [E], in one group where ``audience`` [E] and width agree."""
+        """Lay out entries of ``rows`` [E], in one group where ``audience`` [E] and width agree.
+
+        Args:
+            pair_entry, pair_code: by row and receiver [n], see the class.
+            width: bits of a field by row id.
+            columns: numbers in a row.
+            slots: of a ciphertext."""
         kinds = torch.stack([audience, width[rows]], 1)
         groups, group = torch.unique(kinds, dim=0, return_inverse=True)
         order = torch.argsort(group * len(width) + rows)

@@ -162,8 +162,7 @@ class PackedRows(SealedRows):
         return torch.tensor(total, dtype=torch.long)
 
     def _needed(self, low: int, high: int) -> dict[int, list[int]]:
-        """Return by bundle the ciphertexts that travel with the rows ``low:high``: a sender's all, of a sum those
-        addressed."""
+        """Return by bundle the ciphertexts sent with rows ``low:high``: all of a sender's, of a sum those addressed."""
         found = {}
         for k in torch.unique(self.origin[low:high]).tolist():
             if k < 0:
@@ -215,10 +214,11 @@ def seal_rows(
     """Encrypt what every sender sends.
 
     Args:
+        summands: bound on the messages in a row, by row id [n].
         rows: row ids [R].
         values: [R, D].
         splits: [P + 1], the p-th sender sends the rows ``splits[p]:splits[p + 1]``.
-        padded: whether every sender sends all rows, zeros where it has none, so that presence and number tell nothing.
+        padded: whether every sender sends all rows, zeros where it has none: presence and number reveal nothing.
     """
     senders, bundles = torch.arange(len(splits) - 1), []
     everything = torch.unique(layout.entry_row)
@@ -242,8 +242,7 @@ def seal_rows(
 def _encrypted(
     codec: Codec, layout: Layout, group: int, position: Tensor, numbers: Tensor, padded: bool
 ) -> dict[int, Any]:
-    """Return one sender's ciphertexts of a group by their number; ``position`` [n] of each row in ``numbers`` [R, D],
-    or -1."""
+    """Return one sender's ciphertexts of a group by number; ``position`` [n] is each row's in ``numbers`` [R, D]."""
     members = layout.entry_row[layout.members(group)]
     here = position[members]
     present = here >= 0

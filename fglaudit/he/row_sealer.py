@@ -1,5 +1,4 @@
-"""How one payload travels as :class:`fglaudit.he.weighted_rows.WeightedRows`, and what that costs, known before
-anything runs."""
+"""How one payload travels as :class:`fglaudit.he.weighted_rows.WeightedRows`, and its cost, known before a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba 2015) for K models in one tensor, where a step may concern some of the models only."""
+"""Adam (Kingma and Ba 2015) for K models in one tensor, where a step may update only some of the models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPSILON = 1e-8
 class BatchedAdam:
     """K independent Adams with L2 penalty ``weight_decay / 2 ||w||^2``, one per entry of the leading axis.
 
-    Clients have mini-batches of different number: a client that has none left must stay as it is, weights and memory,
+    Clients have different numbers of mini-batches: a client without further batches must keep its weights and moments,
     which ``torch.optim.Adam`` on the stacked weights cannot do.
 
     Args:

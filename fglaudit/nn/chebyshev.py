@@ -1,9 +1,9 @@
 """Chebyshev series of GAT's attention function ``exp(LeakyReLU(x))`` on [-R, R] (FedGAT, equations 5 and 6).
 
 The series is evaluated by the recurrence ``T_{n+1}(t) = 2 t T_n(t) - T_{n-1}(t)`` with ``t = x / R``, on numbers and on
-matrices; the power series that the paper converts to cancels badly in float32 at high degree. LeakyReLU's kink at 0
-makes the largest error fall only like 1 / degree. Outside [-R, R] the series grows like ``(2 x / R)^degree`` and means
-nothing.
+matrices; the power series that the paper converts to loses precision by cancellation in float32 at high degree. Because
+of LeakyReLU's kink at 0 the largest error falls only like 1 / degree. Outside [-R, R] the series grows like
+``(2 x / R)^degree`` and is meaningless.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Series:
 
     Attributes:
         coefficients: of T_0 ... T_p.
-        domain: R; the series is meant for arguments in [-R, R].
+        domain: R; the series is valid for arguments in [-R, R].
     """
 
     coefficients: tuple[float, ...]

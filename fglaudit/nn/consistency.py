@@ -1,5 +1,4 @@
-"""Consistency regularisation (Gophormer, section "consistency regularisation"; Feng et al. 2020): samples of one node
-should agree."""
+"""Consistency regularisation of several samples of one node (Gophormer; Feng et al. 2020)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Graph attention (Velickovic et al., ICLR 2018) of K clients at once: weights have the leading axis K, edges are one
-list.
+"""Graph attention (Velickovic et al., ICLR 2018) of K clients at once: weights are [K, ...], edges are one list.
 
 One layer, equations (1)-(3) of FedGAT: with ``z = h W`` per head, ``x_ij = a_1 . z_i + a_2 . z_j``,
 ``e_ij = exp(LeakyReLU(x_ij))`` and ``h_i' = phi(sum_j e_ij z_j / sum_j e_ij)`` over the closed neighbourhood of i.
@@ -28,8 +27,7 @@ target."""
 
 @dataclass(frozen=True)
 class GatShape:
-    """The architecture: ``layers - 1`` layers of ``heads`` heads with ``hidden`` units each, then ``output_heads``
-    averaged."""
+    """``layers - 1`` layers of ``heads`` heads with ``hidden`` units each, then ``output_heads`` averaged heads."""
 
     layers: int
     heads: int
@@ -102,8 +100,7 @@ def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -
 
 @torch.no_grad()
 def project(weights: Mapping[str, Tensor], layers: int) -> None:
-    """Move the weights [K, ...] of the first ``layers`` layers in place to the nearest ones within the bounds of
-    Assumption 2.
+    """Project the weights [K, ...] of the first ``layers`` layers in place onto the bounds of Assumption 2.
 
     Per head, the singular values of W and the norms of a_1 and a_2 become at most 1; with feature rows of norm at most
     1 every score of the first layer then lies in [-2, 2]. A mean of models within the bounds keeps them.
@@ -122,8 +119,8 @@ def project(weights: Mapping[str, Tensor], layers: int) -> None:
 def project_scores(layer: LayerWeights, domain: float) -> None:
     """Shrink a_1 and a_2 of every head in place so that ``||W a_1|| + ||W a_2|| <= domain``.
 
-    With feature rows of norm at most 1 every score of the layer then lies in [-domain, domain]; W itself stays as it
-    is.
+    With feature rows of norm at most 1 every score of the layer then lies in [-domain, domain]; W itself does not
+    change.
     """
     own, neighbor = layer.score_vectors()
     reach = own.norm(dim=-1, keepdim=True) + neighbor.norm(dim=-1, keepdim=True)
@@ -184,7 +181,7 @@ def attend(z: Tensor, layer: LayerWeights, edges: LayerEdges, scores: Scores) ->
 
 @dataclass(frozen=True)
 class EdgeLayer:
-    """The first layer evaluated edge by edge on features that are at hand.
+    """The first layer evaluated edge by edge on known features.
 
     Attributes:
         inputs: features of the input rows, dense [K, S, F] or sparse and block-diagonal [K S, K F].

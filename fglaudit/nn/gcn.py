@@ -22,8 +22,7 @@ SPARSE_BELOW = 0.25
 
 @dataclass(frozen=True)
 class Propagation:
-    """The layers after the first: entries ``A[row, column] = weight`` [e] among M rows of which ``client`` [M] owns
-    each."""
+    """The layers after the first: entries ``A[row, column] = weight`` [e] among M rows, owned by ``client`` [M]."""
 
     row: Tensor
     column: Tensor
@@ -71,7 +70,7 @@ def build_field(graph: Propagation, inputs: Tensor, held: Tensor, masks: list[Te
 
     Args:
         inputs: rows [H, F] of which ``held`` [M] gives the position of every row, -1 where it was not kept.
-        masks: from :func:`needed_rows`.
+        masks: [M] per layer, from :func:`needed_rows`.
         labels: [M].
     """
     clients = graph.num_clients
@@ -106,8 +105,10 @@ def _padded(client: Tensor, mask: Tensor, num_clients: int) -> tuple[Tensor, int
 
 
 def client_inputs(inputs: Tensor, places: Tensor, client: Tensor, num_clients: int, size: int) -> SparseMatrix | Tensor:
-    """Return rows [H, F] at their padded ``places`` [H]: block-diagonal sparse [K R, K F] if few entries are non-zero,
-    else dense [K, R, F]."""
+    """Return rows ``inputs`` [H, F] of ``client`` [H] at their padded ``places`` [H], with R = ``size``.
+
+    The result is block-diagonal and sparse [K R, K F] if few entries are non-zero, else dense [K, R, F].
+    """
     features = inputs.shape[1]
     row, column = inputs.nonzero(as_tuple=True)
     if len(row) > SPARSE_BELOW * inputs.numel():
@@ -125,7 +126,7 @@ def logits(
 
     Args:
         weights: [K, in, out] per layer, in order.
-        dropout: share of hidden units dropped between layers (the paper's place for it: none on the input).
+        dropout: share of hidden units dropped between layers (as in the paper, none on the input).
         rng: draws the dropout; on the device of the weights. None evaluates.
     """
     first, *later = weights.values()
@@ -152,6 +153,6 @@ def loss(field: Field, outputs: Tensor) -> Tensor:
 
 
 def losses(field: Field, outputs: Tensor) -> Tensor:
-    """Return the cross-entropy of every target [K, R_L]; entries of padding mean nothing."""
+    """Return the cross-entropy of every target [K, R_L] from logits [K, R_L, classes]; padded entries are arbitrary."""
     each = functional.cross_entropy(outputs.flatten(0, 1), field.labels.flatten(), reduction="none")
     return each.view_as(field.mask)

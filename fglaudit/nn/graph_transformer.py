@@ -1,11 +1,11 @@
-"""Pre-norm graph transformer with hybrid attention (FedGT, sections 3.2 and 4.1), K clients at once: weights are [K,
-...].
+"""Pre-norm graph transformer with hybrid attention (FedGT, sections 3.2 and 4.1), K clients at once.
 
-``H0 = [x, PE] W_in + b``, then L layers ``H' = MHA(LN(H)) + H``, ``H = FFN(LN(H')) + H'`` (equations (2)-(6)), a last
-layer norm and a linear output. In every layer a node attends to n_s sampled nodes near it and to n_g global nodes.
+Weights are [K, ...]. ``H0 = [x, PE] W_in + b``, then L layers ``H' = MHA(LN(H)) + H``, ``H = FFN(LN(H')) + H'``
+(equations (2)-(6)), a last layer norm and a linear output. In every layer a node attends to n_s sampled nodes near it
+and to n_g global nodes.
 
-The global nodes live in the space of H0 (one codebook per client, section G counts ``n_g d`` numbers). To meet nodes of
-later layers they pass through the same layers, attending to each other only.
+The global nodes live in the space of H0 (one codebook per client, section G counts ``n_g d`` numbers). They pass
+through the same layers as the nodes, attending to each other only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Weights = Mapping[str, Tensor]
 NUMBERS_AT_ONCE = 2**25
 """Keys and values of neighbours that are gathered at once, for all clients; 128 MiB in single precision."""
 PAIR_COST = 4
-"""Time for the score of a pair in one head beside that for one number of a gathered row, about (measured on a CPU)."""
+"""Cost of one pair's score in one head, relative to one number of a gathered row (measured on a CPU)."""
 
 
 def initial_model(layout: Mapping[str, tuple[int, ...]], rng: torch.Generator) -> Tensor:
@@ -65,11 +65,11 @@ class Dropout:
 
 @dataclass(frozen=True)
 class Neighborhood:
-    """Whom the targets of one layer attend to, as positions in the layer's inputs.
+    """The nodes that the targets of one layer attend to, as positions in the layer's inputs.
 
     Attributes:
         targets: [K, m]; None: all inputs, in their order.
-        neighbors: [K, m, s]; one that stands there twice counts twice.
+        neighbors: [K, m, s]; repeated ones count repeatedly.
         log_counts: added to the neighbours' scores [K, m, s], -inf for padding; None: nothing.
     """
 
@@ -100,10 +100,10 @@ def row_blocks(rows: int, numbers_per_row: int) -> list[slice]:
 
 
 def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
-    """Return what the targets [K, m, heads, d_K] gather from their neighbours and the global nodes, heads side by side
-    [K, m, d].
+    """Return the targets' attention outputs over their neighbours and the global nodes, heads side by side [K, m, d].
 
     Args:
+        query: of the targets [K, m, heads, d_K].
         key_value: of all inputs, keys and values side by side [K, n, 2 d].
         far_key, far_value: of the global nodes [K, g, heads, d_K].
     """
@@ -125,7 +125,7 @@ def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tens
 def _attend_all_pairs(
     query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor
 ) -> Tensor:
-    """The same as :func:`_attend` by matrix products over all inputs, for clients with few nodes."""
+    """Compute :func:`_attend` (same shapes) by matrix products over all inputs, for clients with few nodes."""
     counts = torch.ones_like(where.neighbors, dtype=query.dtype)
     if where.log_counts is not None:
         counts = where.log_counts.exp().to(query)
@@ -140,8 +140,7 @@ def _attend_all_pairs(
 
 
 def feed_forward(weights: Weights, name: str, rows: Tensor, dropout: Dropout) -> Tensor:
-    """Return ``rows`` [K, m, d] after the feed-forward block of the layer ``name``, with its norm and residual
-    (equation (6))."""
+    """Return ``rows`` [K, m, d] after layer ``name``'s feed-forward block with norm and residual (equation (6))."""
     inner = functional.gelu(linear(weights, f"{name}.expand", layer_norm(weights, f"{name}.norm_feed_forward", rows)))
     return rows + dropout(linear(weights, f"{name}.contract", inner))
 
@@ -152,6 +151,7 @@ def hybrid_layer(
     """Apply layer ``index``.
 
     Args:
+        weights: [K, ...] by name.
         rows: inputs [K, n, d].
         global_nodes: [K, g, d], in the space of the inputs.
 
@@ -186,8 +186,7 @@ def hybrid_layer(
 
 @dataclass(frozen=True)
 class GraphTransformer:
-    """The architecture; satisfies :class:`fglaudit.federated.subgraph_training.Network`. ``feed_forward`` is the width
-    inside the FFN."""
+    """The architecture, usable with sampled neighbours; ``feed_forward`` is the width inside the FFN."""
 
     layers: int
     hidden: int
@@ -231,7 +230,13 @@ class GraphTransformer:
         global_nodes: Tensor,
         dropout: Dropout,
     ) -> Tensor:
-        """Return the class scores [K, m, classes] of the last layer's targets from H0 ``inputs`` [K, n, d]."""
+        """Return the class scores [K, m, classes] of the last layer's targets.
+
+        Args:
+            weights: [K, ...] by name.
+            inputs: H0 [K, n, d].
+            global_nodes: [K, g, d].
+        """
         rows = dropout(inputs)
         for index, where in enumerate(neighborhoods):
             rows, global_nodes = hybrid_layer(weights, index, self.heads, rows, where, global_nodes, dropout)

@@ -1,10 +1,9 @@
-"""Laplacian positional encoding (Dwivedi and Bresson 2020; FedGT, section 4.1): low eigenvectors of the normalised
-Laplacian.
+"""Laplacian positional encoding (Dwivedi and Bresson 2020; FedGT, section 4.1).
 
-``L = I - D^-1/2 A D^-1/2``; a node without edges has a row of zeros in ``A``. The eigenvectors of the 2nd to the
-(k+1)-th smallest eigenvalue are the encoding, as usual, each with norm 1 and with the sign that makes its largest entry
-positive. Where eigenvalues coincide (a disconnected graph) any basis of their space may come out; the same graph gives
-the same one.
+``L = I - D^-1/2 A D^-1/2``; a node without edges has a row of zeros in ``A``. As is typical, the encoding consists of
+the eigenvectors of the 2nd to the (k+1)-th smallest eigenvalue, each with norm 1 and with the sign that makes its
+largest entry positive. Where eigenvalues coincide (a disconnected graph) any basis of their space is possible; the same
+graph gives the same one.
 """
 
 from __future__ import annotations

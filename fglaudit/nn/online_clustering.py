@@ -17,12 +17,13 @@ def update_centroids(
 ) -> tuple[Tensor, Tensor]:
     """Return centroids [K, g, d] and counts [K, g] after one batch.
 
-    ``mu = (gamma c mu + (1 - gamma) P'H) / c_new`` with ``c_new = gamma c + (1 - gamma) P'1``; a centroid with no count
-    at all stays where it is.
+    ``mu = (gamma c mu + (1 - gamma) P'H) / c_new`` with ``c_new = gamma c + (1 - gamma) P'1``; a centroid without any
+    count does not move.
 
     Args:
         rows: H_b [K, m, d]; those where ``present`` [K, m] is false are left out.
-        centroids, counts: mu and c before.
+        centroids: mu before the batch [K, g, d].
+        counts: c before the batch [K, g].
         momentum: gamma.
     """
     assigned = torch.nn.functional.one_hot(nearest(rows, centroids), centroids.shape[1]).to(rows) * present.unsqueeze(2)

@@ -26,8 +26,7 @@ def row_starts(rows: Tensor, num_rows: int) -> Tensor:
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """A constant matrix [R, C] and its transpose, both stored by rows, so that neither direction of a product
-    transposes."""
+    """A constant matrix [R, C] and its transpose, both stored by rows, so that no product has to transpose."""
 
     forward: Tensor
     transposed: Tensor

@@ -1,4 +1,4 @@
-"""Weights of K models at once, and their form on the wire."""
+"""Weights of K models at once, by name or as vectors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ Layout = Mapping[str, tuple[int, ...]]
 
 
 def gcn_layout(num_features: int, hidden: int, num_classes: int, layers: int) -> dict[str, tuple[int, ...]]:
-    """Return the weight shapes [in, out] of a GCN without biases, as the original one."""
+    """Return the weight shapes [in, out] of a GCN, which has no biases, as the original."""
     widths = [num_features, *[hidden] * (layers - 1), num_classes]
     return {f"layers.{index}.weight": shape for index, shape in enumerate(itertools.pairwise(widths))}
 
 
 def glorot(layout: Layout, rng: torch.Generator) -> Tensor:
-    """Draw one model, uniform with bound ``sqrt(6 / (in + out))`` per weight (Glorot and Bengio 2010), flattened
-    [D]."""
+    """Draw one model [D], uniform with bound ``sqrt(6 / (in + out))`` per weight (Glorot and Bengio 2010)."""
     parts = []
     for fan_in, fan_out in layout.values():
         bound = math.sqrt(6 / (fan_in + fan_out))

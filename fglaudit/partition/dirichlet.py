@@ -1,7 +1,7 @@
 """Label skew by a Dirichlet distribution (Hsu, Qi and Brown, 2019), as FedGCN uses it (section 5).
 
-Every class is cut over the clients in proportions drawn from Dirichlet(beta, ..., beta): small beta gives clients with
-few classes, large beta gives every client the same mix. Edges play no part, so most of them cross clients.
+Every class is divided among the clients in proportions drawn from Dirichlet(beta, ..., beta): small beta gives clients
+with few classes, large beta gives every client the same mix. Edges play no part, so most of them cross clients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fglaudit.partition.assign import lists_of, numpy_seed, refuse_empty
 
 
 def dirichlet(graph: Graph, clients: int, beta: float, rng: torch.Generator) -> list[Tensor]:
-    """Return node ids per client; every node goes to exactly one. Unlabelled nodes are cut like one more class.
+    """Return node ids per client; every node goes to exactly one. Unlabelled nodes are divided like one more class.
 
     Raises:
         FglauditError: a client is left empty.

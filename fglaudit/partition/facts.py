@@ -1,5 +1,4 @@
-"""What a partition does to a graph: missing links and label heterogeneity as FedGT defines them (appendices E.5 and
-E.6)."""
+"""Facts about a partition: missing links and label heterogeneity as FedGT defines them (appendices E.5 and E.6)."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def _held_by_a_client(graph: FederatedGraph, edges: Tensor) -> Tensor:
 
 
 def label_heterogeneity(graph: FederatedGraph) -> float:
-    """Mean cosine distance of label distributions over all pairs of different clients; unlabelled nodes are left
-    out."""
+    """Return the mean cosine distance of label distributions over pairs of clients; unlabelled nodes are ignored."""
     sizes = torch.tensor([len(nodes) for nodes in graph.clients])
     client = torch.repeat_interleave(torch.arange(graph.num_clients), sizes)
     label = graph.y[torch.cat(graph.clients)]

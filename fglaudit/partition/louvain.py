@@ -13,8 +13,8 @@ from fglaudit.partition.assign import lists_of, numpy_seed
 def louvain(graph: Graph, clients: int, rng: torch.Generator) -> list[Tensor]:
     """Return node ids per client; every node goes to exactly one and no client is empty.
 
-    Communities above N / clients nodes are cut (in breadth-first order, so that the pieces stay connected where
-    possible); then the largest piece goes to the smallest client, again and again.
+    Communities of more than N / clients nodes are split (in breadth-first order, so that pieces stay connected where
+    possible); then the largest remaining piece goes to the smallest client, repeatedly.
     """
     seed = numpy_seed(rng)
     network: nx.Graph[int] = nx.Graph()

@@ -1,5 +1,4 @@
-"""Graph partitioning by METIS (Karypis and Kumar, 1998): equal parts with few edges between them (FedGT, section
-5.1)."""
+"""METIS (Karypis and Kumar, 1998): equal parts with few edges between them (FedGT, section 5.1)."""
 
 from __future__ import annotations
 

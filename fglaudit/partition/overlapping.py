@@ -1,5 +1,4 @@
-"""Overlapping clients as FedGT draws them (section 5.1): METIS parts, and from each part half of the nodes, five
-times."""
+"""Overlapping clients (FedGT, section 5.1): from each METIS part half of the nodes are drawn, five times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition as a suite names it, and its application to a graph."""
+"""A partition as named in a suite, and its application to a graph."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PartitionSpec:
 
     Attributes:
         scheme: see ``fglaudit list partitions``.
-        clients: number of clients; "per-node" has one per node whatever is said here.
+        clients: number of clients; "per-node" ignores it and has one per node.
         beta: concentration for "dirichlet": 10000 is close to iid, 0.1 very skewed.
     """
 

@@ -20,8 +20,8 @@ def split_masks(
 ) -> Masks:
     """Return (train, val, test), each with one mask [n_k] per client.
 
-    Public masks are cut out per client. With ``split: random`` every client draws for itself, from its labelled nodes;
-    so two clients that share a node may use it differently, and one may be trained on a label that another is tested
+    Public masks are restricted to each client's nodes. With ``split: random`` every client draws from its own labelled
+    nodes, so two clients that share a node may use it differently: one may train on a label that the other is tested
     on. With ``split: random-shared`` masks are drawn once over all nodes. ``pooled`` does so too: a client of one node
     cannot be split by fractions.
     """
@@ -42,10 +42,9 @@ def split_masks(
 
 
 def random_split(y: Tensor, dataset: DatasetSpec, rng: torch.Generator) -> list[Tensor]:
-    """Return train, val, test masks over ``y`` [n]; sizes are the fractions of the labelled nodes, rounded
-    cumulatively.
+    """Return train, val, test masks [n] over ``y`` [n]: fractions of the labelled nodes, rounded cumulatively.
 
-    Where every sample has a label, ``y`` [n, S], each node's samples are split so, and the masks are [n, S].
+    If every sample has a label, ``y`` [n, S], each node's samples are split in this way, and masks are [n, S].
     """
     if y.dim() == 2:
         return _split_samples(y, dataset, rng)

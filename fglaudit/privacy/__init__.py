@@ -1,0 +1,1 @@
+"""Privacy: mechanisms, accounting of epsilon, sensitivities of graphs with bounded degrees."""

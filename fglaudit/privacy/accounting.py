@@ -2,10 +2,10 @@
 
 Defenses state events; the accountant here judges them and refuses what it cannot judge. A *noise multiplier* is the
 scale of the noise per *clip*, the clip being the most that one record contributes (dp-accounting's own definition). How
-far the output moves between neighbouring data sets is then a matter of the neighbouring relation, which every function
-here must be told: one clip where the record is added, removed or zeroed out, two where it is replaced by another. The
-library's accountants do not agree on this (the one by privacy loss distributions counts two clips for a replaced
-record, the Renyi one a single clip), so multipliers are halved for the latter.
+far the output moves between neighbouring data sets depends on the neighbouring relation, an argument of every function
+here: one clip where the record is added, removed or zeroed out, two where it is replaced by another. The library's
+accountants do not agree on this (the one by privacy loss distributions counts two clips for a replaced record, the
+Renyi one a single clip), so multipliers are halved for the latter.
 
 Gaussian releases compose exactly to one (Dong, Roth and Su 2022, corollary 3.3), which has a closed form (Balle and
 Wang 2018). Events with Laplace noise or randomised response get the smaller of plain addition and Renyi composition, an
@@ -111,8 +111,7 @@ def poisson_sampled(event: DpEvent, rate: float) -> DpEvent:
 
 
 def fixed_size_sampled(event: DpEvent, size: int, population: int) -> DpEvent:
-    """Return ``event`` on ``size`` of ``population`` records drawn without replacement: a guarantee for replaced
-    records alone.
+    """Return ``event`` on ``size`` of ``population`` records drawn without replacement; for replaced records alone.
 
     Raises:
         FglauditError: unless 1 <= size <= population.

@@ -97,8 +97,7 @@ def bound_degrees(client: ClientGraph, bound: int, seed: int) -> ClientGraph:
 
 
 def changed_losses(examples: Examples, bound: int, *, private_edges: bool) -> int:
-    """Return how many losses one node can change, at most, where nodes keep at most ``bound`` neighbours (module
-    docstring)."""
+    """Return how many losses one node can change at most, where nodes keep at most ``bound`` neighbours."""
     steps = examples.hops + (1 if private_edges and examples.by_degree and examples.hops > 0 else 0)
     branch = bound * sum(int((bound - 1) ** step) for step in range(steps))
     return min(examples.per_node * (1 + (2 if private_edges else 1) * branch), examples.most)
@@ -114,8 +113,7 @@ def node_examples(
     pooled: bool = False,
     widest: int | None = None,
 ) -> Examples:
-    """Return the facts where every training node has one loss at each client that holds it, or only one, if clients are
-    ``pooled``."""
+    """Return the facts where a training node has one loss at each client that holds it, or just one if ``pooled``."""
     copies = 1 if pooled else int(torch.bincount(torch.cat(graph.clients), minlength=graph.num_nodes).max().item())
     sizes = [int(train.sum().item()) for train in graph.train]
     most = sum(sizes) if across or pooled else copies * max(sizes)

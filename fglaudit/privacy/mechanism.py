@@ -6,7 +6,7 @@ relation it moves by ``relation.moves`` clips, and all messages of one release t
 the multiplier alone.
 
 Gaussian noise hides distances in L2, Laplace noise in L1 (Dwork and Roth 2014, sections 3.3 and A.1), and a clip in the
-other norm is refused. A clip of every coordinate to [-clip, clip] serves both: n coordinates are n releases.
+other norm is refused. A clip of every coordinate to [-clip, clip] suits both: n coordinates are n releases.
 
 Noise is drawn in double precision. A standard normal number drawn in single precision ends at 5.8, inside of what a
 delta of 1e-5 allows for: seen from the neighbouring data set, what lies beyond would be impossible instead of unlikely.
@@ -68,8 +68,7 @@ class Mechanism:
 
     @property
     def sensitivity(self) -> float:
-        """How far one release moves between neighbouring data sets; every coordinate of it if the clip is
-        elementwise."""
+        """How far one release moves between neighbouring data sets; per coordinate if the clip is elementwise."""
         return self.relation.moves * self.gain * self.clip
 
     @property
@@ -81,13 +80,12 @@ class Mechanism:
         """Return messages [P, ...] of which each is clipped."""
         return clip_messages(values, self.clip, self.norm)
 
-    def disturbed(self, values: Tensor, rng: torch.Generator) -> Tensor:
+    def with_noise(self, values: Tensor, rng: torch.Generator) -> Tensor:
         """Return ``values`` with fresh noise on every entry; the shape, type and device stay."""
         return values + (self.scale * draw(self.distribution, values.shape, rng)).to(values)
 
     def event(self, releases: int, coordinates: int = 1) -> DpEvent:
-        """Return the event of ``releases`` releases of messages with ``coordinates`` numbers each, which count if
-        elementwise."""
+        """Return the event of ``releases`` messages; an elementwise clip counts each of their ``coordinates``."""
         return compose(
             event_of(self.distribution, self.multiplier), releases * (coordinates if self.norm == ELEMENTWISE else 1)
         )
@@ -97,7 +95,7 @@ class Mechanism:
         return epsilon_of(self.event(releases, coordinates), delta, self.relation)
 
     def noise(self, fields: tuple[str, ...] = ()) -> Noise:
-        """Return what everybody may know of the noise."""
+        """Return what is public about the noise."""
         return Noise(self.distribution, self.scale, fields)
 
 

@@ -27,8 +27,7 @@ _HALVINGS = 40
 
 
 def fixed_sample_epsilon(multiplier: float, sample: int, population: int, releases: int, delta: float) -> float:
-    """Return the epsilon of ``releases`` Gaussian mechanisms, each on ``sample`` of ``population`` records, one of
-    which is replaced.
+    """Return the epsilon of ``releases`` Gaussian mechanisms on ``sample`` of ``population`` records, one replaced.
 
     Args:
         multiplier: noise std per clip.
@@ -43,8 +42,7 @@ def fixed_sample_epsilon(multiplier: float, sample: int, population: int, releas
 
 
 def poisson_losses_epsilon(multiplier: float, rate: float, losses: int, releases: int, delta: float) -> float:
-    """Return the epsilon of ``releases`` noisy sums of losses drawn with probability ``rate``, of which a record
-    changes ``losses``.
+    """Return the epsilon of noisy sums of losses drawn with probability ``rate``; a record changes ``losses`` of them.
 
     Args:
         multiplier: noise std per unit of the sensitivity to a record all of whose losses are drawn.

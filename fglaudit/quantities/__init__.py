@@ -1,5 +1,4 @@
-"""What can be inferred beside feature rows: one quantity per file, each with its true answer, its control and its
-score."""
+"""What can be inferred beside feature rows: one quantity per file, with its truth, its control and its score."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The contract of a quantity: who is asked about, what is true, what a guess achieves, and how an estimate is
-scored."""
+"""The contract of a quantity: who is asked about, what is true, what a guess achieves, how an estimate is scored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Which nodes are neighbours: subjects are pairs of node ids [S, 2], an estimate is a score [S] (higher: more likely an
-edge).
+"""Which nodes are neighbours: subjects are node pairs [S, 2], an estimate is a score [S] (higher: more likely an edge).
 
 Asked about are all pairs of nodes that the observer does not own. A pair's two orders are one pair. Pairs that an
 attack leaves out rank last, all alike, so that large graphs need only their likely pairs listed. The metric is the area

@@ -1,5 +1,4 @@
-"""FedGT's global nodes as they were before any noise: subjects are client ids [S], an estimate is the codebook [S, n_g
-D].
+"""FedGT's global nodes before any noise: subjects are client ids [S], an estimate is the codebook [S, n_g D].
 
 Asked about are the last uploads of all clients that are not observing. The metric is the cosine with the truth, before
 clipping; ``relative_error`` is the length of the error over the length of the truth. A guess knows nothing: zeros,

@@ -1,5 +1,4 @@
-"""How the labels of a client's nodes are distributed: subjects are client ids [S], an estimate is a distribution [S,
-C].
+"""How a client's labels are distributed: subjects are client ids [S], an estimate is a distribution [S, C].
 
 The metric is the overlap with the truth, one minus the total-variation error. Asked about are all clients that are not
 observing. The guess is the distribution of the labels that the observer knows of nodes from all clients, else that of

@@ -1,5 +1,4 @@
-"""Labels of nodes: subjects are node ids [S], an estimate is a row of class scores [S, C], the metric is how often the
-top one is right.
+"""Labels of nodes: subjects are node ids [S], an estimate is class scores [S, C], the metric is top-1 accuracy.
 
 Asked about are all nodes of which the observer holds no row and no label. The guess spreads the labels it does know
 over the edges it knows (label propagation); without edges every node gets the most frequent class.

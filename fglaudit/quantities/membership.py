@@ -1,5 +1,4 @@
-"""Whose nodes these are: subjects are pairs (client, node) [S, 2], an estimate is a score [S] (higher: more likely held
-by the client).
+"""Which client holds a node: subjects are pairs (client, node) [S, 2], an estimate is a score [S] (higher: likelier).
 
 Asked about are all pairs of a client that is not observing and an auxiliary node, whose features the observer knows but
 not where it lies. The metric is the area under the ROC curve. A guess says the same of every pair.

@@ -1,5 +1,4 @@
-"""Which clients hold a neighbour of a node: subjects are pairs (client, node) [S, 2], an estimate is a score [S]
-(higher: more likely).
+"""Which clients hold neighbours of a node: subjects are (client, node) [S, 2], estimates scores [S] (higher: likelier).
 
 Asked about are all pairs of a client that is not observing and a node that neither this client nor an observing one
 holds. The metric is the area under the ROC curve. A guess says the same of every pair.

@@ -1,5 +1,4 @@
-"""Norms of feature rows: subjects are node ids [S], an estimate is a number [S]. Of binary rows both norms count the
-ones.
+"""Norms of feature rows: subjects are node ids [S], an estimate is a number [S]; in binary rows both count the ones.
 
 Asked about are the protocol's exposed nodes of which the observer holds no row. An answer is right within one percent
 of the truth (so counts below 50 must be exact); ``relative_error`` is the mean error. A guess is the median over the

@@ -1,5 +1,4 @@
-"""Scores of a ranking: area under the ROC curve and true positives at few false ones, per positive so that clusters can
-be formed."""
+"""Scores of a ranking, one per positive, so that they can be clustered: ROC area and hits at few false positives."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ def found_at(
 ) -> Tensor:
     """Return for every positive [P] whether it scores above all but the share ``rate`` of the negatives, as 0 or 1.
 
-    Where the threshold falls into a tie, the tied positives count by the share of the tied negatives that may still
-    pass.
+    ``negative`` [N] are the listed scores, ``rest`` further negatives have ``rest_score``. Where the threshold falls
+    into a tie, the tied positives count by the share of the tied negatives that may still pass.
     """
     allowed = rate * (len(negative) + rest)
     order = negative.sort(descending=True).values

@@ -1,5 +1,6 @@
-"""One secure aggregation among n clients, some of whom drop out (Bonawitz et al., CCS 2017, figure 4;
-honest-but-curious server).
+"""One secure aggregation among n clients, some of whom drop out.
+
+Bonawitz et al., CCS 2017, figure 4, with an honest-but-curious server.
 
 Round 0: everybody publishes two keys. 1: everybody sends everybody else, through the server and encrypted, shares of
 its mask key and of its seed. 2: clients that are still there send
@@ -105,8 +106,7 @@ class Aggregation:
                 self.server.mask_keys[owner] = X25519PrivateKey.from_private_bytes(raw)
 
     def remainder(self, shape: tuple[int, ...], dtype: torch.dtype, field: int) -> Tensor:
-        """Return what masks leave in the sum of the survivors' words, as the server computes it after
-        :meth:`reveal`."""
+        """Return what masks leave in the sum of the survivors' words; the server computes it after :meth:`reveal`."""
         left = torch.zeros(shape, dtype=dtype)
         for seed in self.server.seeds.values():
             add_stream(left, seed, field, 1)

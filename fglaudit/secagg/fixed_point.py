@@ -34,8 +34,7 @@ class FixedPoint:
 
     @staticmethod
     def of(largest: float, summands: int, bits: int, *, integers: bool = False) -> FixedPoint:
-        """Return the finest encoding in which a sum of ``summands`` values up to ``largest`` stays below
-        ``2^(bits - 1)``.
+        """Return the finest encoding in which sums of ``summands`` values up to ``largest`` stay below 2^(bits - 1).
 
         Raises:
             FglauditError: if whole numbers do not fit.

@@ -1,5 +1,4 @@
-"""Masks: streams of pseudorandom words from seeds (ChaCha20), and the seeds that two clients agree on (X25519 and
-HKDF)."""
+"""Masks: pseudorandom words from seeds (ChaCha20), and the seeds that two clients agree on (X25519 and HKDF)."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ def add_mask(
     publics: Mapping[int, bytes],
     sign: int,
 ) -> None:
-    """Add (or subtract) everything that ``client`` puts over its ``words``: its own stream, and one per other client.
+    """Add (or subtract) all masks of ``client`` to ``words`` [...] in place: its own stream, and one per other client.
 
     Args:
         seed: of its own stream.
@@ -62,8 +61,10 @@ def add_mask(
 def add_pair_masks(
     words: Tensor, field: int, client: int, private: X25519PrivateKey, publics: Mapping[int, bytes], sign: int
 ) -> None:
-    """Add what ``client`` puts over its ``words`` together with each client of ``publics``: the one with the lower
-    number adds the stream that both know, the other subtracts it."""
+    """Add to ``words`` [...], in place, the streams that ``client`` shares with each client of ``publics``.
+
+    Of a pair, the one with the lower number adds the stream and the other subtracts it.
+    """
     for other, public in publics.items():
         if other != client:
             add_stream(words, agreed(private, public, b"mask"), field, sign if client < other else -sign)

@@ -51,8 +51,7 @@ class Member:
         return PublicKeys(*(key.public_key().public_bytes_raw() for key in (self._mask_key, self._share_key)))
 
     def share(self, publics: Mapping[int, PublicKeys], threshold: int) -> dict[int, bytes]:
-        """Return the shares of the own mask key and seed for every other member, each readable by that member alone
-        (round 1)."""
+        """Return the shares of the own mask key and seed for every other member, encrypted for it (round 1)."""
         self._publics = publics
         self._channels = {
             other: ChaCha20Poly1305(agreed(self._share_key, keys.shares, b"shares"))
@@ -86,8 +85,7 @@ class Member:
         add_mask(words, field, self.number, self._seed, self._mask_key, publics, 1)
 
     def reveal(self, survivors: frozenset[int]) -> dict[int, int]:
-        """Return, by member, the share of its seed if it is among the ``survivors`` and of its mask key otherwise
-        (round 4).
+        """Return, by member, the share of its seed if it is among ``survivors``, else of its mask key (round 4).
 
         Raises:
             FglauditError: if asked twice: both kinds together would open a member's message.

@@ -1,4 +1,4 @@
-"""Rows under masks: whoever adds them up gets sums under the sum of the masks."""
+"""Rows under masks: adding them up gives sums under the sum of the masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK_BYTES = 2**26
 
 @dataclass(frozen=True)
 class MaskedRows(SealedRows):
-    """Words of the senders or sums of them, with the bookkeeping that tells when masks cancel. It holds no key.
+    """Words of the senders or sums of them, with the bookkeeping that shows when masks cancel. It holds no key.
 
     Attributes:
         words: [R, D], integers modulo 2^32 or 2^64.
@@ -38,8 +38,7 @@ class MaskedRows(SealedRows):
         return (self.words.shape[0], self.words.shape[1])
 
     def combine(self, weights: Tensor) -> SealedRows:
-        """Return ``weights @ rows``; the weights within an output row must be equal, and its rows under the same row of
-        the masks."""
+        """Return ``weights @ rows``; an output row needs equal weights and rows under the same row of the masks."""
         row, column = weights.indices()
         count = weights.shape[0]
         factor = weights.values() * self.factor[column]

@@ -17,8 +17,7 @@ BYTES = 33
 
 
 def split(values: Sequence[int], threshold: int, holders: int) -> list[list[int]]:
-    """Return shares [holders][values]; any ``threshold`` of the holders can put ``values`` together, each below
-    2^256."""
+    """Return shares [holders][values]; any ``threshold`` holders can recover ``values``, each below 2^256."""
     polynomials = [[value, *(secrets.randbelow(PRIME) for _ in range(threshold - 1))] for value in values]
     return [[_evaluate(polynomial, holder + 1) for polynomial in polynomials] for holder in range(holders)]
 

@@ -1,0 +1,1 @@
+"""Suites: from YAML to checked cells."""

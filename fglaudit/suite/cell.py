@@ -37,8 +37,7 @@ def arguments(plugin: Any) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """Data set x partition x protocol x server behaviour x defense x seed, with the observers and attacks to run on
-    it."""
+    """Data set x partition x protocol x server behaviour x defense x seed, with its observers and attacks."""
 
     dataset: DatasetSpec
     partition: PartitionSpec

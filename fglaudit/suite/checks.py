@@ -57,7 +57,7 @@ def _client_number(party: str) -> int:
 
 
 def known_clients(partition: PartitionSpec) -> int | None:
-    """Number of clients of a partition, or None where only the data set tells (one node per client)."""
+    """Number of clients of a partition, or None where it depends on the data set (one node per client)."""
     return None if partition.scheme == "per-node" else partition.clients
 
 

@@ -1,0 +1,1 @@
+"""The wire: the recording channel, transcripts, and what observers know besides."""

@@ -63,7 +63,7 @@ class RecordingChannel:
     Attributes:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
         bytes_sealed: those of them that are ciphertexts, in all.
-        inputs: feature rows that a defense drew at random for its clients, by client.
+        inputs: feature rows [n_k, F] that a defense drew at random, by client.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class RecordingChannel:
         self._progress = progress
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
-        """Return the client's graph after the defense had its say."""
+        """Return the client's graph as the defense prepares it."""
         prepared = self.session.prepare(client, self._rng)
         if FEATURE_ROWS in self.session.noise():
             self.inputs[client.client] = prepared.x
@@ -161,8 +161,7 @@ class RecordingChannel:
             self.bytes_down += more[1]
 
     def _readable(self, batch: MessageBatch, readers: int) -> Tensor:
-        """Return which messages [P] of a sealed upload must be opened, because they are recorded and an observer can
-        read them."""
+        """Return which messages [P] of a sealed upload are opened: they are recorded and an observer can read them."""
         keep = self.keep
         if self.transcript is None or not keep.wants(type(batch.payload), batch.round):
             return torch.zeros(len(batch.senders), dtype=torch.bool)

@@ -37,8 +37,8 @@ def make_view(
     """Return what ``observer`` has after the run recorded in ``transcript``. Every tensor is a copy.
 
     Args:
-        labelled: see ``fglaudit.interfaces.FederatedProtocol.labelled``.
-        inputs: see :attr:`fglaudit.wire.channel.RecordingChannel.inputs`.
+        labelled: node ids [L], see ``fglaudit.interfaces.FederatedProtocol.labelled``.
+        inputs: feature rows [n_k, F] by client, see :attr:`fglaudit.wire.channel.RecordingChannel.inputs`.
     """
     given = torch.empty(0, dtype=torch.long) if labelled is None else labelled
     own = []
@@ -61,8 +61,7 @@ def make_view(
 
 
 def draw_auxiliary(graph: FederatedGraph, fraction: float, seed: int) -> Auxiliary:
-    """Draw the rows an observer knows beforehand: the same ones for every observer with this fraction in this cell
-    (rule 3)."""
+    """Draw the rows an observer knows beforehand: the same for all observers with this fraction in a cell (rule 3)."""
     if fraction == 0:
         return Auxiliary.empty(graph.num_features)
     order = torch.randperm(graph.num_nodes, generator=derive(seed, "auxiliary"))

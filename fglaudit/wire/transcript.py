@@ -11,7 +11,7 @@ clients read them with their keys, in entries that say how many clients must poo
 what its own clients sent.
 
 Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ...
-The parties of an entry tell which batches an observer need not read; entries without them (older transcripts) are read
+The parties of an entry show which batches an observer need not read; entries without them (older transcripts) are read
 by everyone.
 """
 
@@ -71,8 +71,7 @@ class Entry:
 
 
 def party_ranges(batch: MessageBatch) -> tuple[tuple[int, int], ...]:
-    """Return ranges that cover the batch's parties, the nearest ones joined where there are more than
-    ``MOST_RANGES``."""
+    """Return at most ``MOST_RANGES`` ranges that cover the batch's parties; the nearest ones are joined."""
     parties = torch.unique(torch.cat([batch.senders, batch.receivers])).cpu()
     gaps = parties.diff()
     cuts = (gaps > 1).nonzero().squeeze(1)
@@ -183,8 +182,7 @@ class Transcript:
         return transcript
 
     def seen_by(self, observer: Observer) -> ObservedMessages:
-        """Return the messages that ``observer`` sent or received (all of them for the wire), as far as it can read
-        them."""
+        """Return the messages that ``observer`` sent or received (for the wire: all), as far as it can read them."""
         parties = None if observer.wire else torch.tensor(observer.parties)
         return ObservedMessages(self, parties, observer.clients)
 
@@ -198,8 +196,7 @@ class ObservedMessages:
     clients: tuple[int, ...] = ()
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
-        """Yield the batches with this payload in the order sent, cut down to the observer's messages that it can
-        read."""
+        """Yield the batches with this payload in the order sent, only messages that the observer can read."""
         for index, entry in enumerate(self.transcript.entries):
             own_only = len(self.clients) < entry.readers
             if entry.payload != payload.__name__ or (own_only and not self.clients):

@@ -1,0 +1,1 @@
+"""Baselines of the papers: centralized, local-only and plainly averaged models."""

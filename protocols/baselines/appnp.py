@@ -1,8 +1,9 @@
-"""Centralized APPNP (Klicpera, Bojchevski and Guennemann, ICLR 2019): the line to which GFL-APPNP is compared.
+"""Centralized APPNP (Klicpera, Bojchevski and Guennemann, ICLR 2019), the baseline of GFL-APPNP.
 
 A two-layer perceptron on every node's own features, then M steps of personalised propagation. Nothing is sent: one
-party holds everything. As GFL-APPNP's encoder: no bias, no dropout, plain gradient descent; with its I = 1 the two are
-equal. Accuracy per client is the one model's accuracy on that client's test nodes.
+party holds everything. As in GFL-APPNP's encoder there are no biases and no dropout, and training is plain gradient
+descent; GFL-APPNP with I = 1 computes the same. Accuracy per client is the one model's accuracy on that client's test
+nodes.
 """
 
 from __future__ import annotations
@@ -15,22 +16,19 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.federated.problem import check_trainable
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.nn.weights import gcn_layout, glorot
-from fglaudit.payloads import Payload
-from fglaudit.protocols.baselines.full_batch import GradientDescent
+from fglaudit.protocols.baselines.full_batch import FullBatchProtocol
 from fglaudit.rng import split
 
 
 @dataclass(frozen=True)
-class APPNP(FederatedProtocol):
-    """Centralized APPNP; fields as in :class:`fglaudit.protocols.gfl_appnp.GFLAPPNP`, ``rounds`` are evaluations."""
+class APPNP(FullBatchProtocol):
+    """Centralized APPNP; fields as in :class:`fglaudit.protocols.gfl_appnp.gfl_appnp.GFLAPPNP`."""
 
     name: ClassVar[str] = "appnp"
-    emits: ClassVar[tuple[type[Payload], ...]] = ()
 
     hidden: int = 64
     alpha: float = 0.1
@@ -51,16 +49,6 @@ class APPNP(FederatedProtocol):
                 " raise them"
             )
         self.descent()
-
-    def descent(self) -> GradientDescent:
-        return GradientDescent(self.rounds, self.local_steps, self.learning_rate, self.choice)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    def check(self, graph: FederatedGraph) -> None:
-        check_trainable(self.name, graph)
 
     def examples(self, graph: FederatedGraph) -> str:
         return "appnp's losses see as many hops as it propagates, in practice all nodes: one node changes them all"

@@ -1,4 +1,4 @@
-"""Surroundings of a Gophormer: ego-graphs drawn hop by hop, several per node in tests (multi-sample inference)."""
+"""Ego-graphs for a Gophormer, drawn hop by hop; in tests several per node (multi-sample inference)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class EgoGraphs:
     """Ego-graphs of K clients.
 
     Attributes:
-        candidates: a node's neighbours, all alike.
+        candidates: a node's neighbours, with equal scores.
         present: which rows are nodes [K, n].
-        hops, neighbors: of every node drawn in one hop, ``neighbors`` neighbours are drawn in the next.
+        hops, neighbors: for every node drawn in one hop, ``neighbors`` neighbours are drawn in the next.
         test_samples: ego-graphs per node in tests, whose class probabilities are averaged.
     """
 
@@ -46,7 +46,7 @@ class EgoGraphs:
     test_samples: int
 
     def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Iterator[EgoBatch]:
-        # One by one: pairs within ego-graphs take much more memory than their nodes.
+        # One batch at a time: the pairs within ego-graphs take much more memory than the nodes.
         for batch, mask in zip(batches, valid, strict=True):
             yield self._draw(batch, mask, rng)
 

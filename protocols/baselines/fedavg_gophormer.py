@@ -1,17 +1,17 @@
-"""FedAvg over Gophormer, a row of FedGT's Tables 1 and 2 (Zhang et al. 2023, sections 5.1 and D.2; Zhao et al. 2021,
-arXiv:2110.13094).
+"""FedAvg over Gophormer (Zhao et al. 2021, arXiv:2110.13094), a row of FedGT's Tables 1 and 2 (sections 5.1 and D.2).
+
 
 Every client trains a transformer over ego-graphs of its own subgraph (``gophormer``); the server averages the models,
 weighted by training nodes, and every client tests the average on its own nodes.
 
-What is observed: the server sees the change of every client's model in every round, clients the averages. The learned
-global nodes are weights of the model like others; no client has its own.
+What is observed: the server sees the change of every client's model in every round, clients see the averages. The
+learned global nodes are ordinary weights of the model; no client has its own.
 
-FedGT's authors give 2 layers and 4 heads and leave the rest to the original. Choices: two hops of 5 neighbours each
-(what they draw for GraphSAGE), one global node, proximity up to the square of the adjacency, width and optimiser as
-FedGT's, no positional encoding but the proximities. Adam keeps its memory; the round with the best validation accuracy
-counts. The original's several ego-graphs per node, with consistency regularisation in training and averaged predictions
-in tests, are there (``samples``, ``consistency``, ``test_samples``); the default is one, for speed
+FedGT's authors state 2 layers and 4 heads; the rest follows the original. Choices: two hops of 5 neighbours each (what
+they draw for GraphSAGE), one global node, proximity up to the square of the adjacency, width and optimiser as in FedGT,
+no positional encoding except the proximities. Adam keeps its moments; the round with the best validation accuracy
+counts. The original draws several ego-graphs per node, with consistency regularisation in training and averaged
+predictions in tests (``samples``, ``consistency``, ``test_samples``); the default is one, for speed
 (``python -m bench fedgt-choices`` compares it with two).
 """
 
@@ -43,7 +43,7 @@ class FedAvgGophormer(SubgraphProtocol):
 
     Attributes:
         heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
-        hops, neighbors: of an ego-graph: of every node drawn in one hop, ``neighbors`` neighbours are drawn in the
+        hops, neighbors: of an ego-graph: for every node drawn in one hop, ``neighbors`` neighbours are drawn in the
             next.
         candidates: neighbours per node that can be drawn.
         global_nodes: learned nodes in every sequence.

@@ -1,17 +1,16 @@
-"""FedAvg over GraphGPS, a row of FedGT's Tables 1 and 2 (Zhang et al. 2023, sections 5.1 and D.2; Rampasek et al.
-2022).
+"""FedAvg over GraphGPS (Rampasek et al. 2022), a row of FedGT's Tables 1 and 2 (sections 5.1 and D.2).
 
 Every client trains a GraphGPS of GIN, Performer and Laplacian encoding on its own subgraph (``graph_gps``); the server
 averages the models, weighted by training nodes, and every client tests the average on its own nodes.
 
-What is observed: the server sees the change of every client's model in every round, clients the averages.
+What is observed: the server sees the change of every client's model in every round, clients see the averages.
 
-FedGT's authors give the parts, 2 layers and 4 heads and leave the rest to the original. Choices: the encoding has 8
-dimensions and stands beside the features as in FedGT; a step computes the whole subgraph and takes the loss of a batch
-of training nodes; the Performer's directions are fixed and the same for all. Layers are normalised per node, not per
-batch. Adam keeps its memory; the round with the best validation accuracy counts. Dropout as FedGT's: 0.5 was better
-than 0.2 on Cora's validation nodes (``python -m bench fedgt-choices``; with a larger learning rate than the 0.001 that
-FedGT's authors use it would do better still).
+FedGT's authors state the parts, 2 layers and 4 heads; the rest follows the original. Choices: the encoding has 8
+dimensions and is appended to the features as in FedGT; a step computes the whole subgraph and takes the loss of a batch
+of training nodes; the Performer's directions are fixed and the same for all clients. Layers are normalised per node,
+not per batch. Adam keeps its moments; the round with the best validation accuracy counts. Dropout is FedGT's: 0.5 was
+better than 0.2 on Cora's validation nodes (``python -m bench fedgt-choices``). A larger learning rate than the 0.001 of
+FedGT's authors would give a higher accuracy.
 """
 
 from __future__ import annotations

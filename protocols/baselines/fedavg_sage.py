@@ -3,10 +3,10 @@
 Every client trains a two-layer GraphSAGE with mean aggregator and 5 sampled neighbours per layer on its own subgraph;
 the server averages the models, weighted by training nodes, and every client tests the average on its own nodes.
 
-What is observed: the server sees every client's model in every round, clients the averages.
+What is observed: the server sees every client's model in every round, clients see the averages.
 
-Choices where the paper is silent: in tests all neighbours are averaged (up to ``candidates``); Adam keeps its memory;
-no dropout is stated, 0.5 between the layers is used; the round with the best validation accuracy counts.
+Choices where the paper is silent: in tests all neighbours are averaged (up to ``candidates``); Adam keeps its moments;
+the dropout between the layers is 0.5, since none is stated; the round with the best validation accuracy counts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FedAvgSage(SubgraphProtocol):
         return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
 
     def examples(self, graph: FederatedGraph) -> Examples:
-        """In an epoch every training node is in one batch; draws reach no further than all neighbours would."""
+        """In an epoch every training node is in one batch; draws reach no further than full neighbourhoods."""
         return node_examples(graph, passes=self.rounds * self.local_epochs, hops=self.layers, widest=self.candidates)
 
     def uploads(self, graph: FederatedGraph) -> Uploads:

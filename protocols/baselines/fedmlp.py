@@ -1,10 +1,9 @@
-"""FedMLP: federated averaging of two-layer perceptrons where every node is a client, a baseline of GFL-APPNP's paper
-(section 6.3).
+"""FedMLP: federated averaging of perceptrons where every node is a client (GFL-APPNP's baseline, section 6.3).
 
-The graph is not used. Every I local steps the models of the clients with training samples are averaged with equal
-weights, as in GFL-APPNP; ``federated: false`` (the paper's MLPs) never averages: every client trains alone, from the
-same first model, and a client without training samples keeps that. What is observed: the server has every model,
-clients the global ones.
+The perceptrons have two layers; the graph is not used. Every I local steps the models of the clients with training
+samples are averaged with equal weights, as in GFL-APPNP; ``federated: false`` (the paper's MLPs) never averages: every
+client trains alone from the same first model, which a client without training samples keeps. What is observed: the
+server sees every model, clients see the global ones.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class FedMLP(FederatedProtocol):
-    """FedMLP; defaults are GFL-APPNP's for supervised classification, fields as in
-    :class:`fglaudit.protocols.gfl_appnp.GFLAPPNP`.
+    """FedMLP; defaults are GFL-APPNP's for supervised classification.
+
+    Fields are as in :class:`fglaudit.protocols.gfl_appnp.gfl_appnp.GFLAPPNP`.
 
     Attributes:
         federated: False for independent MLPs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,16 +13,16 @@ from torch.nn import functional
 from fglaudit.errors import FglauditError
 from fglaudit.federated.node_clients import NodeClients
 from fglaudit.federated.node_progress import Record
-from fglaudit.federated.problem import pooled
+from fglaudit.federated.problem import check_trainable, pooled
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.weights import Layout, unflatten
+from fglaudit.payloads import Payload
 
 
 @dataclass(frozen=True)
 class GradientDescent:
-    """``rounds`` evaluations with ``local_steps`` gradient steps on the mean cross-entropy of the training nodes before
-    each.
+    """``local_steps`` gradient steps on the training nodes' mean cross-entropy before each of ``rounds`` evaluations.
 
     Attributes:
         choice: see :class:`fglaudit.federated.node_progress.Record`.
@@ -47,7 +48,12 @@ class GradientDescent:
         logits: Callable[[Mapping[str, Tensor]], Tensor],
         channel: Channel,
     ) -> Trained:
-        """Train from ``initial`` [D]; ``logits`` maps weights by name to the nodes' logits [N, C]."""
+        """Train one model.
+
+        Args:
+            initial: the model to start from [D].
+            logits: maps weights by name, shaped as in ``layout``, to the logits of all nodes [N, C].
+        """
         whole = pooled(graph)
         data, nodes = NodeClients.of([whole], initial.device), whole.nodes.to(initial.device)
         record = Record(data, layout, self.choice, graph.owner()[whole.nodes])
@@ -67,3 +73,27 @@ class GradientDescent:
                 record.add(logits(weights)[nodes].unsqueeze(1), model)
             channel.round_done(round, self.rounds)
         return record.trained()
+
+
+class FullBatchProtocol(FederatedProtocol):
+    """A centralized model trained by :class:`GradientDescent`; ``rounds`` are evaluations.
+
+    Subclasses are dataclasses that declare these fields themselves: findings print fields in order of declaration.
+    """
+
+    emits: ClassVar[tuple[type[Payload], ...]] = ()
+
+    rounds: int
+    local_steps: int
+    learning_rate: float
+    choice: str
+
+    def descent(self) -> GradientDescent:
+        return GradientDescent(self.rounds, self.local_steps, self.learning_rate, self.choice)
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_trainable(self.name, graph)

@@ -1,8 +1,7 @@
-"""Centralized GCN (Kipf and Welling 2017): one model trained on the whole graph, the line to which FedGCN is compared.
+"""Centralized GCN (Kipf and Welling 2017): one model trained on the whole graph, the baseline of FedGCN.
 
-Nothing is sent: there is no wire in it, and no privacy either, since one party holds everything. ``rounds`` are
-evaluations, with ``local_steps`` gradient steps before each. Accuracy per client is the one model's accuracy on that
-client's test nodes.
+Nothing is sent: one party holds all data. ``rounds`` are evaluations, with ``local_steps`` gradient steps before each.
+Accuracy per client is the one model's accuracy on that client's test nodes.
 """
 
 from __future__ import annotations
@@ -26,10 +25,12 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class GCN(FederatedProtocol):
-    """Centralized GCN; fields as in :class:`fglaudit.protocols.fedgcn.FedGCN`."""
+    """Centralized GCN; fields as in :class:`fglaudit.protocols.fedgcn.fedgcn.FedGCN`."""
 
     name: ClassVar[str] = "gcn"
     emits: ClassVar[tuple[type[Payload], ...]] = ()
+    pooled: ClassVar[bool] = True
+    """Whether one party trains on all clients' nodes; otherwise every client trains a model of its own."""
 
     layers: int = 2
     hidden: int = 16
@@ -43,7 +44,7 @@ class GCN(FederatedProtocol):
     def __post_init__(self) -> None:
         for field in ("layers", "hidden", "rounds", "local_steps"):
             if getattr(self, field) < 1:
-                raise FglauditError(f"gcn needs {field} >= 1; got {getattr(self, field)}; raise it")
+                raise FglauditError(f"{self.name} needs {field} >= 1; got {getattr(self, field)}; raise it")
         self.settings()
 
     def settings(self) -> LocalSettings:
@@ -58,19 +59,20 @@ class GCN(FederatedProtocol):
 
     def examples(self, graph: FederatedGraph) -> Examples:
         passes = self.rounds * self.local_steps
-        return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, pooled=True)
+        return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, pooled=self.pooled)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         initial, dropout = split(rng, "weights"), split(rng, "dropout")
-        whole = channel.prepare(pooled(graph))
-        problem = Problem.local([whole], graph.degrees(), device)
+        parts = [pooled(graph)] if self.pooled else [graph.client(k) for k in range(graph.num_clients)]
+        clients = [channel.prepare(part) for part in parts]
+        problem = Problem.local(clients, graph.degrees(), device)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
         noise = torch.Generator(device).manual_seed(dropout.initial_seed())
-        start = glorot(layout, initial).to(device).unsqueeze(0)
+        start = glorot(layout, initial).to(device).expand(len(clients), -1)
         models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())
-        owner = graph.owner()[whole.nodes[whole.test]].to(device)
+        owner = graph.owner().to(device)[problem.rows.node[problem.test]]
         correct = []
         for round in range(1, self.rounds + 1):
             models.step(self.local_steps)
@@ -78,5 +80,7 @@ class GCN(FederatedProtocol):
             correct.append(torch.zeros(graph.num_clients, device=device).index_add_(0, owner, hit.float()))
             channel.round_done(round, self.rounds)
         accuracy, accuracy_global = accuracies(correct, torch.bincount(owner, minlength=graph.num_clients))
-        weights = {name: weight.squeeze(0).cpu() for name, weight in unflatten(models.vectors(), layout).items()}
+        weights = {name: weight.cpu() for name, weight in unflatten(models.vectors(), layout).items()}
+        if self.pooled:
+            weights = {name: weight.squeeze(0) for name, weight in weights.items()}
         return Trained(accuracy, accuracy_global, weights, layout)

@@ -1,10 +1,10 @@
 """Gophormer (Zhao et al. 2021, arXiv:2110.13094): a transformer over sampled ego-graphs, K clients at once.
 
-Node2Seq: a node's sequence is the node, nodes drawn around it as GraphSAGE draws them, and a few global nodes, which
-are weights of the model and the same in every sequence. All of a sequence attends to all of it with proximity-enhanced
-scores ``q_i k_j / sqrt(d_K) + b' phi_ij``, ``phi_ij = (1[i = j], A~_ij, A~^2_ij, ...)`` and an entry of its own for
-pairs with a global node; b is learned per layer and head. The first node's last representation is classified. Layers
-are pre-norm and have the weights of :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
+Node2Seq: a node's sequence is the node, nodes drawn around it as in GraphSAGE, and a few global nodes, which are
+weights of the model and the same in every sequence. All entries of a sequence attend to each other with
+proximity-enhanced scores ``q_i k_j / sqrt(d_K) + b' phi_ij``, ``phi_ij = (1[i = j], A~_ij, A~^2_ij, ...)`` and a
+separate entry for pairs with a global node; b is learned per layer and head. The first node's last representation is
+classified. Layers are pre-norm and have the weights of :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
 
 A node that is drawn twice for one sequence counts once.
 """
@@ -27,9 +27,9 @@ class Sequences:
     """Ego-graphs of m nodes of every client.
 
     Attributes:
-        nodes: [K, m, s]; the first of each is the node itself. The g global nodes stand behind them.
-        phi: what pairs have in common [K, m, s + g, s + g, v].
-        repeated: entries that stand in the sequence already [K, m, s + g].
+        nodes: [K, m, s]; the first of each is the node itself. The g global nodes follow them.
+        phi: proximities of pairs [K, m, s + g, s + g, v].
+        repeated: entries that occur earlier in the sequence [K, m, s + g].
     """
 
     nodes: Tensor
@@ -103,7 +103,7 @@ class Gophormer:
         return linear(weights, "classes", layer_norm(weights, "norm", rows))
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        """Return what queries [K, m, w, d] gather from keys and values [K, m, s, d]: [K, m, w, d]."""
+        """Return the attention outputs [K, m, w, d] of queries [K, m, w, d] over keys and values [K, m, s, d]."""
 
         def by_head(rows: Tensor) -> Tensor:
             return rows.reshape(*rows.shape[:3], self.heads, -1).transpose(2, 3)

@@ -1,11 +1,11 @@
-"""GraphGPS (Rampasek et al. 2022) with FedGT's choice of parts: GIN, Performer, Laplacian encoding; K clients at once.
+"""GraphGPS (Rampasek et al. 2022) with FedGT's parts (GIN, Performer, Laplacian encoding), K clients at once.
 
-In every layer all nodes of a client send along its edges and attend to each other:
-``X_M = LN(X + GIN(X))``, ``X_T = LN(X + attention(X))``, ``X' = LN(Y + MLP(Y))`` with ``Y = X_M + X_T``, where
+In every layer all nodes of a client send along its edges and attend to each other: ``X_M = LN(X + GIN(X))``,
+``X_T = LN(X + attention(X))``, ``X' = LN(Y + MLP(Y))`` with ``Y = X_M + X_T``, where
 ``GIN(x_i) = MLP((1 + epsilon) x_i + sum over neighbours of x_j)``. The original normalises over the batch (BN); here
-layers are normalised per node (LN), because averages of K clients' batch statistics fit none of them.
+layers are normalised per node (LN), because averages of K clients' batch statistics suit none of them.
 
-The attention is that of ``performer``: time and memory are linear in the nodes.
+The attention is that of ``performer``: time and memory are linear in the number of nodes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ from fglaudit.protocols.baselines.performer import linear_attention
 
 @dataclass(frozen=True)
 class GraphGPS:
-    """The architecture; ``feed_forward`` is the width inside the last MLP of a layer, ``random_features`` the
-    Performer's r per head."""
+    """The architecture.
+
+    Attributes:
+        feed_forward: width inside the last MLP of a layer.
+        random_features: the Performer's r per head.
+    """
 
     layers: int
     hidden: int
@@ -85,7 +89,7 @@ class GraphGPS:
         return linear(weights, "classes", rows)
 
     def _attend(self, weights: Weights, name: str, rows: Tensor, present: Tensor) -> Tensor:
-        """Return what the nodes [K, n, d] gather from all nodes of their client [K, n, d]."""
+        """Return every node's attention output over all nodes of its client [K, n, d]; ``rows`` [K, n, d]."""
 
         def by_head(flat: Tensor) -> Tensor:
             return flat.reshape(*flat.shape[:2], self.heads, -1).transpose(1, 2)
@@ -97,7 +101,7 @@ class GraphGPS:
 
 @dataclass(frozen=True)
 class WholeGraph:
-    """Surroundings of a GraphGPS: every node sees all of its client's subgraph.
+    """The neighbourhood of a GraphGPS: every node sees its client's whole subgraph.
 
     Attributes:
         adjacency: block-diagonal [K n, K n].

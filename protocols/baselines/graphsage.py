@@ -1,8 +1,8 @@
 """Centralized GraphSAGE (Hamilton, Ying and Leskovec, NeurIPS 2017), mean aggregator, full neighbourhoods, no bias.
 
 Layer: ``h_i <- relu(h_i W_self + mean_{j in N(i)} h_j W_neighbour)``, the last one without relu; the mean over no
-neighbours is 0. GFL-APPNP's paper, which compares itself with it, does not name the aggregator. Nothing is sent: one
-party holds everything.
+neighbours is 0. GFL-APPNP's paper uses it as a baseline and does not name the aggregator. Nothing is sent: one party
+holds all data.
 """
 
 from __future__ import annotations
@@ -16,23 +16,19 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.federated.problem import check_trainable
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import glorot
-from fglaudit.payloads import Payload
-from fglaudit.protocols.baselines.full_batch import GradientDescent
+from fglaudit.protocols.baselines.full_batch import FullBatchProtocol
 from fglaudit.rng import split
 
 
 @dataclass(frozen=True)
-class GraphSAGE(FederatedProtocol):
-    """Centralized GraphSAGE; defaults are those of GFL-APPNP's paper for its synthetic graphs, ``rounds`` are
-    evaluations."""
+class GraphSAGE(FullBatchProtocol):
+    """Centralized GraphSAGE; defaults are those of GFL-APPNP's paper for its synthetic graphs."""
 
     name: ClassVar[str] = "graphsage"
-    emits: ClassVar[tuple[type[Payload], ...]] = ()
 
     layers: int = 2
     hidden: int = 64
@@ -46,16 +42,6 @@ class GraphSAGE(FederatedProtocol):
             if getattr(self, field) < 1:
                 raise FglauditError(f"graphsage needs {field} >= 1; got {getattr(self, field)}; raise it")
         self.descent()
-
-    def descent(self) -> GradientDescent:
-        return GradientDescent(self.rounds, self.local_steps, self.learning_rate, self.choice)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    def check(self, graph: FederatedGraph) -> None:
-        check_trainable(self.name, graph)
 
     def layout(self, features: int, classes: int) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the weights, two per layer."""

@@ -1,7 +1,7 @@
 """FedGT's graph transformer, trained by every client alone ("Local" in FedGT's Tables 1 and 2). Nothing is sent.
 
-All as in ``fglaudit.protocols.fedgt.fedgt`` but for the exchange: every client keeps its own weights and global nodes
-from the same first ones. The paper does not state how long Local trains; it gets as many rounds here as FedGT.
+It differs from ``fglaudit.protocols.fedgt.fedgt`` only in the exchange: all clients start from the same weights and
+global nodes and keep their own. The paper does not state how long Local trains; here it has as many rounds as FedGT.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 
 @dataclass(frozen=True)
 class LocalGT(HybridProtocol):
-    """Local-only graph transformer; fields are those of
-    :class:`fglaudit.protocols.fedgt.hybrid_protocol.HybridProtocol`."""
+    """Local-only graph transformer.
+
+    Fields are those of :class:`fglaudit.protocols.fedgt.hybrid_protocol.HybridProtocol`.
+    """
 
     name: ClassVar[str] = "local-gt"
     emits: ClassVar[tuple[type[Payload], ...]] = ()

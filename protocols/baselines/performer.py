@@ -1,9 +1,8 @@
-"""Attention in linear time and memory by positive random features (Choromanski et al., "Rethinking attention with
-Performers", 2021).
+"""Attention in linear time and memory by positive random features (Performer, Choromanski et al. 2021).
 
-``exp(q k) = E[phi(q) phi(k)]`` with ``phi(x) = exp(w x - |x|^2 / 2)`` over Gaussian w, here r fixed ones that are
-orthogonal in blocks and have Gaussian lengths. What a query gathers is
-``phi(q) (sum_j phi(k_j) v_j') / phi(q) sum_j phi(k_j)``: no matrix over pairs is made.
+``exp(q k) = E[phi(q) phi(k)]`` with ``phi(x) = exp(w x - |x|^2 / 2)`` over Gaussian w. Here r vectors w are fixed:
+orthogonal in blocks, with Gaussian lengths. A query's output is
+``phi(q) (sum_j phi(k_j) v_j') / phi(q) sum_j phi(k_j)``: no matrix over pairs is formed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def directions(count: int, width: int) -> Tensor:
 
 
 def linear_attention(query: Tensor, key: Tensor, value: Tensor, present: Tensor, features: int) -> Tensor:
-    """Return what queries [K, h, m, d] gather from keys and values [K, h, n, d]: about softmax attention, [K, h, m, d].
+    """Return approximate softmax attention [K, h, m, d] of queries [K, h, m, d] over keys and values [K, h, n, d].
 
     Args:
         present: which keys count [K, n].

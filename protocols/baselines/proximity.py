@@ -1,5 +1,4 @@
-"""How near two nodes of a client are: entries of powers of its normalised adjacency, looked up by pairs (Gophormer's
-proximity encoding).
+"""Gophormer's proximity encoding: entries of powers of a client's normalised adjacency, looked up by pairs of nodes.
 
 ``A~ = D^-1/2 (A + I) D^-1/2`` with self-loops in D. Only pairs within ``powers`` hops are stored, sparsely: memory
 grows with their number, which is at most n^2 per client and ``sum_i degree_i^2`` for two powers.

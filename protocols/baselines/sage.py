@@ -1,8 +1,8 @@
 """GraphSAGE with mean aggregator (Hamilton, Ying and Leskovec 2017), K clients at once, on sampled neighbours.
 
 ``h_i' = relu(h_i W_own + mean_j h_j W_near + b)`` over the neighbours drawn for i, without relu in the last layer. A
-node without neighbours averages over itself. The first layer multiplies before it averages, so that the features are
-read once.
+node without neighbours averages over itself. The first layer multiplies by its weights before it averages, so that the
+features are read once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights, linear
 
 @dataclass(frozen=True)
 class Sage:
-    """The architecture; satisfies :class:`fglaudit.federated.subgraph_training.Network`."""
+    """The architecture; satisfies :class:`fglaudit.protocols.fedgt.sampled_neighbors.Network`."""
 
     layers: int
     hidden: int
@@ -47,8 +47,7 @@ class Sage:
         global_nodes: Tensor,
         dropout: Dropout,
     ) -> Tensor:
-        """Return the class scores [K, m, classes]; ``inputs`` are all rows times the first layer's weights [K, n, 2
-        d]."""
+        """Return the class scores [K, m, classes]; ``inputs`` [K, n, 2 d]: all rows times the first layer's weights."""
         rows = inputs
         for index, where in enumerate(neighborhoods):
             if index:

@@ -1,0 +1,1 @@
+"""FedGAT: graph attention whose first layer is computed from masked neighbour features."""

@@ -11,20 +11,20 @@ of its own nodes and either those of its neighbours or their hidden embeddings u
 models.
 
 Two equal ways to compute the first layer: from the received matrices, or edge by edge with the same series on the
-features that the server received. The second is used only where nobody keeps or changes the masked messages (then they
-are announced by their sizes, so that their bytes are counted all the same). Noise on them is the server's: it holds the
+features that the server received. The second is used only where nobody keeps or changes the masked messages (then only
+their sizes are announced, so that their bytes are still counted). Noise on them is added by the server, which holds the
 rows in the clear.
 
 Choices where the paper's text is silent:
 
-* The neighbourhood is closed (self-loops), as in the original GAT. The server learns the edges it needs by means not
-  recorded here.
+* The neighbourhood is closed (self-loops), as in the original GAT. How the server learns the edges it needs is not
+  recorded.
 * Feature rows are scaled to norm at most 1 by the server (Assumption 3); it computes with what it received. Where rows
-  travel sealed it cannot: then every client scales its own before it sends them.
-* Of Assumption 2 only what the series needs is kept (``bounds: scores``): after every step the attention vectors of the
-  first layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the
-  assumption's bounds instead, which costs accuracy; with ``none`` the share of scores that leave is watched in every
-  round.
+  are sent sealed it cannot: then every client scales its own rows before sending them.
+* Of Assumption 2 only what the series needs is enforced (``bounds: scores``): after every step the attention vectors of
+  the first layer are shrunk until no score can leave the domain. ``bounds: all`` takes the nearest weights within the
+  assumption's bounds instead, which costs accuracy; with ``none`` the share of scores outside the domain is measured in
+  every round.
 * Plain gradient steps: Adam's (the paper's optimizer) overfit when averaged over clients with a dozen training nodes
   each.
 * ``remote: matrices``: a client also gets the masked messages of all nodes within L-1 hops of its own and computes
@@ -33,8 +33,8 @@ Choices where the paper's text is silent:
 * ``remote: embeddings`` (default, as the paper's text has it): clients get the messages of their own nodes alone and
   send each other hidden embeddings, once per round under the new global model ("nodes are permitted to view the
   embeddings"). Received rows are constants of local training: gradients do not cross clients.
-* ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes; those of single neighbours,
-  and attention, are not at hand.
+* ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes: those of single neighbours,
+  and their attention weights, are not available to a client.
 """
 
 from __future__ import annotations
@@ -49,13 +49,11 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
-from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.chebyshev import Series, attention_series
-from fglaudit.nn.gat import EdgeLayer, GatShape, LayerWeights, initial_model, series_scores, unit_ball
+from fglaudit.nn.gat import EdgeLayer, LayerWeights, initial_model, series_scores, unit_ball
 from fglaudit.payloads import (
     SERVER,
     Embeddings,
@@ -67,8 +65,8 @@ from fglaudit.payloads import (
     RawFeatures,
 )
 from fglaudit.protocols.fedgat.gat_field import Clients, Field
-from fglaudit.protocols.fedgat.gat_plan import Plan, check_graph, edge_layer
-from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatSettings, GatTraining
+from fglaudit.protocols.fedgat.gat_plan import GatProtocol, Plan, edge_layer
+from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatTraining
 from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain
@@ -85,8 +83,8 @@ SEALABLE = "use variant: matrix"
 
 
 @dataclass(frozen=True)
-class FedGAT(FederatedProtocol):
-    """FedGAT; layers, heads, units and degree are the paper's for Cora, the rest was chosen there on validation nodes.
+class FedGAT(GatProtocol):
+    """FedGAT; layers, heads, units and degree are the paper's for Cora, the rest was chosen on Cora's validation nodes.
 
     Attributes:
         variant: "matrix" (section 4) or "vector" (appendix F).
@@ -96,7 +94,8 @@ class FedGAT(FederatedProtocol):
         remote: how a client gets its neighbours' hidden embeddings: "matrices" or "embeddings", see above.
         rounds, local_steps, participation, weighting: see :class:`fglaudit.federated.fedavg.FedAvg`.
         optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.federated.training.LocalSettings`.
-        proximal, keep_optimizer, bounds, feature_dropout, choice: see :class:`gat_training.GatSettings`.
+        proximal, keep_optimizer, bounds, feature_dropout, choice: see
+            :class:`fglaudit.protocols.fedgat.gat_training.GatSettings`.
         path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
     """
 
@@ -139,39 +138,19 @@ class FedGAT(FederatedProtocol):
                 raise unknown(field, getattr(self, field), known)
         self.shape()
         self.series()
-        self.averaging()
-        self.settings()
-
-    def shape(self) -> GatShape:
-        return GatShape(self.layers, self.heads, self.hidden, self.output_heads)
+        super().__post_init__()
 
     def series(self) -> Series:
         return attention_series(self.degree, self.domain)
-
-    def averaging(self) -> FedAvg:
-        local = LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
-        return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, local)
-
-    def settings(self) -> GatSettings:
-        return GatSettings(
-            self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain
-        )
 
     @property
     def masked(self) -> type[Masked]:
         """The payload of the variant."""
         return VARIANTS[self.variant]
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    def check(self, graph: FederatedGraph) -> None:
-        check_graph(self.name, graph)
-
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is
-        computed from either. :mod:`masked_sensitivity` derives the gain of the second; topology counts as public.
+        computed from either. ``masked_sensitivity`` derives the gain of the second; topology counts as public.
 
         Noise on the masked messages forces the matrix path, so that clients train on nothing else.
         """
@@ -195,8 +174,8 @@ class FedGAT(FederatedProtocol):
         return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """The models, of which the server takes the mean; matrix variant: the rows, combined with coefficients of the
-        server's.
+        """The models, which the server averages; matrix variant: the rows, combined with the server's coefficients.
+
 
         Entries of ``U_j`` are at most ``(r + 1/r) / 2 <= 5/4``, those of ``u1_j`` at most 1: with rows of norm at most
         1 no number in a message about b of them exceeds ``3/2 b``.
@@ -263,8 +242,7 @@ class FedGAT(FederatedProtocol):
     def prepare(
         self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
     ) -> tuple[GatTraining, Tensor, torch.Generator]:
-        """Do everything before the first round; return the training, the first model and the generator for the
-        rounds."""
+        """Prepare the rounds; return the training, the first model [D] and the generator for the rounds."""
         self.check(graph)
         start, masks, rest = split(rng, "weights"), split(rng, "masks"), split(rng, "rounds")
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
@@ -333,7 +311,7 @@ class FedGAT(FederatedProtocol):
 
 
 def _outside(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:
-    """Return how the share of edge scores outside the domain is found."""
+    """Return a function from the first layer's weights to the share of edge scores outside the domain."""
     if isinstance(first, EdgeLayer):
         return lambda layer: first.outside(layer, domain)
     assert isinstance(first, MaskedLayer)

@@ -1,8 +1,8 @@
 """Which rows each client computes in which layer of a GAT, and which rows it takes from other clients.
 
-A row is a pair (client, node), coded ``client x N + node``. The hidden outputs of its neighbours at other clients a
-client either computes itself (``remote: matrices``) or receives (``remote: embeddings``, :class:`Exchange`); received
-rows are constants of its training, so gradients do not cross clients.
+A row is a pair (client, node), coded ``client x N + node``. A client either computes the hidden outputs of its
+neighbours at other clients itself (``remote: matrices``) or receives them (``remote: embeddings``, :class:`Exchange`).
+Received rows are constants of its training, so gradients do not cross clients.
 """
 
 from __future__ import annotations
@@ -161,12 +161,11 @@ class Clients:
         return self.edges.owner[node] * len(self.edges.owner) + node
 
     def needed(self, targets: Tensor, layers: int, cross: str) -> list[Tensor]:
-        """Return the rows that are computed in layers 1 ... L so that the owners get the outputs of ``targets``
-        (codes).
+        """Return the rows computed in layers 1 ... L for the outputs of ``targets``, all as codes.
 
         Args:
-            cross: what is done with a neighbour at another client: "compute" it oneself, "owner": its owner computes
-                it, or "leave" it out.
+            cross: how a neighbour at another client is treated: the client computes it ("compute"), its owner does
+                ("owner"), or it is left out ("leave").
         """
         rows = [targets]
         for _ in range(layers - 1):
@@ -187,8 +186,7 @@ class Clients:
         return tuple(planned)
 
     def field(self, rows: Sequence[Tensor], exchanges: Sequence[Exchange]) -> Field:
-        """Lay out the computation of the ``rows`` of layers 1 ... L; neighbours that are not among them are
-        received."""
+        """Lay out the computation of the ``rows`` of layers 1 ... L; all other neighbours are received."""
         num_nodes = len(self.edges.owner)
         outputs = [Grid.of(codes, num_nodes, self.num_clients) for codes in rows]
         position, wanted = self.into(rows[0])

@@ -1,5 +1,4 @@
-"""From clients to everything that a GAT's training needs: fields, exchanges, masks, and the first layer on features at
-hand."""
+"""What FedGAT and its baselines share: settings, checks, and the plan of fields, exchanges and masks."""
 
 from __future__ import annotations
 
@@ -10,13 +9,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
+from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.nn.gat import EdgeLayer, Scores
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.gat import EdgeLayer, GatShape, Scores, initial_model, softmax_scores
 from fglaudit.nn.gcn import client_inputs
 from fglaudit.protocols.fedgat.gat_field import Clients, Exchange, Field
-from fglaudit.protocols.fedgat.gat_training import FirstLayer, Part, Problem
+from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatSettings, GatTraining, Part, Problem
+from fglaudit.rng import split
 
 
 def check_graph(protocol: str, graph: FederatedGraph) -> None:
@@ -41,6 +44,85 @@ def check_graph(protocol: str, graph: FederatedGraph) -> None:
             f"{protocol} adds self-loops itself; {graph.name!r} has one at node {node}; build edge_index with "
             "fglaudit.graph.canonical_edges"
         )
+
+
+class GatProtocol(FederatedProtocol):
+    """What FedGAT, DistGAT and the centralized GAT share.
+
+    Subclasses are dataclasses that declare these fields themselves, because findings print fields in order of
+    declaration. A field that a subclass does not declare keeps the value given here.
+    """
+
+    layers: int
+    heads: int
+    hidden: int
+    output_heads: int
+    domain: float = 2.0
+    rounds: int
+    local_steps: int
+    participation: float = 1.0
+    weighting: str = "uniform"
+    optimizer: str
+    learning_rate: float
+    weight_decay: float
+    dropout: float
+    feature_dropout: float
+    proximal: float = 0.0
+    keep_optimizer: bool = True
+    bounds: str
+    choice: str
+
+    def __post_init__(self) -> None:
+        self.shape()
+        self.averaging()
+        self.settings()
+
+    def shape(self) -> GatShape:
+        return GatShape(self.layers, self.heads, self.hidden, self.output_heads)
+
+    def averaging(self) -> FedAvg:
+        local = LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
+        return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, local)
+
+    def settings(self) -> GatSettings:
+        return GatSettings(
+            self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain
+        )
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_graph(self.name, graph)
+
+    def train_exactly(
+        self,
+        graph: FederatedGraph,
+        clients: Sequence[ClientGraph],
+        x: Tensor,
+        channel: Channel,
+        rng: torch.Generator,
+        *,
+        federated: bool,
+    ) -> Trained:
+        """Train with exact attention, every client on its own subgraph.
+
+        Args:
+            clients: prepared graphs without edges to other clients.
+            x: features [N, F], scaled to the unit ball, on the device.
+            federated: whether the clients' models are averaged; otherwise there is one client.
+        """
+        start, rest = split(rng, "weights"), split(rng, "rounds")
+        edges = KeptEdges.of(clients, graph.degrees()).to(x.device)
+        plan = Plan.of(clients, edges, self.layers, exchange=False)
+        groups = graph.owner().clamp(min=0)
+        problem = plan.problem(
+            lambda field: edge_layer(field, x, softmax_scores, len(clients)), groups, graph.num_clients
+        )
+        layout = self.shape().layout(graph.num_features, graph.num_classes)
+        training = GatTraining(problem, self.averaging(), self.settings(), layout, channel)
+        return training.run(initial_model(layout, start).to(x), rest, federated=federated)
 
 
 @dataclass(frozen=True)

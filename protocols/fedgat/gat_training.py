@@ -1,5 +1,4 @@
-"""Rounds of federated training of a GAT: local steps, averaging, exchange of hidden embeddings, test of the new
-model."""
+"""Federated training of a GAT: local steps, averaging, exchange of hidden embeddings, test of the new model."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ CHOICES = ("last", "validation")
 
 
 class Dropout(NamedTuple):
-    """Shares dropped in training: of the hidden units of every row between layers, of the features (the same for all
-    nodes)."""
+    """Shares dropped in training: of each row's hidden units between layers, of the features (same for all nodes)."""
 
     units: float
     features: float
@@ -43,11 +41,11 @@ NO_DROPOUT = Dropout(0.0, 0.0)
 
 @dataclass(frozen=True)
 class GatSettings:
-    """What :class:`fglaudit.federated.fedavg.FedAvg` and its local settings leave open.
+    """Settings beside those of :class:`fglaudit.federated.fedavg.FedAvg` and of its local training.
 
     Attributes:
         proximal: FedProx's mu: clients minimise their loss plus ``mu / 2 ||w - w_global||^2``; 0 is FedAvg.
-        keep_optimizer: whether a client's Adam goes on with its memory in the next round or starts afresh.
+        keep_optimizer: whether a client's Adam keeps its moments in the next round or starts afresh.
         bounds: what holds after every step: "all" or "first-layer", whose weights keep Assumption 2; "scores": those of
             the first layer stay in [-domain, domain]; or "none".
         feature_dropout: share of the features that a client drops in a step, the same for all nodes.
@@ -104,6 +102,7 @@ def run_layers(
     """Return the targets' logits [K, R_L, classes].
 
     Args:
+        weights: of K models [K, ...], by name.
         received: given a layer's index and its own outputs [K, R, D], returns the rows of its exchange [Q, D].
         dropout: drawn by ``rng``; None evaluates.
     """
@@ -126,7 +125,7 @@ def run_layers(
 
 
 def target_losses(field: Field, outputs: Tensor) -> Tensor:
-    """Return the cross-entropy of every target [K, R_L]; entries of padding mean nothing."""
+    """Return the cross-entropy of every target [K, R_L] from logits [K, R_L, classes]; padded entries are arbitrary."""
     return functional.cross_entropy(outputs.flatten(0, 1), field.labels.flatten(), reduction="none").view_as(field.mask)
 
 
@@ -158,11 +157,12 @@ class Problem:
 
 
 class GatTraining:
-    """One training run: K models in step."""
+    """One training run of K models side by side."""
 
     def __init__(
         self, problem: Problem, averaging: FedAvg, settings: GatSettings, layout: Layout, channel: Channel
     ) -> None:
+        """Set up the run; :class:`Problem` states the shapes of its tensors, ``layout`` those of the weights."""
         self.problem, self.averaging, self.settings, self.layout, self.channel = (
             problem,
             averaging,
@@ -172,7 +172,7 @@ class GatTraining:
         )
         self._received: list[Tensor] = []
         self.outside: Callable[[LayerWeights], Tensor] | None = None
-        """Share of edge scores outside the series' domain, asked after every round where set."""
+        """Returns the share of edge scores outside the series' domain; called after every round if set."""
         self.worst_outside = 0.0
 
     def run(self, initial: Tensor, rng: torch.Generator, *, federated: bool) -> Trained:
@@ -204,7 +204,7 @@ class GatTraining:
                 model = average(uploads, None if shares is None else shares[chosen].to(uploads.device))
             else:
                 model = vectors[0]
-            if not isinstance(model, SealedTensor):  # every client does it again to what it reads
+            if not isinstance(model, SealedTensor):  # every client projects again what it reads
                 self.settings.keep(unflatten(model.unsqueeze(0), self.layout))
             received = self._broadcast(round, model, len(counts), federated)
             self._load(weights, received, optimizer)
@@ -287,8 +287,7 @@ class GatTraining:
 
     @torch.no_grad()
     def _predict(self, round: int, models: Tensor) -> Tensor:
-        """Exchange hidden embeddings under ``models`` [K, D] and return which targets are classified correctly [K,
-        R_L]."""
+        """Exchange hidden embeddings under ``models`` [K, D]; return which targets are correct [K, R_L]."""
         self._received = []
 
         def exchange(layer: int, own: Tensor) -> Tensor:

@@ -1,20 +1,19 @@
-"""FedGAT's first layer as a client evaluates it from the messages it received, without knowing its neighbours'
-features.
+"""FedGAT's first layer, evaluated from received messages without knowledge of the neighbours' features.
 
 Matrix variant, equations (7), (12), (14): ``D_i = sum_s b_1(s) M1_i(s) + b_2(s) M2_i(s)`` and, for a polynomial f,
-``K1' f(D) K1`` and ``K1' f(D) K2``. These are ``sum_j f(x_ij)`` and ``sum_j f(x_ij) h_j'`` but for the power 0:
-``K1' K1 = 2b`` where b is meant, because the identity is not ``sum_j U_j``. Half of the term ``f(0)`` is therefore
-taken off; the paper's (12) does not.
+``K1' f(D) K1`` and ``K1' f(D) K2``. These are ``sum_j f(x_ij)`` and ``sum_j f(x_ij) h_j'`` except for the power 0:
+``K1' K1 = 2b`` instead of b, because the identity is not ``sum_j U_j``. Half of the term ``f(0)`` is therefore
+subtracted; the paper's (12) does not do so.
 
 Vector variant, appendix F: ``R_i = (b_1' M1 + b_2' M2) mask4``, then f elementwise and products with K1 and K3.
 
-Where noise was added to the messages (it is public), its receivers use what they know of the true values, all of which
-leaves exact messages as they are: D_i is scaled down to the largest norm that scores in the series' domain can give it
-(R_i cut off at the domain), the denominator is at least b times the smallest attention score, and a mean of rows of
-norm at most 1 has norm at most 1.
+Where noise was added to the messages (this is public), receivers apply known bounds on the true values, which leave
+exact messages unchanged: D_i is scaled down to the largest norm that scores in the series' domain can give it (R_i is
+clipped to the domain), the denominator is at least b times the smallest attention score, and the mean of the
+neighbours' rows has norm at most 1.
 
-Cost per evaluation: every number received is read once per step. Matrices are kept in a factored form where that loses
-nothing (:func:`factored`): the received [F, 4b^2] array has rank b unless something was added to it on the way.
+Cost: every received number is read once per evaluation. Matrices are stored in factored form where that is exact
+(:func:`factored`): the received [F, 4b^2] array has rank b unless noise was added.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from fglaudit.payloads import MaskedMatrices, MaskedVectors
 from fglaudit.protocols.fedgat.masking import LARGEST_R
 
 Factors = tuple[Tensor, ...]
-"""Arrays [P, F, r] and [P, r, n] whose product is meant, or the one array [P, F, n]."""
+"""Arrays [P, F, r] and [P, r, n] that stand for their product, or the one array [P, F, n]."""
 
 RESIDUAL = 100
 """Largest relative residual of a factored form, in units of the type's precision."""
@@ -73,7 +72,7 @@ class Batch:
         k1: matrix K1 [P, 2b], vector K3 [P, 2b]: what the denominator needs.
         k2: matrix K2, vector K1 [P, 2b, F]: what the numerator needs.
         mask: mask4 [P, 2b, 2b] of the vector variant, else None.
-        noisy: whether noise was added on the way.
+        noisy: whether noise was added.
     """
 
     client: Tensor
@@ -90,8 +89,7 @@ class Batch:
     def received(
         payload: MaskedMatrices | MaskedVectors, client: Tensor, rng: torch.Generator, *, noisy: bool = False
     ) -> Batch:
-        """Store a payload's messages to ``client`` [P], not yet placed; factors are sought for matrices that are not
-        ``noisy``."""
+        """Store a payload's messages to ``client`` [P], not yet placed; matrices without noise are factored."""
         width, place = payload.k1.shape[1], torch.full_like(client, -1)
         if isinstance(payload, MaskedVectors):
             vectors = ((payload.m1.transpose(1, 2),), (payload.m2.transpose(1, 2),))
@@ -103,7 +101,7 @@ class Batch:
 
     @staticmethod
     def join(batches: Sequence[Batch]) -> list[Batch]:
-        """Return ``batches`` of equal b as one where all are factored alike, so that one evaluation serves them all."""
+        """Return ``batches`` of equal b as one batch if all are factored alike, so that they are evaluated together."""
         one = batches[0]
         if any(len(b.m1) != len(one.m1) or len(b.m2) != len(one.m2) for b in batches) or len(batches) == 1:
             return list(batches)
@@ -122,8 +120,7 @@ class Batch:
         ]
 
     def at(self, place: Tensor) -> Batch | None:
-        """Return the nodes whose new ``place`` [P] is not negative (the batch itself if all are), None if there are
-        none."""
+        """Return the nodes whose new ``place`` [P] is not negative; None if there are none."""
         keep = place >= 0
         if bool(keep.all()):
             return replace(self, place=place)
@@ -154,7 +151,7 @@ class Batch:
         return row @ self.k2, (row @ self.k1.unsqueeze(2)).squeeze(2)
 
     def _within(self, scores: Tensor, domain: float) -> Tensor:
-        """Return noisy D_i or R_i brought back to what scores in the domain can give."""
+        """Return noisy D_i or R_i, clipped to the range that scores in the domain can give."""
         if self.mask is not None:
             return scores.clamp(-domain, domain)
         largest = domain * (LARGEST_R + 1 / LARGEST_R) / 2  # ||U_j||_2 = (r + 1/r) / 2
@@ -174,8 +171,7 @@ class Batch:
         return means / length.clamp(min=1)
 
     def edge_scores(self, own: Tensor, neighbor: Tensor) -> Tensor:
-        """Return the ``x_ij`` of all edges, flat, each twice: eigenvalues of D_i (its b zeros left out), or entries of
-        R_i."""
+        """Return the ``x_ij`` of all edges, flat, each twice: non-zero eigenvalues of D_i, or entries of R_i."""
         scores = self.scores(own, neighbor)
         if self.mask is not None:
             return scores.flatten()

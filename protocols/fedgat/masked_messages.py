@@ -1,4 +1,4 @@
-"""FedGAT's server at work: it masks every neighbourhood and sends each client the messages it needs (Algorithm 1)."""
+"""FedGAT's server masks every neighbourhood and sends each client the messages it needs (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ Messages = Iterable[tuple[int, Tensor, Tensor]]
 
 
 def merge_rows(edges: KeptEdges, x: Tensor, channel: Channel) -> tuple[KeptEdges, Tensor]:
-    """Return edges and rows [N + G, F] in which the defense's groups of cross-client neighbours have become their
-    means.
+    """Return edges and rows [N + G, F] with the defense's groups of cross-client neighbours replaced by their means.
 
-    The mean of group g is row N + g; every edge to a member leads there.
+    The mean of group g is row N + g; every edge to a member is redirected to it.
     """
     center, source = edges.receivers().long(), edges.source.long()
     cross = (edges.owner[center] != edges.owner[source]).nonzero().squeeze(1)
@@ -52,7 +51,8 @@ def deliver(
     A node's masks are the same for all its receivers.
 
     Args:
-        used: ascending codes ``client x N + node`` of what clients evaluate.
+        x: feature rows [N or more, F] that ``edges`` refer to.
+        used: ascending codes ``client x N + node`` of what clients evaluate [n].
         rng: CPU generator of the masks.
     """
     probes, num_nodes = split(rng, "probes"), len(edges.owner)

@@ -1,4 +1,4 @@
-"""How far one node's feature row moves all of FedGAT's masked messages together: what noise on them is calibrated to.
+"""Sensitivity of all of FedGAT's masked messages together to one node's feature row; noise is calibrated to it.
 
 Masks do not depend on features, so two data sets that differ in one row are compared under the same masks, and the
 bound holds for all masks. If the row of v changes by a vector of norm 1 then, with b = |N_i|, N_i the closed
@@ -12,7 +12,7 @@ neighbourhood of i:
   ``delta sum_j u_j'``, squared norm 2b. K2 and K3 do not depend on features.
 
 So the squared change is ``member x sum over i in N_v of R_i + own x b_v R_v``, where R_i is the number of receivers of
-i's message (each gets noise of its own, and receivers may pool what they have), ``member`` is 3.5625 or 4 and ``own``
+i's message (each gets independent noise, and receivers may pool their messages), ``member`` is 3.5625 or 4 and ``own``
 1.5625 or 2. With one receiver each it is at most 5.125 or 6 times (largest degree + 1).
 """
 
@@ -33,8 +33,10 @@ def dependent_fields(variant: type[Masked]) -> tuple[str, ...]:
 
 
 def squared_changes(variant: type[Masked]) -> tuple[float, float]:
-    """Return (member, own): what a unit change of a row in a neighbourhood adds to a message's squared change, and what
-    it adds per neighbour where it is the row of the node itself."""
+    """Return (member, own): the squared change of a message per unit change of a row.
+
+    ``member`` holds for every row in the neighbourhood; ``own`` is added per neighbour if the row is the node's own.
+    """
     if variant is MaskedMatrices:
         unit = ((LARGEST_R + 1 / LARGEST_R) / 2) ** 2
         return unit + 2, unit

@@ -1,10 +1,9 @@
-"""What FedGAT's server makes of the raw features: masked matrices (equations 9, 11, 13) or vectors (appendix F) per
-node.
+"""FedGAT's masked messages per node: matrices (equations 9, 11, 13) or vectors (appendix F).
 
 The neighbourhood of a node is its kept neighbours and itself, as in the original GAT; b is its size. All nodes of a
-batch have the same b, and what is made at once stays under ``BATCH_BYTES`` unless one node alone exceeds it.
+batch have the same b, and a batch stays under ``BATCH_BYTES`` unless one node alone exceeds it.
 
-Where the paper's text leaves something open or does not work as printed:
+Choices where the paper's text is silent or does not work as printed:
 
 * r is drawn per node, log-uniform in [1/2, 2]: the products' rounding error grows with r + 1/r.
 * Binary ``u_j`` of the vector variant have two ones each: 2b coordinates hold b disjoint pairs, all masks live within
@@ -28,15 +27,17 @@ from fglaudit.sealing import SealedTensor
 BATCH_BYTES = 2**28
 """Most bytes of masked messages in memory at once, copies for several receivers not counted."""
 JOIN_BYTES = 2**24
-"""Messages to several receivers travel in one batch while they stay below this."""
+"""Messages to several receivers share a batch up to this size."""
 LARGEST_R = 2.0
 
 Masked = MaskedMatrices | MaskedVectors
 
 
 def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4) -> int:
-    """Wire bytes of one node's message with neighbourhood size b = ``size``, as the paper counts them (both M1 and M2,
-    all features), plus 8 for the node's id."""
+    """Return the wire bytes of one node's message with neighbourhood size b = ``size``.
+
+    They are the paper's (M1 and M2, all features) plus 8 for the node's id.
+    """
     width = 2 * size
     if variant is MaskedMatrices:
         numbers = 2 * features * width**2 + width + width * features
@@ -48,11 +49,13 @@ def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4
 def degree_batches(
     edges: KeptEdges, receivers: Tensor, nodes: Tensor, features: int, variant: type[Masked]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield (b, receivers [P], nodes [P]) so that the messages about distinct nodes fit ``BATCH_BYTES``; each holds all
-    receivers of its nodes and is ascending by node.
+    """Yield (b, receivers [P], nodes [P]) so that the messages about distinct nodes fit ``BATCH_BYTES``.
+
+    Each batch holds all receivers of its nodes and is ascending by node.
 
     Args:
-        receivers, nodes: one entry per message, in any order.
+        receivers, nodes: one entry per message [n], in any order.
+        features: F.
     """
     order = torch.argsort(nodes, stable=True)
     receivers, nodes = receivers[order], nodes[order]
@@ -69,8 +72,10 @@ def degree_batches(
 
 
 def receiver_parts(receivers: Tensor, message_bytes: int) -> Iterator[Tensor]:
-    """Yield the positions of the messages that travel in one batch: all to one ``receivers`` [P] value, ascending,
-    several of them together while they stay below ``JOIN_BYTES``."""
+    """Yield the positions of the messages of each batch, by ascending ``receivers`` [P].
+
+    All messages to one receiver are in one batch, which several receivers share below ``JOIN_BYTES``.
+    """
     order = torch.argsort(receivers, stable=True)
     _, counts = torch.unique_consecutive(receivers[order], return_counts=True)
     lengths: list[int] = []
@@ -85,10 +90,10 @@ def receiver_parts(receivers: Tensor, message_bytes: int) -> Iterator[Tensor]:
 def mask_nodes(
     edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], rng: torch.Generator
 ) -> Masked:
-    """Return the masked neighbourhoods of ``nodes`` [P], which all have ``size`` entries; a node named twice in a row
-    gets the same masks.
+    """Return the masked neighbourhoods of ``nodes`` [P], all of one ``size``; repeated nodes get the same masks.
 
     Args:
+        edges: kept edges with self-loops.
         x: features of all nodes [N, F]; the result has their type.
         rng: CPU generator of the masks.
     """
@@ -121,8 +126,10 @@ def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Ge
 
 
 def draw_units(count: int, size: int, like: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw the masks of ``count`` nodes with ``size`` neighbours: u1 [P, 2b, b], one per column, and U [P, b, 4 b^2];
-    of the type and device of ``like``."""
+    """Draw the masks of P = ``count`` nodes with b = ``size`` neighbours.
+
+    They are u1 [P, 2b, b], one per column, and U [P, b, 4 b^2], of the type and device of ``like``.
+    """
     width = 2 * size
     gaussian = torch.randn(count, width, width, generator=rng, dtype=torch.float64)
     basis = torch.linalg.qr(gaussian).Q.to(like)
@@ -135,8 +142,9 @@ def draw_units(count: int, size: int, like: Tensor, rng: torch.Generator) -> tup
 
 
 def sealed_matrices(nodes: Tensor, x: SealedTensor, source: Tensor, rng: torch.Generator) -> MaskedMatrices:
-    """Return :func:`masked_matrices` of sealed rows ``x`` [N, F]: every message is a public combination of them but K1,
-    which does not depend on them.
+    """Return :func:`masked_matrices` of sealed rows ``x`` [N, F].
+
+    M1, M2 and K2 are public linear combinations of the rows; K1 does not depend on them.
 
     Args:
         nodes: i [P].
@@ -187,8 +195,10 @@ def masked_vectors(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Gen
 
 
 def announced(nodes: Tensor, size: int, features: int, variant: type[Masked], dtype: torch.dtype) -> Masked:
-    """Return messages of the right shapes without content (device "meta"): they are counted on the wire and cost
-    nothing."""
+    """Return messages about ``nodes`` [P] without content (device "meta"), which only count on the wire.
+
+    The tensors have the shapes of the payload ``variant`` for b = ``size`` neighbours and F = ``features``.
+    """
     count, width = len(nodes), 2 * size
 
     def empty(*shape: int) -> Tensor:
@@ -200,23 +210,3 @@ def announced(nodes: Tensor, size: int, features: int, variant: type[Masked], dt
         return MaskedMatrices(node, empty(*square), empty(*square), empty(width), empty(width, features))
     rows = (width, features)
     return MaskedVectors(node, empty(*rows), empty(*rows), empty(*rows), empty(width, width), empty(width))
-
-
-def careful_bytes(edges: KeptEdges, x: Tensor, nodes: Tensor, variant: type[Masked], element: int = 4) -> int:
-    """Wire bytes of a sender that omits what the receiver can do without, for the same ``nodes`` [n].
-
-    Matrix variant: one ``sum_j U_j`` instead of M1 (the receiver has h_i), and M2(s) and columns of K2 only for the
-    features s that some node of the neighbourhood has, each with a 4-byte index. Vector variant: no M1 (likewise:
-    ``K2`` and h_i give it), the other columns masked all the same because masks fill them.
-    """
-    sizes = edges.start[nodes + 1] - edges.start[nodes]
-    width = 2 * sizes
-    if variant is MaskedVectors:
-        numbers = 2 * width * x.shape[1] + width**2 + width
-        return int((8 + element * numbers).sum().item())
-    position, source = edges.incoming(nodes)
-    row, feature = (x[source] != 0).nonzero(as_tuple=True)
-    present = torch.unique(position[row] * x.shape[1] + feature)
-    used = torch.bincount(torch.div(present, x.shape[1], rounding_mode="floor"), minlength=len(nodes))
-    numbers = (used + 1) * width**2 + width + used * width
-    return int((8 + 4 * used + element * numbers).sum().item())

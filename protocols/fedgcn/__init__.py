@@ -1,0 +1,1 @@
+"""FedGCN: sums of neighbour features before training, then federated averaging."""

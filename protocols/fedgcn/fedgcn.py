@@ -1,5 +1,4 @@
-"""FedGCN (Yao, Jin, Ravi and Joe-Wong, NeurIPS 2023): neighbour feature sums once before training, then federated
-averaging.
+"""FedGCN (Yao, Jin, Ravi and Joe-Wong, NeurIPS 2023): sums of neighbour features once, then federated averaging.
 
 Section 4, equations (2)-(3) and Algorithm 1. Before training client m sends, for every node i with a neighbour at m (or
 at m itself), ``P[m, i] = sum_{j at m} A_ij x_j`` over i and its neighbours j; the server adds over m and returns
@@ -11,13 +10,13 @@ nothing is sent before training.
 What is observed: the server sees every ``P[m, i]`` (often the features of a single neighbour) and every model; client k
 sees ``S_i`` of its rows and the global models.
 
-Choices where the paper's text is silent or lost:
+Choices where the paper's text is silent:
 
 * ``A = (D + I)^-1/2 (Adj + I) (D + I)^-1/2`` with degrees in the whole graph; 0 hops use the client's own subgraph,
   degrees too.
 * ``aggregate: counts`` sends plain sums (integers for binary features); the receiver divides row i by ``d_i + 1``, a
-  mean over the closed neighbourhood, because it cannot undo the sum to weight neighbours by their degrees. It changes
-  nothing at 0 hops.
+  mean over the closed neighbourhood, because it cannot recover single neighbours to weight them by their degrees. It
+  has no effect at 0 hops.
 * Weight decay acts on every layer.
 * The first global model is a message too (round 0).
 * Models are averaged with equal weights; ``weighting: train-nodes`` weights by training nodes. A client without
@@ -223,8 +222,7 @@ class FedGCN(FederatedProtocol):
         return total
 
     def deliver(self, total: Tensor, rows: HeldRows, keep: Tensor, channel: Channel) -> Tensor:
-        """Have the server send every client the sums of its rows; return those of the mask ``keep`` [M] as received [H,
-        F]."""
+        """Have the server send every client the sums of its rows; return those in ``keep`` [M] as received [H, F]."""
         splits = rows.splits.cpu()
         received = []
         for low, high in buckets(splits.diff() * total.shape[1] * 4):

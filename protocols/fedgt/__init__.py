@@ -1,0 +1,1 @@
+"""FedGT: graph transformers with global nodes, averaged among similar clients."""

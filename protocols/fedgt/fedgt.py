@@ -12,25 +12,25 @@ features) and update in every round; client k sees averages of the others' model
 Choices where the paper's text is silent:
 
 * Global nodes live in the space of the first layer's input (one codebook of ``n_g d`` numbers, as section G counts),
-  pass through the layers beside the nodes and are drawn from N(0, global_scale^2) by the server. Their counts c start
-  at 1 and stay with the client. At scale 1, as codebooks usually start, they are much longer than the representations:
-  one takes all nodes and the others never move. Under the paper's noise that lasts one round, since its clip brings all
-  of them near the origin. Without noise it stays (a note says so), similarities of clients then mean nothing, and 0.01
-  is the better start (``python -m bench fedgt-choices``).
+  pass through the layers together with the nodes and are drawn from N(0, global_scale^2) by the server. Their counts c
+  start at 1 and stay with the client. At scale 1, the typical start of a codebook, they have much larger norms than the
+  representations: all nodes are assigned to one of them and the others never move. With the paper's noise this ends
+  after one round, because clipping moves all of them near the origin. Without noise it persists (a note says so), and
+  the similarities of clients are meaningless; 0.01 is then the better start (``python -m bench fedgt-choices``).
 * A node batch of Algorithm 1 is the mini-batch's nodes and the neighbours drawn for them; it is applied after every
   step.
-* The n_s nodes are drawn afresh in every step, with replacement, so that they count in proportion to their scores on
-  average; the node itself can be drawn, and only the ``candidates`` with the largest scores can. Tests draw as many as
-  there are candidates, in expectation: all of them with their weights (better on Cora's validation nodes than 16). With
-  distinct nodes that all count alike, test accuracy on Cora was about two points lower in single runs.
+* The n_s nodes are drawn afresh in every step, with replacement, so that on average they count in proportion to their
+  scores. Only the ``candidates`` with the largest scores can be drawn, the node itself among them. Tests use all
+  candidates with their weights, the expectation of drawing as many as there are candidates (better on Cora's validation
+  nodes than 16). With distinct nodes of equal weight, test accuracy on Cora was about two points lower in single runs.
 * The feed-forward width is twice the hidden one, with GELU; dropout acts on the input and on both blocks of a layer.
-* A client's Adam keeps its memory from round to round.
+* A client's Adam keeps its moments from round to round.
 * Accuracy is that of the clients' own models after local training, the round the one with the best validation accuracy
   (mean over clients). ``tested: received`` tests the averages instead.
 * ``similarity: label-distributions`` sends the shares of the classes among a client's training nodes once; with
-  ``global-nodes-unaligned`` nothing is aligned, in the averages neither; ``fedavg`` weights by training nodes.
-* Changes that travel sealed are added up, and nothing else: the server then returns their mean, and clients add it to
-  the model that they had, which is the same for all of them (``fedavg`` alone).
+  ``global-nodes-unaligned`` nothing is aligned, not in the averages either; ``fedavg`` weights by training nodes.
+* Sealed changes can only be summed: the server then returns their mean, and clients add it to their previous model,
+  which is the same for all of them (``fedavg`` only).
 * Local differential privacy is not part of the protocol: the paper's is the defense ``clipped-laplace``.
 """
 
@@ -66,7 +66,7 @@ COLLAPSED = 0.999
 
 @dataclass(frozen=True)
 class FedGT(HybridProtocol):
-    """FedGT; the clients' own fields are those of :class:`hybrid_protocol.HybridProtocol`.
+    """FedGT; see :class:`fglaudit.protocols.fedgt.hybrid_protocol.HybridProtocol` for the clients' fields.
 
     Attributes:
         similarity: what clients are compared by, or "fedavg" for one average for all.
@@ -144,7 +144,7 @@ class FedGT(HybridProtocol):
         return progress.finish((*self._collapsed(weights), *self._unused(progress.clusters)))
 
     def _label_distributions(self, inputs: SubgraphInputs, classes: int, channel: Channel) -> Tensor | None:
-        """Have clients send the shares of their training labels, where they are compared by them [K, C]."""
+        """Have clients send the shares of their training labels [K, C], if the server compares clients by them."""
         if self.similarity != "label-distributions":
             return None
         kinds = torch.nn.functional.one_hot(inputs.labels.clamp(min=0), classes) * inputs.train.unsqueeze(2)

@@ -1,4 +1,4 @@
-"""FedGT's clients as its federated and its local form train them: graph transformers with hybrid attention."""
+"""FedGT's clients, shared by FedGT and its local-only form: graph transformers with hybrid attention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fglaudit.rng import split
 
 @dataclass(frozen=True)
 class HybridProtocol(SubgraphProtocol):
-    """FedGT's clients; defaults are the paper's as far as it states them.
+    """FedGT's clients; defaults are the paper's where it states them.
 
     Attributes:
         heads, feed_forward: see :class:`fglaudit.nn.graph_transformer.GraphTransformer`.
@@ -34,9 +34,9 @@ class HybridProtocol(SubgraphProtocol):
         restart: nu of the personalised PageRank.
         candidates: nodes per node among which neighbours are drawn.
         momentum: gamma of the online clustering.
-        global_scale: standard deviation of the entries of the first global nodes, before any client trains. Nodes at 1
-            lie far outside the clients' representations: without noise that clips them, one takes all nodes and the
-            others never move. At 0.01 all are used.
+        global_scale: standard deviation of the entries of the first global nodes, before any client trains. At 1 they
+            lie far outside the clients' representations: unless a defense clips them, all nodes are assigned to one of
+            them and the others never move. At 0.01 all are used.
     """
 
     heads: int = 4
@@ -96,7 +96,7 @@ class HybridProtocol(SubgraphProtocol):
     def prepare(
         self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
     ) -> tuple[SubgraphModels, Tensor, Tensor]:
-        """Do everything before the first round; return the clients, the first model [D] and global nodes [n_g, d]."""
+        """Set up the training; return the clients, the first model [D] and the first global nodes [n_g, d]."""
         start, centers, near, training = (
             split(rng, purpose) for purpose in ("weights", "global", "candidates", "training")
         )

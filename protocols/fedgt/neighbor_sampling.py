@@ -1,14 +1,14 @@
 """Which nodes a node attends to: candidates per node, and random draws of n_s of them (FedGT, sections 4.1 and E.4).
 
 * ``ppr``: the candidates are the nodes with the largest personalised PageRank, drawn in proportion to it.
-* ``graphsage``: the nodes within two hops, all alike.
-* ``neighbors``: the neighbours, all alike (for GraphSAGE's own first and second layers).
+* ``graphsage``: the nodes within two hops, with equal scores.
+* ``neighbors``: the neighbours, with equal scores (for each layer of GraphSAGE).
 * ``attribute``: the nodes with the most similar features, drawn in proportion to the cosine.
 
 A node is a candidate of itself (``graphsage``: if it has a neighbour; ``neighbors``: if it has none). Draws are
 independent: a node may be drawn twice and then counts twice in the attention, so that on average a node's weight is in
 proportion to its score. Without a generator the n candidates with the largest scores are taken, each with ``log(n p)``
-added to its attention score: what it counts on average among n draws.
+added to its attention score, the logarithm of its expected count among n draws.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Candidates:
     scores: Tensor
 
     def draw(self, rows: Tensor, count: int, rng: torch.Generator) -> Tensor:
-        """Draw ``count`` candidates of the nodes ``rows`` [K, m], with replacement [K, m, count]; ``rng`` is on their
-        device."""
+        """Draw candidates with replacement [K, m, count] for nodes ``rows`` [K, m]; ``rng`` is on their device."""
         nodes, scores = self._of(rows)
         bounds = scores.cumsum(2)
         points = torch.rand((*rows.shape, count), generator=rng, device=rows.device) * bounds[:, :, -1:]
@@ -53,8 +52,10 @@ class Candidates:
         return nodes.gather(2, torch.minimum(torch.searchsorted(bounds, points, right=True), last))
 
     def largest(self, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return the ``count`` candidates with the largest scores of the nodes ``rows`` [K, m], and the logarithms of
-        how often each is drawn on average if only these can be [K, m, count]; -inf for padding."""
+        """Return the ``count`` best candidates of nodes ``rows`` [K, m] and the logarithms of their expected counts.
+
+        Both are [K, m, count]. Expected counts are those of draws among these candidates; -inf for padding.
+        """
         nodes, scores = (part[:, :, :count] for part in self._of(rows))
         return nodes, (count * scores / scores.sum(2, keepdim=True)).log()
 
@@ -74,7 +75,7 @@ def find_candidates(
     rng: torch.Generator,
     exact_up_to: int = EXACT_UP_TO,
 ) -> Candidates:
-    """Return at most ``width`` candidates per node of every client, padded to the largest client.
+    """Return at most ``width`` candidates per node, nodes and scores [K, n, width], padded to the largest client.
 
     Args:
         restart: nu of the personalised PageRank.
@@ -106,6 +107,7 @@ def find_candidates(
 def _near(
     edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator, *, two_hops: bool
 ) -> tuple[Tensor, Tensor]:
+    """Return at most ``width`` random nodes near each node, and scores 1 (0 pads) [n, width]; ``edge_index`` [2, E]."""
     row, column = edge_index.numpy()
     adjacency = sp.csr_array((np.ones(len(row)), (row, column)), shape=(num_nodes, num_nodes))
     pairs = sp.coo_array(adjacency + adjacency @ adjacency if two_hops else adjacency)

@@ -4,7 +4,7 @@
 often a walk that starts at i, follows a random edge with probability 1 - nu and else stops, stops at j. They are the
 rows of what is returned here. A node without edges scores nu at itself and 0 elsewhere.
 
-The push (Andersen, Chung and Lang, FOCS 2006) runs for all sources at once on sparse matrices: as long as some residual
+The push (Andersen, Chung and Lang, FOCS 2006) runs for all sources at once on sparse matrices: while some residual
 ``r_i(u)`` is at least ``epsilon d_u``, a share nu of every such residual becomes score and the rest moves on to the
 neighbours of u. Its scores are lower bounds within ``epsilon d_u`` of the exact ones, and at most ``1 / (nu epsilon)``
 scores per source are not zero, so memory is linear in the nodes.
@@ -24,8 +24,7 @@ EXACT_UP_TO = 4096
 
 
 def exact_pagerank(edge_index: Tensor, num_nodes: int, restart: float) -> Tensor:
-    """Return the scores [n, n] of every source (rows), float32; ``edge_index`` [2, e] is undirected and without
-    self-loops."""
+    """Return the scores [n, n] by source (rows), float32; ``edge_index`` [2, e], undirected without self-loops."""
     dense = torch.zeros(num_nodes, num_nodes)
     dense[edge_index[0], edge_index[1]] = 1
     walk = dense / dense.sum(1, keepdim=True).clamp(min=1)
@@ -35,8 +34,7 @@ def exact_pagerank(edge_index: Tensor, num_nodes: int, restart: float) -> Tensor
 
 
 def pushed_pagerank(edge_index: Tensor, num_nodes: int, restart: float, epsilon: float) -> sp.csr_array:
-    """Return lower bounds [n, n] of the scores of every source (rows), within ``epsilon x degree`` of the exact
-    ones."""
+    """Return lower bounds [n, n] on the scores by source (rows), at most ``epsilon x degree`` below the exact ones."""
     if epsilon <= 0:
         raise FglauditError(f"the error bound of a push must be positive; got {epsilon:g}; use e.g. 1e-4")
     row, column = edge_index.numpy()
@@ -66,7 +64,7 @@ def largest_scores(
     exact_up_to: int = EXACT_UP_TO,
     epsilon: float = 1e-4,
 ) -> tuple[Tensor, Tensor]:
-    """Return for every source the ``width`` nodes with the largest scores [n, width] and these scores; 0 pads.
+    """Return every source's ``width`` nodes with the largest scores [n, width], and these scores [n, width]; 0 pads.
 
     Raises:
         FglauditError: unless 0 < restart <= 1.
@@ -82,9 +80,7 @@ def largest_scores(
     sparse = pushed_pagerank(edge_index, num_nodes, restart, epsilon)
     source = np.repeat(np.arange(num_nodes), np.diff(sparse.indptr))
     order = np.lexsort((-sparse.data, source))
-    rank = (
-        np.arange(len(order)) - sparse.indptr[source]
-    )  # the order keeps rows together, so row starts stay where they are
+    rank = np.arange(len(order)) - sparse.indptr[source]  # the order keeps rows together, so row starts do not move
     kept = rank < width
     place = torch.from_numpy(source[kept]), torch.from_numpy(rank[kept])
     nodes[place] = torch.from_numpy(sparse.indices[order][kept]).long()

@@ -1,4 +1,4 @@
-"""Which rows a mini-batch needs when every node attends to a few sampled others, layer by layer from the top."""
+"""The rows that a mini-batch needs if every node attends to a few sampled nodes, layer by layer from the last."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class ReceptiveField:
     """The rows of a mini-batch.
 
     Attributes:
-        layers: for each layer, first to last, whom its targets attend to; the first layer's inputs are all rows of the
-            client.
-        reached: mask [K, n] of the batch's nodes and the neighbours drawn for them: what Algorithm 1 calls a node
-            batch.
-        distinct: for each layer, how many of its targets differ, at most, over the clients (the others repeat); None
+        layers: for each layer, first to last, the nodes that its targets attend to; the first layer's inputs are all
+            rows of the client.
+        reached: mask [K, n] of the batch's nodes and the neighbours drawn for them: Algorithm 1's node batch.
+        distinct: for each layer, the largest number of distinct targets over the clients (the others are repeats); None
             where they are all nodes or the batch itself.
     """
 
@@ -33,10 +32,9 @@ class ReceptiveField:
 def draw_field(
     candidates: Candidates, batch: Tensor | None, valid: Tensor, layers: int, count: int, rng: torch.Generator | None
 ) -> ReceptiveField:
-    """Draw ``count`` neighbours for all targets of all ``layers``.
+    """Draw ``count`` neighbours for all targets of all ``layers``; shapes are those of :class:`ReceptiveField`.
 
-    The rows of a layer are all nodes of a client where that is not more than the batch can reach, else those that it
-    does reach.
+    The rows of a layer are all nodes of a client if the batch could reach as many, else the nodes that it reaches.
 
     Args:
         batch: node indices [K, m]; None: all nodes.
@@ -72,7 +70,7 @@ def draw_field(
 
 
 def trim(fields: Sequence[ReceptiveField]) -> list[ReceptiveField]:
-    """Return the ``fields`` without repeated targets; the host learns all their sizes at once."""
+    """Return the ``fields`` without repeated targets; all sizes are copied to the host at once."""
     sizes = [most for field in fields for most in field.distinct if most is not None]
     kept = iter(torch.stack(sizes).tolist() if sizes else [])
     trimmed = []
@@ -92,6 +90,7 @@ def _first(where: Neighborhood, count: int) -> Neighborhood:
 
 
 def _reached(targets: Tensor, neighbors: Tensor, valid: Tensor, log_counts: Tensor | None, size: int) -> Tensor:
+    """Return the mask [K, n] of targets [K, m] and neighbours [K, m, s]; ``valid`` [K, m], ``log_counts`` [K, m, s]."""
     used = valid.unsqueeze(2).expand_as(neighbors)
     if log_counts is not None:
         used = used & torch.isfinite(log_counts)
@@ -101,7 +100,9 @@ def _reached(targets: Tensor, neighbors: Tensor, valid: Tensor, log_counts: Tens
 
 
 def _distinct(nodes: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return every client's distinct ``nodes`` [K, m], padded with others to a width [K, m] that does not depend on
-    them, and the largest number of distinct ones (no axis)."""
+    """Return every client's distinct ``nodes`` [K, m] and the largest number of them (a scalar tensor).
+
+    Distinct nodes come first and are padded with other nodes to [K, m], a width that does not depend on the draws.
+    """
     used = torch.zeros(len(nodes), size, dtype=torch.int8, device=nodes.device).scatter_(1, nodes, 1)
     return used.argsort(dim=1, descending=True, stable=True)[:, : nodes.shape[1]], used.sum(1).max()

@@ -1,4 +1,4 @@
-"""Surroundings of networks whose layers each look at nodes drawn near the targets: FedGT's transformer, GraphSAGE."""
+"""Neighbourhoods for networks whose layers attend to sampled nodes near the targets: FedGT, GraphSAGE."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fglaudit.protocols.fedgt.receptive_field import ReceptiveField, draw_field,
 
 
 class Network(Protocol):
-    """What the clients train."""
+    """The network that the clients train."""
 
     @property
     def layers(self) -> int:
-        """Layers, each of which reaches one draw of neighbours further."""
+        """Number of layers; each reaches one draw of neighbours further."""
 
     def logits(
         self,
@@ -31,8 +31,13 @@ class Network(Protocol):
         global_nodes: Tensor,
         dropout: Dropout,
     ) -> Tensor:
-        """Return the class scores [K, m, classes] of the last layer's targets from the projected ``inputs`` [K, n,
-        d]."""
+        """Return the class scores [K, m, classes] of the last layer's targets.
+
+        Args:
+            weights: [K, ...] by name.
+            inputs: projected rows [K, n, d].
+            global_nodes: [K, g, d].
+        """
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,12 @@ class FieldBatch:
 
 @dataclass(frozen=True)
 class SampledNeighbors:
-    """Draws neighbours in training, takes the likeliest in tests.
+    """Draws neighbours in training and uses the most probable ones in tests.
 
     Attributes:
         present: which rows are nodes [K, n].
         neighbors: drawn per node and layer.
-        test_neighbors: how many, by falling score, a node has in tests.
+        test_neighbors: number of neighbours in tests, those with the largest scores.
     """
 
     network: Network

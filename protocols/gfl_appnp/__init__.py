@@ -1,0 +1,1 @@
+"""GFL-APPNP: every node is a client; hidden representations and Jacobians are shared."""

@@ -1,5 +1,4 @@
-"""GFL-APPNP (Wu, Zhang, Li, Yang and Li, CIKM workshop 2022): every node is a client; hidden representations and
-Jacobians are shared.
+"""GFL-APPNP (Wu et al., CIKM workshop 2022): every node is a client; hidden representations and Jacobians are shared.
 
 Sections 3-5, Algorithm 1, equations (13)-(16). All clients share an encoder ``h(x) = relu(x W1) W2``; client k
 classifies its samples with ``softmax(A_kk h(x_k) + C_k)``, ``C_k = sum_{j != k} A_kj h_j``, A the personalised
@@ -7,22 +6,22 @@ propagation of APPNP. Every I local steps models are averaged; then each client 
 ``h_j`` (mean over its samples) and its Jacobian ``dh_j / dW`` under the new model, and the server returns ``C_k`` and
 ``dC_k = sum_{j != k} A_kj dh_j / dW``, which stay as they are during the next I steps (gradient compensation).
 
-What is observed: the server has every h_j, every Jacobian (in it the features can be read) and every model; client k
-has the global models, C_k and dC_k.
+What is observed: the server sees every h_j, every Jacobian (which reveals features) and every model; client k sees the
+global models, C_k and dC_k.
 
 Variants (table 2): ``full``; ``v1`` adds standard normal noise to every entry of an uploaded Jacobian, afresh each time
 (appendix A.2.5); ``v2`` shares no Jacobians.
 
 Choices where the paper's text is silent or misprinted:
 
-* A has APPNP's weights, alpha on the node itself; equation (13b) prints alpha and 1 - alpha the other way round.
+* A has APPNP's weights, alpha on the node itself; equation (13b) prints alpha and 1 - alpha swapped.
 * The gradient is ``(prediction - y) (A_kk dh_k + dC_k)``; equations (14), (15b) and Algorithm 1 print its negative and
   descend along it.
 * ``averaging: trainers`` (default): clients without training samples send no models, and the mean is over those that
   do. I = 1 is then gradient descent on APPNP's loss. Algorithm 1 lets all N clients send and takes the mean over all
-  (``averaging: all``: the others return what they got), which divides the learning rate by N over the number in
-  training. With the printed learning rates and numbers of updates SNC then ends far below the printed accuracy;
-  subCora, which ends above it with ``trainers``, comes nearer to it; the other tasks hardly change. docs/gfl-appnp.md
+  (``averaging: all``: the others return what they got), which divides the learning rate by N over the number of
+  trainers. With the printed learning rates and numbers of updates SNC then ends far below the printed accuracy;
+  subCora, which ends above it with ``trainers``, comes closer to it; the other tasks hardly change. docs/gfl-appnp.md
   has the figures.
 * ``h_j`` is the mean over all samples of the node, whatever their split: it needs no labels.
 * After the last local steps models are averaged and hidden representations are shared once more, for the test; no
@@ -31,9 +30,8 @@ Choices where the paper's text is silent or misprinted:
   counts, as in the paper (``choice: validation``).
 * The server knows the topology, computes A and tells client k its A_kk; that is not recorded.
 
-Where nobody records or changes Jacobians they are announced by their sizes and training uses their factors; V1's noise
-is then drawn for the sums that are used, with the covariance ``A A'`` that it has there: equal in law, not in its
-draws.
+Where nobody records or changes Jacobians only their sizes are announced, and training uses their factors. V1's noise is
+then drawn for the sums that are used, with their covariance ``A A'``: the distribution is the same, the draws are not.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ class GFLAPPNP(FederatedProtocol):
 
     Attributes:
         variant: "full", "v1" (noisy Jacobians) or "v2" (no Jacobians).
-        task: "dnc", "snc" or "sc", to be refused on data of another shape; "auto" takes what the data are.
+        task: "dnc", "snc" or "sc", refused on data of another shape; "auto" follows the data.
         hidden: H.
         alpha, propagation_steps: of the personalised propagation; the teleport probability and M.
         rounds: averagings; the paper's updates are rounds x local_steps.
@@ -145,8 +143,7 @@ class GFLAPPNP(FederatedProtocol):
         check_node_clients(self.name, graph)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """Return ids of the nodes whose hidden representations reach the observer, alone or in a sum: those within M
-        hops."""
+        """Return ids of the nodes whose hidden representations reach the observer, alone or in sums: within M hops."""
         return foreign_nodes_within(graph, observer, self.propagation_steps)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
@@ -175,8 +172,7 @@ class GFLAPPNP(FederatedProtocol):
         return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """Every client's combination of the others' representations and of their Jacobians, and the mean of the
-        models."""
+        """The combinations of others' representations and Jacobians for every client, and the mean of the models."""
         layout = self.layout(graph)
         senders = graph.num_clients if self.averaging == "all" else len(trainers(graph))
         found = averaged_models(layout, graph.num_clients, senders, self.rounds)
@@ -238,11 +234,11 @@ class GFLAPPNP(FederatedProtocol):
         return record.trained()
 
     def average(self, round: int, trained: Tensor, received: Tensor, trainers: Tensor, channel: Channel) -> Tensor:
-        """Have models sent up; return their mean [D] as the server has it.
+        """Have models uploaded; return the server's mean of them [D].
 
         Args:
             trained: models of the ``trainers`` [T, D] after their steps.
-            received: what all clients started from [N, D].
+            received: the models that all clients started from [N, D].
         """
         sent = upload_models(channel, round, trainers, trained)
         idle = torch.ones(len(received), dtype=torch.bool)

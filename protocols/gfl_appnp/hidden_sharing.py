@@ -1,8 +1,8 @@
 """One round of GFL-APPNP's exchange of hidden representations and Jacobians (Wu et al. 2022, Algorithm 1, section 5.2).
 
 All clients send ``h_j`` and ``dh_j / dW``; the server returns to client k the sums over the others, weighted by A.
-Where nobody records or changes Jacobians they are announced by their sizes, and the sums are used in factors (see
-:mod:`jacobians`).
+Where nobody records or changes Jacobians only their sizes are announced, and the sums are used in factored form (see
+``jacobians``).
 """
 
 from __future__ import annotations
@@ -31,15 +31,7 @@ BUCKET_BYTES = 2**28
 
 
 class Sharing:
-    """The exchange of hidden representations and Jacobians under a new global model.
-
-    Args:
-        weights: A without its diagonal [N, N].
-        trainers: the clients that use what they receive [T].
-        noise_scale: standard deviation of the noise on uploaded Jacobians (V1); 0 for none; None where no Jacobians are
-            sent (V2).
-        noise: draws it.
-    """
+    """The exchange of hidden representations and Jacobians under a new global model."""
 
     def __init__(
         self,
@@ -51,6 +43,16 @@ class Sharing:
         noise_scale: float | None,
         noise: torch.Generator,
     ) -> None:
+        """Set up the exchange.
+
+        Args:
+            weights: A without its diagonal [N, N].
+            data: all clients' samples [N, S, ...].
+            trainers: the clients that use what they receive [T].
+            noise_scale: standard deviation of the noise on uploaded Jacobians (V1); 0 for none; None where no Jacobians
+                are sent (V2).
+            noise: draws it.
+        """
         self.channel, self.weights, self.data, self.trainers = channel, weights, data, trainers
         self.layout, self.noise_scale, self.noise = layout, noise_scale, noise
         self.nodes = torch.arange(len(weights))
@@ -65,7 +67,7 @@ class Sharing:
 
         Args:
             received: the global model as each client got it [N, D].
-            last: after the last local steps; Jacobians would serve nobody.
+            last: whether this follows the last local steps; Jacobians are then not needed.
 
         Returns:
             The clients' own hidden values, ``C_k`` as received [N, C], and the trainers' dC_k; None where none are
@@ -109,7 +111,7 @@ class Sharing:
         return FullJacobians.of(torch.cat(used), self.data.x.shape[2], self.hidden_units())
 
     def announced(self, round: int, hidden: Hidden, noise_scale: float) -> Compensation:
-        """Count the messages of :meth:`full` on the wire without forming them; return the trainers' sums in factors."""
+        """Count the messages of :meth:`full` on the wire without forming them; return the trainers' factored sums."""
         shape = (len(self.nodes), hidden.output.shape[2], self.parameters())
         absent = torch.empty(shape, dtype=hidden.output.dtype, device="meta")
         self.channel.send(MessageBatch(round, self.nodes, self.server, Jacobians(absent)))
@@ -131,7 +133,7 @@ class Sharing:
         return next(iter(self.layout.values()))[1]
 
     def buckets(self) -> Iterator[Tensor]:
-        """Yield node ids, as many at a time as have Jacobians of about ``BUCKET_BYTES`` together."""
+        """Yield node ids in groups whose Jacobians have about ``BUCKET_BYTES`` together."""
         size = self.parameters() * list(self.layout.values())[-1][1] * 4
         yield from torch.split(self.nodes, max(1, BUCKET_BYTES // size))
 

@@ -1,4 +1,4 @@
-"""Hidden representations of all nodes and their Jacobians: in factors, in full, and propagated.
+"""Hidden representations of all nodes and their Jacobians: factored, in full, and propagated.
 
 Encoder ``h(x) = relu(x W1) W2``; node j's representation is the mean over its S samples. With
 ``G_j = mean_s x_js 1[x_js W1 > 0]`` [F, H] and ``a_j = mean_s relu(x_js W1)`` [H] its Jacobian is
@@ -94,8 +94,7 @@ class FullJacobians:
 
 @dataclass(frozen=True)
 class FactoredJacobians:
-    """Propagated Jacobians that were not formed: what :class:`FullJacobians` would be, without noise and for one common
-    model.
+    """Propagated Jacobians in factored form: the same as :class:`FullJacobians`, without noise, for one common model.
 
     Attributes:
         factor: ``sum_{j != k} A_kj G_j`` [T, F, H].
@@ -127,7 +126,7 @@ class FactoredJacobians:
 
 
 class FactorPropagation:
-    """Sums factors over all nodes for T receivers; what does not change between rounds is prepared once.
+    """Sums factors over all nodes for T receivers; parts that do not change between rounds are prepared once.
 
     Args:
         weights: A without its diagonal, rows of the receivers [T, N].

@@ -1,0 +1,1 @@
+"""nFedGNN and CNFGNN: split learning with one node per user."""

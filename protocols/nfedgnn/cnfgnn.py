@@ -1,27 +1,26 @@
-"""CNFGNN as nFedGNN's paper adapts it (Meng, Rambhatla and Liu, KDD 2021): split learning whose users also share their
-weights.
+"""CNFGNN (Meng, Rambhatla and Liu, KDD 2021) as nFedGNN's paper adapts it: split learning with averaged user weights.
 
 Section 4.1 of nFedGNN, "Baseline". As in nFedGNN the users upload latents and get the gradients of the server's loss;
 then every user steps from the common first-layer weights W, uploads the result, and the server sends everybody the mean
-as the next W. There is no regulariser: the shared weights are what ties the users together.
+as the next W. There is no regulariser: users are coupled by the shared weights.
 
-What is observed: the server sees, beside all latents, what every user's step did to W. The gradient is ``x_i g_i'`` and
-the server computed g_i itself, so a plain gradient step shows ``x_i`` outright, and a step of Adam its signs.
+What is observed: the server sees all latents and how every user's step changed W. The gradient is ``x_i g_i'`` and the
+server computed g_i itself, so a plain gradient step reveals ``x_i``, and a step of Adam reveals its signs.
 
 How all users are computed at once: the rows of ``W_i`` where ``x_i`` is zero have no gradient but weight decay, so they
-and the memory of their optimizers are equal for all users, and the mean needs only the touched rows, ``[e, D]``, beside
-one [F, D]. Whole models are put together only for a recorder or a defense that wants the messages (rule 2); otherwise
-they are announced by their size, so that their bytes are counted all the same.
+and their optimizer states are equal for all users, and the mean needs only the touched rows ``[e, D]`` and one [F, D].
+Whole models are formed only for a recorder or a defense that needs the messages (rule 2); otherwise only their sizes
+are announced, so that their bytes are still counted.
 
 Choices where the papers are silent:
 
-* Every user keeps its optimizer over the rounds, as in nFedGNN, though the weights it goes on from are not its own;
+* Every user keeps its optimizer over the rounds, as in nFedGNN, though it continues from weights that are not its own;
   ``keep_optimizer: false`` starts afresh every round, and Adam's step is then ``g / (|g| + eps)``, nearly the sign.
 * Every user takes part in every round, and the mean is unweighted. The first weights are always common.
-* The rest is as in :mod:`nfedgnn`. The paper gives CNFGNN no settings of its own; the defaults are nFedGNN's.
-  They do not suit it: Adam moves a weight by about the learning rate however small its gradient, and weight decay
-  alone, which is all that a user far from labels has, then counts as much as a real gradient. Without weight decay it
-  is far stronger, on Cora and CiteSeer stronger than nFedGNN itself (``bench/nfedgnn.py`` has both).
+* The rest is as in ``nfedgnn``. The paper gives CNFGNN no settings of its own; the defaults are nFedGNN's. They do not
+  suit it: Adam moves a weight by about the learning rate however small its gradient is, so weight decay, the only
+  gradient of a user far from labels, counts as much as a gradient of the loss. Without weight decay its accuracy is
+  much higher, on Cora and CiteSeer higher than nFedGNN's (``bench/nfedgnn.py`` has both).
 """
 
 from __future__ import annotations
@@ -37,33 +36,25 @@ from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import averaged_models, broadcast
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.protocols.nfedgnn.split_training import (
-    Server,
-    ServerSettings,
-    SplitModel,
-    check_share,
-    check_users,
-    empty_rows_note,
+    SplitProtocol,
     first_layer,
-    prepared_features,
     send_gradients,
     send_latents,
     send_model,
-    server_labels,
 )
-from fglaudit.protocols.nfedgnn.user_weights import Entries, Stepping, UserWeights
+from fglaudit.protocols.nfedgnn.user_weights import Entries, UserWeights
 from fglaudit.rng import split
-from fglaudit.view import Observer
 
 BUCKET = 2**26
 """Numbers in one batch of uploaded models (256 MiB in float32)."""
 
 
 @dataclass(frozen=True)
-class CNFGNN(FederatedProtocol):
-    """CNFGNN; fields as in :class:`NFedGNN`, and ``keep_optimizer``, see above."""
+class CNFGNN(SplitProtocol):
+    """CNFGNN; fields as in :class:`fglaudit.protocols.nfedgnn.nfedgnn.NFedGNN`, and ``keep_optimizer`` (see above)."""
 
     name: ClassVar[str] = "cnfgnn"
     shown: ClassVar[tuple[str, ...]] = ("split", "optimizer")
@@ -84,42 +75,12 @@ class CNFGNN(FederatedProtocol):
     choice: str = "last"
     keep_optimizer: bool = True
 
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise FglauditError(f"cnfgnn needs rounds >= 1; got {self.rounds}; raise it")
-        check_share("feature_dropout", self.feature_dropout)
-        self.model()
-        self.stepping()
-        self.server_settings()
-
-    def model(self) -> SplitModel:
-        return SplitModel(self.split, self.hidden, self.heads)
-
-    def stepping(self) -> Stepping:
-        return Stepping(self.optimizer, self.learning_rate, self.weight_decay)
-
-    def server_settings(self) -> ServerSettings:
-        stepping = Stepping(self.server_optimizer, self.server_learning_rate, self.weight_decay)
-        return ServerSettings(stepping, self.dropout, 0.0, self.loss, self.choice)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    def check(self, graph: FederatedGraph) -> None:
-        check_users(self.name, graph, self.model().dimensions)
-
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """Latents and weights of one user, once a round each; noise on one of them does not cover the other."""
         why = "latents and weights move with the features as far as trained weights and the server's gradients let them"
         return tuple(
             Release(kind, self.rounds, None, "node", covers_training=False, why=why, one_message=True)
             for kind in (Latents, ModelUpdate)
-        )
-
-    def examples(self, graph: FederatedGraph) -> str:
-        return (
-            "cnfgnn's users hold no losses: the server computes the one loss from latents that users send every round"
         )
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
@@ -130,26 +91,10 @@ class CNFGNN(FederatedProtocol):
         layout = first_layer(self.model().layout(graph.num_features, graph.num_classes))
         return averaged_models(layout, graph.num_nodes, graph.num_nodes, self.rounds)
 
-    def readers(self) -> Mapping[type[Payload], str]:
-        return {Latents: "the server trains its layers on them", LatentGradients: "the server itself computes them"}
-
-    def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """The training nodes, whose labels the server has."""
-        return server_labels(graph, observer)
-
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
-        start = split(rng, "weights")
-        masks, server_masks = (
-            torch.Generator(device).manual_seed(split(rng, p).initial_seed()) for p in ("features", "server")
-        )
-        x = prepared_features(graph, channel).to(device)
+        x, first, server, masks = self.parties(graph, channel, split(rng, "weights"), rng, device)
         entries = Entries.of(x)
-        model = self.model()
-        layout = model.layout(graph.num_features, graph.num_classes)
-        (_, first), *rest = ((name, weight.to(x)) for name, weight in model.initial(layout, start).items())
-        network = model.network(graph.edge_index.to(device), graph.num_nodes, x.dtype)
-        server = Server(graph, network, dict(rest), self.server_settings(), server_masks)
         everyone = torch.arange(graph.num_nodes)
         weights = common(send_model(channel, 0, first, graph.num_nodes))
         users = idle = None
@@ -166,7 +111,7 @@ class CNFGNN(FederatedProtocol):
             weights = common(broadcast(channel, round, mean, graph.num_nodes).view(-1, *first.shape))
             server.test(held)
             channel.round_done(round, self.rounds)
-        return server.result(first_layer(layout), empty_rows_note(self.name, x))
+        return self.result(graph, x, server)
 
     def exchange(self, channel: Channel, round: int, users: UserWeights, idle: Tensor) -> Tensor:
         """Have every user upload its weights; return their mean [F D].

@@ -7,25 +7,24 @@ and returns to every user the gradient of the loss by its latent; the users step
 plus lambda (``smoothness``) times the mean squared distance between the latents of neighbours.
 
 What is observed: the server sees every latent of every round, and with broadcast initial weights it knows the matrix
-that the first latents were computed with; it also knows every gradient it sent. A user sees its own gradients, which
-with ``smoothness`` hold differences to its neighbours' latents.
+that the first latents were computed with; it also knows every gradient that it sent. A user sees its own gradients,
+which with ``smoothness`` contain differences to its neighbours' latents.
 
 Choices where the paper's text is silent:
 
 * Whether the first weights are common knowledge. ``initial_weights: broadcast``: the server draws them and sends them
   to every user (``ModelUpdate`` of round 0); ``private``: every user draws its own. Both are Glorot's uniform
   distribution.
-* ``loss``: equation (3) is a sum over the labelled nodes, which weighs lambda by their number. The mean is the default,
-  chosen on the validation nodes of Cora and CiteSeer.
+* ``loss``: equation (3) is a sum over the labelled nodes, so lambda's effect depends on their number. The mean is the
+  default, chosen on the validation nodes of Cora and CiteSeer.
 * Dropout. The defaults are those of the GCN: between the layers, as in the GCN example of the library that the paper
   uses, and not on the features. ``feature_dropout`` drops entries of x at the user, a fresh mask every round (the
   original GCN's and GAT's place).
 * Predictions come from the latents that were uploaded for training, so nothing else is sent and the bytes are those of
   Table 1. With ``feature_dropout`` these lack the dropped features; ``evaluation: clean`` uploads latents without
-  dropout as well, every round after the update, at twice the bytes. They are messages like the others, and their noise
-  and epsilon are counted.
-* The regulariser of equation (6) counts every node as its own neighbour, which adds nothing to the sum but to the
-  divisor.
+  dropout as well, every round after the update, at twice the bytes. They are ordinary messages: their noise and epsilon
+  are counted.
+* The regulariser of equation (6) counts every node as its own neighbour, which adds to the divisor but not to the sum.
 * ``participation``: the sampled users upload, get their gradients and step; for the others the server takes the last
   latent it has, 0 before the first. Adam's bias correction counts a user's own steps.
 * There are no biases, as in the equations (Table 1's bytes of CNFGNN count one for the GCN).
@@ -46,42 +45,28 @@ from fglaudit.context import Release
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.fedavg import sample_clients
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces import Channel, Trained
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
-from fglaudit.protocols.nfedgnn.split_training import (
-    Server,
-    ServerSettings,
-    SplitModel,
-    check_share,
-    check_users,
-    empty_rows_note,
-    first_layer,
-    prepared_features,
-    send_gradients,
-    send_latents,
-    send_model,
-    server_labels,
-)
-from fglaudit.protocols.nfedgnn.user_weights import Entries, Stepping, UserWeights
+from fglaudit.protocols.nfedgnn.split_training import SplitProtocol, send_gradients, send_latents, send_model
+from fglaudit.protocols.nfedgnn.user_weights import Entries, UserWeights
 from fglaudit.rng import split
-from fglaudit.view import Observer
 
 INITIAL_WEIGHTS = ("broadcast", "private")
 EVALUATIONS = ("training", "clean")
 
 
 @dataclass(frozen=True)
-class NFedGNN(FederatedProtocol):
+class NFedGNN(SplitProtocol):
     """nFedGNN; the defaults are the paper's settings of the split GCN.
 
     Attributes:
-        split, hidden, heads: see :class:`split_training.SplitModel`.
+        split, hidden, heads: see :class:`fglaudit.protocols.nfedgnn.split_training.SplitModel`.
         smoothness: weight of the graph-Laplacian regulariser, the paper's lambda (searched in 0.1, 1, 10, 100, 300).
         rounds: uploads of every user.
-        optimizer, learning_rate: of the users, see :class:`user_weights.Stepping`.
+        optimizer, learning_rate: of the users, see :class:`fglaudit.protocols.nfedgnn.user_weights.Stepping`.
         server_optimizer, server_learning_rate: of the server.
         weight_decay: on both sides.
-        dropout, loss, choice: at the server, see :class:`split_training.ServerSettings`.
+        dropout, loss, choice: at the server, see :class:`fglaudit.protocols.nfedgnn.split_training.ServerSettings`.
         feature_dropout: share of its features that a user drops every round.
         evaluation: "training" or "clean", see above.
         participation: share of the users sampled each round.
@@ -111,8 +96,7 @@ class NFedGNN(FederatedProtocol):
     initial_weights: str = "broadcast"
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise FglauditError(f"nfedgnn needs rounds >= 1; got {self.rounds}; raise it")
+        super().__post_init__()
         for field, known in (("evaluation", EVALUATIONS), ("initial_weights", INITIAL_WEIGHTS)):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
@@ -120,27 +104,6 @@ class NFedGNN(FederatedProtocol):
             raise FglauditError(
                 f"participation is a share of the users in (0, 1]; got {self.participation:g}; use 1 for all"
             )
-        check_share("feature_dropout", self.feature_dropout)
-        self.model()
-        self.stepping()
-        self.server_settings()
-
-    def model(self) -> SplitModel:
-        return SplitModel(self.split, self.hidden, self.heads)
-
-    def stepping(self) -> Stepping:
-        return Stepping(self.optimizer, self.learning_rate, self.weight_decay)
-
-    def server_settings(self) -> ServerSettings:
-        stepping = Stepping(self.server_optimizer, self.server_learning_rate, self.weight_decay)
-        return ServerSettings(stepping, self.dropout, self.smoothness, self.loss, self.choice)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    def check(self, graph: FederatedGraph) -> None:
-        check_users(self.name, graph, self.model().dimensions)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The latents of one user, at most once a round (twice with ``evaluation: clean``)."""
@@ -151,37 +114,16 @@ class NFedGNN(FederatedProtocol):
         return (Release(Latents, times, None, "node", covers_training=True, why=why, one_message=True),)
 
     def readers(self) -> Mapping[type[Payload], str]:
-        return {
-            Latents: "the server trains its layers on them",
-            LatentGradients: "the server itself computes them",
-            ModelUpdate: "the server itself draws it, and nobody sends another",
-        }
-
-    def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """The training nodes, whose labels the server has."""
-        return server_labels(graph, observer)
-
-    def examples(self, graph: FederatedGraph) -> str:
-        return (
-            "nfedgnn's users hold no losses: the server computes the one loss from latents that users send every round"
-        )
+        return {**super().readers(), ModelUpdate: "the server itself draws it, and nobody sends another"}
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         start, sampling = split(rng, "weights"), split(rng, "participation")
-        masks, server_masks = (
-            torch.Generator(device).manual_seed(split(rng, p).initial_seed()) for p in ("features", "server")
-        )
-        x = prepared_features(graph, channel).to(device)
+        x, first, server, masks = self.parties(graph, channel, start, rng, device)
         entries = Entries.of(x)
-        model = self.model()
-        layout = model.layout(graph.num_features, graph.num_classes)
-        (_, first), *rest = ((name, weight.to(x)) for name, weight in model.initial(layout, start).items())
         users = UserWeights(entries, self.first_rows(first, entries, channel, start), self.stepping())
-        network = model.network(graph.edge_index.to(device), graph.num_nodes, x.dtype)
-        server = Server(graph, network, dict(rest), self.server_settings(), server_masks)
         everyone = torch.arange(graph.num_nodes)
-        held = x.new_zeros(graph.num_nodes, model.dimensions)
+        held = x.new_zeros(graph.num_nodes, self.model().dimensions)
         tested = held.clone()
         for round in range(1, self.rounds + 1):
             chosen = sample_clients(everyone, self.participation, sampling)
@@ -196,11 +138,10 @@ class NFedGNN(FederatedProtocol):
                 tested[at] = send_latents(channel, round, users.latents(entries.value)[at], chosen)
             server.test(tested if self.evaluation == "clean" else held)
             channel.round_done(round, self.rounds)
-        return server.result(first_layer(layout), empty_rows_note(self.name, x))
+        return self.result(graph, x, server)
 
     def first_rows(self, first: Tensor, entries: Entries, channel: Channel, rng: torch.Generator) -> Tensor:
-        """Return the users' first weights at the entries [e, D]: those of ``first`` [F, D] as each received it, or its
-        own."""
+        """Return the users' first weights at the entries [e, D]: ``first`` [F, D] as received, or each user's own."""
         if self.initial_weights == "broadcast":
             received = send_model(channel, 0, first, entries.num_users)
             return received[entries.user, entries.column]

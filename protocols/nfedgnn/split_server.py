@@ -1,7 +1,7 @@
 """The server's half of a two-layer GNN whose first weights are at the users (nFedGNN, section 3.2 and appendix D).
 
-The server has the topology and the users' latents ``xbar_i = x_i W_i``; propagation or attention of the first layer,
-the whole second layer and the graph-Laplacian regulariser are its own. There are no biases, as in the equations.
+The server has the topology and the users' latents ``xbar_i = x_i W_i``; it computes the propagation or attention of the
+first layer, the whole second layer and the graph-Laplacian regulariser. There are no biases, as in the equations.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class Dropout:
 
 @dataclass(frozen=True)
 class SplitGcn:
-    """Equation (5): ``softmax(A ReLU(A Xbar) W)`` with the symmetrically normalised adjacency A, self-loops
-    included."""
+    """Equation (5): ``softmax(A ReLU(A Xbar) W)``, A the symmetrically normalised adjacency with self-loops."""
 
     adjacency: SparseMatrix
 
@@ -64,8 +63,7 @@ class SplitGcn:
 
 @dataclass(frozen=True)
 class SplitGat:
-    """Appendix D: attention over the latents of ``heads`` heads, joined and passed through ELU, then a layer of one
-    head.
+    """Appendix D: attention over the latents per head, heads joined, ELU, then a layer with one head.
 
     Dropout as in the original GAT: on the attention weights of both layers and on the input of the second.
     """

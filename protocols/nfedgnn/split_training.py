@@ -1,5 +1,4 @@
-"""What nFedGNN and CNFGNN share: the split model's settings, the server that learns from latents, and the messages with
-users."""
+"""What nFedGNN and CNFGNN share: the split model's settings, the server's training, the messages with users."""
 
 from __future__ import annotations
 
@@ -15,12 +14,13 @@ from fglaudit.federated.fedavg import broadcast
 from fglaudit.federated.problem import check_trainable
 from fglaudit.federated.training import accuracies
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gat import GatShape, initial_model
 from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
-from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch
+from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, Payload
 from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, SplitGat, SplitGcn
 from fglaudit.protocols.nfedgnn.user_weights import Stepping
+from fglaudit.rng import split
 from fglaudit.view import Observer
 
 SPLITS = ("gcn", "gat")
@@ -79,8 +79,7 @@ def first_layer(layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 def check_users(protocol: str, graph: FederatedGraph, dimensions: int) -> None:
-    """Raise :class:`FglauditError` unless every node is one user with features, and the server has labels to learn
-    from."""
+    """Raise :class:`FglauditError` unless every node is one user with features and the server has training labels."""
     check_trainable(protocol, graph)
     sizes = torch.tensor([len(nodes) for nodes in graph.clients])
     if bool((sizes != 1).any()):
@@ -141,18 +140,13 @@ class ServerSettings:
 
 
 def check_share(field: str, value: float) -> None:
-    """Raise unless ``value`` is a share that dropout can drop."""
+    """Raise :class:`FglauditError` unless ``value`` is a valid dropout share."""
     if not 0 <= value < 1:
         raise FglauditError(f"{field} is a share in [0, 1); got {value:g}; use for example 0.5")
 
 
 class Server:
-    """The server in training: topology, labels of the training nodes, its own layers.
-
-    Args:
-        weights: first weights of its layers, in the network's order.
-        rng: draws the dropout, on the device of the weights.
-    """
+    """The server in training: topology, labels of the training nodes, its own layers."""
 
     def __init__(
         self,
@@ -162,6 +156,13 @@ class Server:
         settings: ServerSettings,
         rng: torch.Generator,
     ) -> None:
+        """Set up the server.
+
+        Args:
+            weights: first weights of its layers by name, in the network's order; shapes as in
+                :meth:`SplitModel.layout`.
+            rng: draws the dropout, on the device of the weights.
+        """
         first = next(iter(weights.values()))
         device, dtype = first.device, first.dtype
         self._network, self._settings = network, settings
@@ -179,8 +180,7 @@ class Server:
         self._validation: list[Tensor] = []
 
     def learn(self, latents: Tensor) -> Tensor:
-        """Take one step on ``latents`` [N, D] as received; return the loss's gradient by each of them [N, D] (before
-        the step)."""
+        """Take one step on the received ``latents`` [N, D]; return the loss's gradient by them, before the step."""
         received = latents.detach().requires_grad_()
         outputs = self._network.logits(received, list(self._weights.values()), self._dropout)
         loss = functional.cross_entropy(outputs[self._train], self._labels[self._train], reduction=self._settings.loss)
@@ -228,25 +228,103 @@ def send_model(channel: Channel, round: int, weight: Tensor, num_users: int) -> 
     return broadcast(channel, round, weight.flatten(), num_users).view(num_users, *weight.shape)
 
 
-def prepared_features(graph: FederatedGraph, channel: Channel) -> Tensor:
-    """Return the users' features [N, F] after the defense had its say about what each starts from."""
-    if not channel.prepares():
-        return graph.x
-    return torch.cat([channel.prepare(graph.client(k)).x for k in range(graph.num_clients)])
+class SplitProtocol(FederatedProtocol):
+    """What nFedGNN and CNFGNN share.
 
+    Subclasses are dataclasses that declare these fields themselves, because findings print fields in order of
+    declaration. A field that a subclass does not declare keeps the value given here.
+    """
 
-def server_labels(graph: FederatedGraph, observer: Observer) -> Tensor:
-    """Return ids of the training nodes, whose labels the server has; none for an observer without the server."""
-    if SERVER not in observer.parties:
-        return torch.empty(0, dtype=torch.long)
-    return torch.cat(graph.train).nonzero().squeeze(1)
+    split: str
+    smoothness: float = 0.0
+    hidden: int
+    heads: int
+    rounds: int
+    optimizer: str
+    learning_rate: float
+    server_optimizer: str
+    server_learning_rate: float
+    weight_decay: float
+    dropout: float
+    feature_dropout: float
+    loss: str
+    choice: str
 
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise FglauditError(f"{self.name} needs rounds >= 1; got {self.rounds}; raise it")
+        check_share("feature_dropout", self.feature_dropout)
+        self.model()
+        self.stepping()
+        self.server_settings()
 
-def empty_rows_note(protocol: str, x: Tensor) -> tuple[str, ...]:
-    """Return a note about users whose features are all zero, if there are any."""
-    count = int((x == 0).all(1).sum().item())
-    return (
-        (f"{protocol}: {count} of {len(x)} users have no non-zero feature; their latents are always 0",)
-        if count
-        else ()
-    )
+    def model(self) -> SplitModel:
+        return SplitModel(self.split, self.hidden, self.heads)
+
+    def stepping(self) -> Stepping:
+        return Stepping(self.optimizer, self.learning_rate, self.weight_decay)
+
+    def server_settings(self) -> ServerSettings:
+        stepping = Stepping(self.server_optimizer, self.server_learning_rate, self.weight_decay)
+        return ServerSettings(stepping, self.dropout, self.smoothness, self.loss, self.choice)
+
+    @property
+    def num_rounds(self) -> int:
+        return self.rounds
+
+    def check(self, graph: FederatedGraph) -> None:
+        check_users(self.name, graph, self.model().dimensions)
+
+    def examples(self, graph: FederatedGraph) -> str:
+        return (
+            f"{self.name}'s users hold no losses: the server computes the one loss from latents that users send every"
+            " round"
+        )
+
+    def readers(self) -> Mapping[type[Payload], str]:
+        return {Latents: "the server trains its layers on them", LatentGradients: "the server itself computes them"}
+
+    def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Return ids of the training nodes, whose labels the server has; none for an observer without the server."""
+        if SERVER not in observer.parties:
+            return torch.empty(0, dtype=torch.long)
+        return torch.cat(graph.train).nonzero().squeeze(1)
+
+    def parties(
+        self,
+        graph: FederatedGraph,
+        channel: Channel,
+        start: torch.Generator,
+        rng: torch.Generator,
+        device: torch.device,
+    ) -> tuple[Tensor, Tensor, Server, torch.Generator]:
+        """Set up the training.
+
+        Args:
+            start: draws the first model.
+            rng: the training's generator, split for the masks of users and server.
+
+        Returns:
+            The users' features [N, F] as the defense prepares them, the first layer [F, D] as the server draws it, the
+                server, and the generator of the dropout of features.
+        """
+        masks, server_masks = (
+            torch.Generator(device).manual_seed(split(rng, p).initial_seed()) for p in ("features", "server")
+        )
+        x = graph.x
+        if channel.prepares():
+            x = torch.cat([channel.prepare(graph.client(k)).x for k in range(graph.num_clients)])
+        x = x.to(device)
+        model = self.model()
+        layout = model.layout(graph.num_features, graph.num_classes)
+        (_, first), *rest = ((name, weight.to(x)) for name, weight in model.initial(layout, start).items())
+        network = model.network(graph.edge_index.to(device), graph.num_nodes, x.dtype)
+        server = Server(graph, network, dict(rest), self.server_settings(), server_masks)
+        return x, first, server, masks
+
+    def result(self, graph: FederatedGraph, x: Tensor, server: Server) -> Trained:
+        """Return the outcome of the rounds that the ``server`` tested; ``x`` [N, F] are the users' features."""
+        layout = self.model().layout(graph.num_features, graph.num_classes)
+        count = int((x == 0).all(1).sum().item())
+        note = f"{self.name}: {count} of {len(x)} users have no non-zero feature; their latents are always 0"
+        return server.result(first_layer(layout), (note,) if count else ())

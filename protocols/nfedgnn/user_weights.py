@@ -1,9 +1,8 @@
-"""First-layer weights of N users with one feature row each, cut down to the columns that a row touches; all users at
-once.
+"""First-layer weights of N users with one feature row each, restricted to the columns that the row touches.
 
 User i holds ``W_i`` [F, D] and sends ``x_i W_i``. The gradient of a loss with respect to ``W_i`` is ``x_i g_i'``: the
-rows of ``W_i`` where ``x_i`` is zero are never read and their gradient is zero, so leaving them out changes nothing
-that the user ever sends. What is kept are the rows at the non-zero entries, ``[e, D]`` for e entries in the whole graph
+rows of ``W_i`` where ``x_i`` is zero are never read and their gradient is zero, so leaving them out changes no message
+of the user. Stored are the rows at the non-zero entries of all users, ``[e, D]`` for e entries in the whole graph
 (Cora: 49216 instead of 2708 x 1433).
 """
 
@@ -26,10 +25,10 @@ _CHUNK = 2**18  # numbers that one update touches at a time: its temporaries sta
 
 @dataclass(frozen=True)
 class Stepping:
-    """How weights change by their gradient.
+    """How a gradient changes weights.
 
     Attributes:
-        optimizer: "adam" (memory kept over rounds) or "sgd".
+        optimizer: "adam" (moments kept over rounds) or "sgd".
         weight_decay: L2 penalty ``weight_decay / 2 ||W||^2``, as part of the gradient.
     """
 
@@ -73,8 +72,7 @@ class Entries:
 
     @staticmethod
     def idle(x: Tensor) -> Entries:
-        """Return one user that holds every column of ``x`` [N, F], with the value 0: its weights see weight decay
-        alone."""
+        """Return one user with every column of ``x`` [N, F] and the value 0: only weight decay changes its weights."""
         columns = torch.arange(x.shape[1], device=x.device)
         start = torch.tensor([0, x.shape[1]], device=x.device)
         return Entries(torch.zeros_like(columns), columns, x.new_zeros(x.shape[1]), start)
@@ -84,8 +82,7 @@ class Entries:
         return len(self.start) - 1
 
     def dropped(self, share: float, rng: torch.Generator) -> Tensor:
-        """Return the values [e] after dropout: each is zeroed with probability ``share``, the others scaled by 1 / (1 -
-        share)."""
+        """Return the values [e] after dropout with probability ``share``; the others are scaled by 1 / (1 - share)."""
         if share == 0:
             return self.value
         kept = torch.rand(len(self.value), generator=rng, device=self.value.device) >= share
@@ -142,8 +139,7 @@ class UserWeights:
             yield from torch.split(active[self.entries.user].nonzero().squeeze(1), size)
 
     def _adam(self, part: slice | Tensor, users: Tensor, gradient: Tensor) -> Tensor:
-        """Return Adam's direction (Kingma and Ba 2015, algorithm 1), with the number of steps that each user has
-        taken."""
+        """Return Adam's direction [n, D] for a gradient [n, D] at entries of ``users`` [n]."""
         mean, square = self._mean[part], self._square[part]  # views of a slice, copies of chosen entries
         mean.lerp_(gradient, 1 - BETA_1)
         square.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)

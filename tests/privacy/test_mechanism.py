@@ -31,7 +31,7 @@ def test_clips() -> None:
 def test_noise_has_its_law(distribution: str, law: str) -> None:
     mechanism = Mechanism(distribution, NORMS[distribution], 0.5, Relation.REPLACE, 3.0, gain=2.0)
     assert (mechanism.sensitivity, mechanism.scale) == (2 * 2.0 * 0.5, 3.0 * 2.0 * 0.5)
-    noise = mechanism.disturbed(torch.zeros(50, 2000, dtype=torch.float64), derive(0)).flatten()
+    noise = mechanism.with_noise(torch.zeros(50, 2000, dtype=torch.float64), derive(0)).flatten()
     assert kstest(noise.numpy() / mechanism.scale, law).pvalue > 1e-3
     assert float(noise.std()) == pytest.approx(mechanism.noise().std, rel=0.02)
 

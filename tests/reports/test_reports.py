@@ -343,8 +343,8 @@ def test_buckets_sort_as_numbers() -> None:
 def test_inferences_stand_beside_the_features_and_never_instead_of_them(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0)
     labels = replace(
-        cell.findings[0], attack="labels-from-sums", quantity="labels", metric="label_accuracy", value=0.97, control=0.5,
-        advantage=0.94, advantage_low=0.9, advantage_high=0.96, tv_error=None,
+        cell.findings[0], attack="labels-from-sums", quantity="labels", metric="label_accuracy", value=0.97,
+        control=0.5, advantage=0.94, advantage_low=0.9, advantage_high=0.96, tv_error=None,
     )  # fmt: skip
     folder = store(tmp_path / "run", [replace(cell, findings=(*cell.findings, labels))])
     write_report(folder)
@@ -362,8 +362,8 @@ def test_inferences_stand_beside_the_features_and_never_instead_of_them(tmp_path
 def test_where_only_an_inference_succeeds_it_is_the_headline(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
     edges = replace(
-        cell.findings[0], attack="edges-from-sums", quantity="edges", metric="auc", value=0.9, control=0.5, advantage=0.8,
-        advantage_low=0.7, advantage_high=0.9,
+        cell.findings[0], attack="edges-from-sums", quantity="edges", metric="auc", value=0.9, control=0.5,
+        advantage=0.8, advantage_low=0.7, advantage_high=0.9,
     )  # fmt: skip
     folder = store(tmp_path / "run", [replace(cell, findings=(*cell.findings, edges))])
     run = load_run(folder)

@@ -1,0 +1,1 @@
+"""YAML files of the suites that come with the package."""

@@ -258,15 +258,15 @@ def test_a_clip_answers_as_in_a_simulation(clip: UploadClip) -> None:
     seen = drawn if clip.bound is None else drawn.clamp(-clip.bound, clip.bound)
     if clip.length is not None:
         seen = drawn * (clip.length / drawn.abs().sum((1, 2), keepdim=True)).clamp(max=1)
-    answer = clip.answer(mean, std)
+    response = clip.response(mean, std)
     slope = ((seen - seen.mean(0)) * (drawn - drawn.mean(0))).mean(0) / drawn.var(0)
     rest = seen.var(0) - slope.square() * drawn.var(0)
     near = 0.02 if clip.length is None else 0.03  # the length itself varies a little
-    assert (answer.mean[0] - seen.mean(0)).abs().max() < near
-    assert (answer.slope[0] - slope).abs().max() < near
+    assert (response.mean[0] - seen.mean(0)).abs().max() < near
+    assert (response.slope[0] - slope).abs().max() < near
     if clip.length is None:
-        assert (answer.rest[0] - rest).abs().max() < near
-    assert answer.square() == pytest.approx(float(seen.square().mean()), rel=0.05)
+        assert (response.rest[0] - rest).abs().max() < near
+    assert response.square() == pytest.approx(float(seen.square().mean()), rel=0.05)
 
 
 @pytest.mark.parametrize("on", [("GlobalNodes",), ("GlobalNodes", "ModelUpdate")], ids=len)

@@ -147,11 +147,11 @@ def test_clipped_messages_are_told_from_whole_ones(order: int) -> None:
     norm = message.norm(p=order, dim=1, keepdim=True)
     clipping = Clipping(float(norm.mean()), order)
     cut = message * (clipping.bound / norm).clamp(max=1.0)
-    assert torch.equal(clipping.whole(cut, 0.0), norm[:, 0] < 0.999 * clipping.bound)
+    assert torch.equal(clipping.unclipped(cut, 0.0), norm[:, 0] < 0.999 * clipping.bound)
     received = cut + 0.1 * torch.randn(cut.shape, generator=rng)
-    assert not bool((clipping.whole(received, 0.1) & (norm[:, 0] >= clipping.bound)).float().mean() > 0.005)
-    assert clipping.whole(received, 0.1).float().mean() > 0.01
-    assert torch.allclose(clipping.length(torch.tensor([16.0]), 16), norm.mean(), rtol=0.05)
+    assert not bool((clipping.unclipped(received, 0.1) & (norm[:, 0] >= clipping.bound)).float().mean() > 0.005)
+    assert clipping.unclipped(received, 0.1).float().mean() > 0.01
+    assert torch.allclose(clipping.typical_norm(torch.tensor([16.0]), 16), norm.mean(), rtol=0.05)
 
 
 def test_nothing_measured_leaves_the_prior_count_and_no_moments() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, split_totals
+from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, decode_totals
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.interfaces import Reconstruction
 from fglaudit.protocols.fedgat.fedgat import FedGAT
@@ -27,20 +27,20 @@ def test_totals_of_rows_with_different_scales_are_split_exactly(count: int) -> N
         for j, ones in enumerate((3, 5, 8, 13)[:count]):
             bits[g, j, torch.randperm(60, generator=rng)[:ones]] = True
     noise = 1e-6 * torch.randn(20, 60, generator=rng, dtype=torch.double)
-    share, solved = split_totals(scaled(bits).sum(1) + noise, count)
+    share, solved = decode_totals(scaled(bits).sum(1) + noise, count)
     assert bool(solved.all())
     assert torch.equal(share > 0.5, bits)
 
 
 def test_rows_with_equal_scales_share_what_is_not_common() -> None:
     bits = torch.tensor([[[1, 1, 0, 0], [1, 0, 1, 0]]], dtype=torch.bool)
-    share, solved = split_totals(scaled(bits).sum(1), 2)
+    share, solved = decode_totals(scaled(bits).sum(1), 2)
     assert solved.tolist() == [True]
     assert share[0].tolist() == [[1.0, 0.5, 0.5, 0.0]] * 2
 
 
 def test_what_is_no_total_is_not_explained() -> None:
-    _, solved = split_totals(torch.rand(10, 60, generator=derive(0, "noise"), dtype=torch.double), 2)
+    _, solved = decode_totals(torch.rand(10, 60, generator=derive(0, "noise"), dtype=torch.double), 2)
     assert not bool(solved.any())
 
 

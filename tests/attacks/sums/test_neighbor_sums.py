@@ -216,12 +216,11 @@ def test_messages_of_noise_yield_nothing(name: str) -> None:
     graph = random_federated(7)
     view = make_view(graph, CLIENT)
     rng = torch.Generator().manual_seed(0)
-    noise = tuple(
-        dataclasses.replace(
-            b, payload=dataclasses.replace(b.payload, sums=torch.randn(b.payload.sums.shape, generator=rng))
-        )  # type: ignore[attr-defined,type-var]
-        for b in neighbor_sums(graph)
-    )
+    noise = []
+    for batch in neighbor_sums(graph):
+        assert isinstance(batch.payload, NeighborSums)
+        drawn = torch.randn(batch.payload.sums.shape, generator=rng)
+        noise.append(dataclasses.replace(batch, payload=dataclasses.replace(batch.payload, sums=drawn)))
     result = rebuild(name, dataclasses.replace(view, messages=Recorded(tuple(n.select(_seen(n)) for n in noise))))
     control = prior_only(view, result.nodes, derive(0, "control"))
     truth = graph.x[result.nodes]
