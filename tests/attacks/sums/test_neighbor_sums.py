@@ -17,7 +17,7 @@ from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.payloads import SERVER
+from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.rng import derive
 from fglaudit.view import Observer, View
 
@@ -282,15 +282,11 @@ def test_vanishing_noise_gives_the_noise_free_result_and_much_noise_the_prior() 
 def test_own_uploads_are_recomputed_where_they_were_not_recorded() -> None:
     graph = random_federated(11)
     view = make_view(graph, CLIENT)
-    received = tuple(b.select(b.receivers == 0) for b in view.messages.of(_payload()) if bool((b.receivers == 0).any()))
+    received = tuple(
+        b.select(b.receivers == 0) for b in view.messages.of(NeighborSums) if bool((b.receivers == 0).any())
+    )
     blind = dataclasses.replace(view, messages=Recorded(received))
     assert torch.allclose(neighbor_equations(view).values, neighbor_equations(blind).values, atol=1e-6)
-
-
-def _payload() -> type:
-    from fglaudit.payloads import NeighborSums
-
-    return NeighborSums
 
 
 def test_prior_only_reads_no_message() -> None:
