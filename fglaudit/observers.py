@@ -24,6 +24,22 @@ class ObserverSpec:
         """The observer column: ``server``, ``client:each``, ``server+client:0`` ..."""
         return "+".join(self.parties)
 
+    @property
+    def knowledge(self) -> str:
+        """The observer_knowledge column, see :attr:`fglaudit.view.Observer.knowledge`."""
+        return _known(self).knowledge
+
+
+def _known(spec: ObserverSpec) -> Observer:
+    """Return an observer with the side knowledge of ``spec`` and no party but the wire."""
+    return Observer(
+        wire="wire" in spec.parties,
+        topology=spec.topology,
+        degrees=spec.degrees,
+        initial_weights=spec.initial_weights,
+        auxiliary=spec.auxiliary,
+    )
+
 
 def expand(spec: ObserverSpec, num_clients: int) -> tuple[list[Observer], bool]:
     """Return the observers that ``spec`` stands for, and whether they are one client in turn, to be pooled.
@@ -31,17 +47,10 @@ def expand(spec: ObserverSpec, num_clients: int) -> tuple[list[Observer], bool]:
     Raises:
         FglauditError: for an unknown party or a client that does not exist.
     """
-    known = Observer(
-        wire="wire" in spec.parties,
-        topology=spec.topology,
-        degrees=spec.degrees,
-        initial_weights=spec.initial_weights,
-        auxiliary=spec.auxiliary,
-    )
     each = "client:each" in spec.parties
     fixed = [_party(name, num_clients) for name in spec.parties if name not in ("client:each", "wire")]
     groups = [(*fixed, k) for k in range(num_clients)] if each else [tuple(fixed)]
-    return [replace(known, parties=group) for group in groups], each
+    return [replace(_known(spec), parties=group) for group in groups], each
 
 
 def _party(name: str, num_clients: int) -> int:

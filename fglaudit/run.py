@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
-from fglaudit.audit import run_cell
 from fglaudit.execution.display import LiveProgress, PlainProgress
 from fglaudit.execution.engine import Engine, Listener
 from fglaudit.execution.preflight import check_data
+from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.store import RunStore, open_run, read_records, write_findings
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
@@ -62,7 +62,9 @@ def run_suite(
         if finished:
             console.print(f"{len(finished)} of {len(cells)} cells are finished already in {directory}", highlight=False)
         tasks = [
-            Task(c, suite.name, device, store.transcript_path(c.hash())) for c in cells if c.hash() not in finished
+            Task(c, suite.name, device, store.recording_path(c.hash()), store.truth_path(c.hash()))
+            for c in cells
+            if c.hash() not in finished
         ]
         display = _display(console, len(cells), len(finished))
         try:

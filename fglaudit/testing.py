@@ -27,10 +27,12 @@ from fglaudit.interfaces import (
     Trained,
 )
 from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.recording import Recording, record_training
 from fglaudit.rng import derive
-from fglaudit.view import Observer, PublicFacts, View
+from fglaudit.scoring.truth import GroundTruth
+from fglaudit.view import Observer, View
 from fglaudit.wire.channel import RecordingChannel
-from fglaudit.wire.side_knowledge import draw_auxiliary, make_view
+from fglaudit.wire.side_knowledge import draw_auxiliary
 from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
@@ -64,32 +66,40 @@ def example_graph(
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A recorded training run."""
+    """A recorded training run with its truth."""
 
-    protocol: FederatedProtocol
-    graph: FederatedGraph
-    session: DefenseSession
     defense: Defense
-    trained: Trained
-    transcript: Transcript
     channel: RecordingChannel
+    recording: Recording
+    truth: GroundTruth
+
+    @property
+    def protocol(self) -> FederatedProtocol:
+        return self.truth.protocol
+
+    @property
+    def graph(self) -> FederatedGraph:
+        return self.truth.graph
+
+    @property
+    def trained(self) -> Trained:
+        return self.truth.trained
+
+    @property
+    def session(self) -> DefenseSession:
+        """The defense as it was bound to this run."""
+        return self.channel.session
+
+    @property
+    def transcript(self) -> Transcript:
+        """The recorded messages."""
+        return self.recording.transcript
 
     def view(self, observer: Observer, *, seed: int = 0) -> View:
-        """Return the view of ``observer``."""
-        public = PublicFacts(
-            protocol=type(self.protocol).name,
-            hyperparameters=_fields(self.protocol),
-            defense=type(self.defense).name,
-            defense_parameters={**_fields(self.defense), **self.session.parameters()},
-            **self.graph.schema(),
-            layout=self.trained.layout,
-            noise=self.session.noise(),
-            sealed=self.protocol.sealed(self.graph, self.session),
-            whole_models=self.protocol.whole_models(self.graph),
-        )
-        auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
-        labelled = self.protocol.labelled(self.graph, observer)
-        return make_view(observer, self.graph, self.transcript, public, auxiliary, labelled, self.channel.inputs)
+        """Return the view of ``observer``, whose auxiliary rows ``seed`` draws."""
+        side, share = self.recording.side, observer.auxiliary
+        drawn = {**side.auxiliary, share: draw_auxiliary(self.graph, share, seed)}
+        return dataclasses.replace(self.recording, side=dataclasses.replace(side, auxiliary=drawn)).view(observer)
 
 
 def record(
@@ -102,14 +112,16 @@ def record(
 ) -> Run:
     """Train ``protocol`` with everything recorded. ``tamper(batch, payload)`` may replace what receivers get (for rule
     2)."""
-    graph = graph or example_graph()
+    channels: list[_TamperedChannel] = []
+
+    def channel(*arguments: Any) -> RecordingChannel:
+        channels.append(_TamperedChannel(*arguments))
+        channels[-1].tamper = tamper
+        return channels[-1]
+
     defense = defense or NoDefense()
-    session = defense.bind(protocol.context(graph))
-    transcript = Transcript()
-    channel = _TamperedChannel(session, graph.num_clients, derive(seed, "defense"), transcript)
-    channel.tamper = tamper
-    trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=CPU)
-    return Run(protocol, graph, session, defense, trained, transcript, channel)
+    recording, truth = record_training(graph or example_graph(), protocol, defense, seed=seed, channel=channel)
+    return Run(defense, channels[0], recording, truth)
 
 
 class _TamperedChannel(RecordingChannel):
@@ -218,10 +230,6 @@ def check_attack(attack: Attack, view: View) -> None:
     assert bool(((first.nodes >= -1) & (first.nodes < view.public.num_nodes)).all()), "nodes are global ids or -1"
     planted = attack.plant(view, rng=derive(0, "plant"))
     assert planted.view.public.num_features == view.public.num_features, "a planted leak has the cell's shapes (rule 6)"
-
-
-def _fields(plugin: Any) -> dict[str, Any]:
-    return {f.name: getattr(plugin, f.name) for f in dataclasses.fields(plugin)}
 
 
 def _check_plugin(plugin: Any) -> None:

@@ -98,6 +98,7 @@ class PublicFacts:
         sealed: names of the payloads that clients send sealed, and of those that the server makes of them.
         whole_models: whether clients upload their weights, rather than the change since they received them.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
+        rehearse: its messages on such a graph, undefended, for self-tests; see ``fglaudit.wire.rehearsal``; not stored.
     """
 
     protocol: str
@@ -114,6 +115,7 @@ class PublicFacts:
     sealed: tuple[str, ...] = ()
     whole_models: bool = False
     fit: Callable[..., Any] | None = None
+    rehearse: Callable[..., Messages] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Stand-ins for ``fglaudit.audit.run_cell`` that worker processes can import: quick, and failing on demand by the
+"""Stand-ins for ``fglaudit.execution.run_cell.run_cell`` that worker processes can import: quick, and failing on demand by the
 cell's seed."""
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ RAISES, OUT_OF_MEMORY, KILLED, USER_ERROR, SLOW = 1, 2, 3, 4, 5
 
 
 def measure(
-    cell: Cell, *, suite: str, device: torch.device, progress: Callable[[int, int], None], transcript_dir: Path | None
+    cell: Cell,
+    *,
+    suite: str,
+    device: torch.device,
+    progress: Callable[[int, int], None],
+    recording_dir: Path | None = None,
+    truth_dir: Path | None,
 ) -> CellRecord:
     """Return findings that depend on the cell alone."""
     progress(1, 2)
@@ -37,7 +43,13 @@ def measure(
 
 
 def misbehave(
-    cell: Cell, *, suite: str, device: torch.device, progress: Callable[[int, int], None], transcript_dir: Path | None
+    cell: Cell,
+    *,
+    suite: str,
+    device: torch.device,
+    progress: Callable[[int, int], None],
+    recording_dir: Path | None = None,
+    truth_dir: Path | None,
 ) -> CellRecord:
     """Like :func:`measure`, but fail in the way the seed asks for."""
     if cell.seed == RAISES:
@@ -50,4 +62,6 @@ def misbehave(
         raise FglauditError("client 3 has no nodes; raise beta")
     if cell.seed == SLOW:
         time.sleep(60)
-    return measure(cell, suite=suite, device=device, progress=progress, transcript_dir=transcript_dir)
+    return measure(
+        cell, suite=suite, device=device, progress=progress, recording_dir=recording_dir, truth_dir=truth_dir
+    )

@@ -5,7 +5,9 @@
     runs/NAME/suite.yaml       the suite with all defaults filled in
               run.json         the cells in order, with what a missing one would be reported as
               cells/HASH.json  one finished cell each
-              transcripts/HASH/
+              transcripts/HASH/  with record: all, what attacks need
+              truth/HASH/        the truth of the same run, for the scorer alone
+              attacks/NAME/      what `fglaudit attack` found later
               findings.csv summary.csv report.html report.md
               .lock            held while a run writes here
 
@@ -36,7 +38,18 @@ from fglaudit.suite.cell import Cell
 from fglaudit.suite.suite import Suite
 
 NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
-_OURS = {"suite.yaml", "run.json", "cells", "transcripts", "findings.csv", "summary.csv", "report.html", "report.md"}
+_OURS = {
+    "suite.yaml",
+    "run.json",
+    "cells",
+    "transcripts",
+    "truth",
+    "attacks",
+    "findings.csv",
+    "summary.csv",
+    "report.html",
+    "report.md",
+}
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -92,8 +105,11 @@ class RunStore:
     def record_path(self, cell: str) -> Path:
         return self.directory / "cells" / f"{cell}.json"
 
-    def transcript_path(self, cell: str) -> Path:
+    def recording_path(self, cell: str) -> Path:
         return self.directory / "transcripts" / cell
+
+    def truth_path(self, cell: str) -> Path:
+        return self.directory / "truth" / cell
 
     def write(self, record: CellRecord) -> None:
         """Store one finished cell."""

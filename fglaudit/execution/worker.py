@@ -28,7 +28,7 @@ from fglaudit.suite.cell import Cell
 
 
 class Runner(Protocol):
-    """Computes one cell, as ``fglaudit.audit.run_cell`` does. Must be picklable, as worker processes import it."""
+    """Computes one cell, as :mod:`fglaudit.execution.run_cell` does. Must be picklable: worker processes import it."""
 
     def __call__(
         self,
@@ -37,7 +37,8 @@ class Runner(Protocol):
         suite: str,
         device: torch.device,
         progress: Callable[[int, int], None],
-        transcript_dir: Path | None,
+        recording_dir: Path | None,
+        truth_dir: Path | None,
     ) -> CellRecord:
         """Return the record of ``cell``; ``progress`` is called with (round, rounds)."""
 
@@ -47,13 +48,14 @@ class Task:
     """One cell to compute.
 
     Attributes:
-        transcript: folder for the transcript, or None to keep none.
+        recording, truth: folders for what the cell keeps of its run, apart from each other; None to keep nothing.
     """
 
     cell: Cell
     suite: str
     device: str
-    transcript: Path | None = None
+    recording: Path | None = None
+    truth: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,17 @@ class Failure:
 
 def compute(task: Task, runner: Runner, progress: Callable[[int, int], None]) -> CellRecord | Failure:
     """Run one cell; whatever it raises becomes a :class:`Failure`, so that the other cells go on."""
-    if task.transcript is not None and task.transcript.exists():  # of an attempt that was killed
-        shutil.rmtree(task.transcript)
+    for folder in (task.recording, task.truth):
+        if folder is not None and folder.exists():  # of an attempt that was killed
+            shutil.rmtree(folder)
     try:
         return runner(
             task.cell,
             suite=task.suite,
             device=torch.device(task.device),
             progress=progress,
-            transcript_dir=task.transcript,
+            recording_dir=task.recording,
+            truth_dir=task.truth,
         )
     except Exception as error:
         return Failure(explain(error))

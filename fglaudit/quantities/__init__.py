@@ -1,11 +1,12 @@
-"""What can be inferred beside feature rows: one quantity per file, with its truth, its control and its score."""
+"""What an attack can be after: one quantity per file, with its truth, its control and its score."""
 
 from __future__ import annotations
 
 from fglaudit.errors import unknown
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth
+from fglaudit.quantities.base import Comparison, InferredQuantity, Quantity, Question, Result, Scores, Truth
 from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
+from fglaudit.quantities.features import Features
 from fglaudit.quantities.global_nodes import GlobalNodeValues
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
@@ -17,6 +18,7 @@ from fglaudit.quantities.norms import L1Norms, SquaredNorms
 QUANTITIES: dict[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
+        Features(),
         Labels(),
         LabelDistributions(),
         Edges(),
@@ -38,4 +40,14 @@ def quantity(name: str) -> Quantity:
     return QUANTITIES[name]
 
 
-__all__ = ["QUANTITIES", "Quantity", "Question", "Scores", "Truth", "quantity"]
+__all__ = [
+    "QUANTITIES",
+    "Comparison",
+    "InferredQuantity",
+    "Quantity",
+    "Question",
+    "Result",
+    "Scores",
+    "Truth",
+    "quantity",
+]

@@ -1,18 +1,25 @@
-"""The contract of a quantity: who is asked about, what is true, what a guess achieves, how an estimate is scored."""
+"""The contract of a quantity: who is asked about, what is true, what a guess achieves, how a result is scored.
+
+Feature rows are one quantity among the others (:mod:`fglaudit.quantities.features`): there is one path from a result to
+its figures, and one self-test.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import FederatedProtocol, Inference, Planted
+from fglaudit.interfaces import Attack, FederatedProtocol, Inference, Planted, Reconstruction
 from fglaudit.view import Auxiliary, Observer, View
+
+Result = Reconstruction | Inference
+"""What an attack returns, and what a guess is."""
 
 
 @dataclass(frozen=True)
@@ -84,24 +91,98 @@ class Scores(NamedTuple):
     columns: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """An attack beside its control, over all views of one observer: what a finding is made of.
+
+    Attributes:
+        metric: name of the primary metric.
+        values, controls: it per scored target, of the attack and of its control [V].
+        clusters: cluster of each of them [V].
+        columns: further columns of ``findings.csv``.
+        breakdown: the primary metric by degree bucket, class and client, for reports.
+        wrong: what shows that the attack is not to be believed whatever its self-test says, or None.
+    """
+
+    metric: str
+    values: Tensor
+    controls: Tensor
+    clusters: Tensor
+    columns: Mapping[str, float | None]
+    breakdown: Mapping[str, dict[str, float]] = field(default_factory=dict)
+    wrong: str | None = None
+
+    def cluster_sums(self) -> list[list[float]]:
+        """Return [targets, sum of values, sum of control values] per cluster, in cluster order."""
+        _, index = torch.unique(self.clusters, return_inverse=True)
+        sums = torch.zeros(int(index.max().item()) + 1, 3, dtype=torch.double)
+        sums.index_add_(0, index, torch.stack([torch.ones_like(self.values), self.values, self.controls], 1).double())
+        return [[float(v) for v in row] for row in sums.tolist()]
+
+
 class Quantity(ABC):
-    """One quantity."""
+    """One quantity. ``Q`` below is the question that its :meth:`ask` returns."""
 
     name: ClassVar[str]
     metric: ClassVar[str]
     """Name of the primary metric; the larger the better, 1 is perfect."""
 
     @abstractmethod
-    def ask(self, truth: Truth) -> Question | str:
-        """Return whom the observer is asked about and what is true, or why there is nothing to ask."""
+    def ask(self, truth: Truth) -> Any:
+        """Return whom the observer is asked about and what is true (:class:`Question`), or why there is nothing to ask
+        (text)."""
+
+    def nothing_to_ask(self, asked: Sequence[Any]) -> str | None:
+        """Return why the members of an observer, one question each, cannot be asked, or None."""
+        return next((question for question in asked if isinstance(question, str)), None)
 
     @abstractmethod
-    def guess(self, view: View, subjects: Tensor) -> Inference:
-        """Return an estimate from side knowledge alone; ``view.messages`` is not read.
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Any:
+        """Return a result from side knowledge alone; ``view.messages`` is not read.
 
         Args:
             subjects: those of the question, where listing them gives nothing away; the answer may be about others.
+            rng: for guesses that are tuned on a sample of known rows.
         """
+
+    @abstractmethod
+    def accepts(self, result: object) -> bool:
+        """Whether ``result`` is an answer about this quantity."""
+
+    @abstractmethod
+    def compare(
+        self,
+        attack: Attack,
+        views: Sequence[View],
+        asked: Sequence[Any],
+        results: Sequence[Any],
+        guesses: Sequence[Any],
+    ) -> Comparison:
+        """Score the results of ``attack``, one per view and question, beside the guesses."""
+
+    @abstractmethod
+    def planted_score(self, planted: Planted, result: Any, rng: torch.Generator) -> float:
+        """Return how much of a self-test's planted answer ``result`` got right, in [0, 1]."""
+
+    @abstractmethod
+    def planted_words(self, planted: Planted, score: float, least: float) -> str:
+        """Say that ``score`` on a planted answer is below ``least``."""
+
+    @abstractmethod
+    def excess(self, question: Any, result: Any, guess: Any) -> tuple[Tensor, Tensor]:
+        """Return by how much ``result`` beats ``guess`` per target [V], and the targets' clusters [V]."""
+
+
+class InferredQuantity(Quantity):
+    """A quantity that attacks return an :class:`Inference` of."""
+
+    @abstractmethod
+    def ask(self, truth: Truth) -> Question | str:
+        """See :meth:`Quantity.ask`."""
+
+    @abstractmethod
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
+        """See :meth:`Quantity.guess`."""
 
     @abstractmethod
     def judge(self, question: Question, estimate: Tensor) -> Scores:
@@ -121,6 +202,50 @@ class Quantity(ABC):
             found = codes[source] == wanted
             estimate[found] = result.estimate[source[found]].to(estimate)
         return self.judge(question, estimate)
+
+    def accepts(self, result: object) -> bool:
+        return isinstance(result, Inference) and result.quantity == self.name
+
+    def compare(
+        self,
+        attack: Attack,
+        views: Sequence[View],
+        asked: Sequence[Question],
+        results: Sequence[Inference],
+        guesses: Sequence[Inference],
+    ) -> Comparison:
+        found = [self.score(q, r, g) for q, r, g in zip(asked, results, guesses, strict=True)]
+        control = [self.score(q, g, g) for q, g in zip(asked, guesses, strict=True)]
+        beside = {
+            f"control_{name}": value
+            for name, value in _pooled(control).items()
+            if name in ("auc", "cosine", "exact_rate")
+        }
+        return Comparison(
+            metric=self.metric,
+            values=torch.cat([s.values for s in found]),
+            controls=torch.cat([s.values for s in control]),
+            clusters=torch.cat([s.clusters for s in found]),
+            columns={**_pooled(found), **beside},
+        )
+
+    def planted_score(self, planted: Planted, result: Inference, rng: torch.Generator) -> float:
+        problem = self.planted(planted)
+        guess = self.guess(planted.view, problem.subjects, rng)
+        return float(self.score(problem, result, guess).values.mean().item())
+
+    def planted_words(self, planted: Planted, score: float, least: float) -> str:
+        return f"on a planted plain leak its {self.metric} was {score:.3f}, not {least:g}"
+
+    def excess(self, question: Question, result: Inference, guess: Inference) -> tuple[Tensor, Tensor]:
+        scored = self.score(question, result, guess)
+        return scored.values - self.score(question, guess, guess).values, scored.clusters
+
+
+def _pooled(scores: Sequence[Scores]) -> dict[str, float | None]:
+    """Return the means of the columns over the views, weighted by what was scored."""
+    total = sum(len(s.values) for s in scores)
+    return {name: sum(s.columns[name] * len(s.values) for s in scores) / total for name in scores[0].columns}
 
 
 def subject_codes(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth, similarity_scores
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth, similarity_scores
 from fglaudit.view import View
 
 ROUND = 10
 _LEAST_NODES = 2
 
 
-class Centroids(Quantity):
+class Centroids(InferredQuantity):
     """See the module docstring."""
 
     name: ClassVar[str] = "centroids"
@@ -50,7 +50,7 @@ class Centroids(Quantity):
         clusters = torch.full((len(subjects),), truth.observer.clients[0]) if truth.pooled else subjects[:, 0]
         return Question(subjects, torch.cat(rows), clusters)
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         known = view.known_rows().x
         row = known.double().mean(0) if len(known) else torch.ones(view.public.num_features, dtype=torch.double)
         return Inference(self.name, subjects, row.expand(len(subjects), -1))

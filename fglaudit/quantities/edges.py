@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference, Planted
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.view import View
 
 _UNLISTED = float("-inf")
 
 
-class Edges(Quantity):
+class Edges(InferredQuantity):
     """See the module docstring. The question lists the edges; its ``rest`` counts the pairs that are none."""
 
     name: ClassVar[str] = "edges"
@@ -43,7 +43,7 @@ class Edges(Quantity):
             return "no two nodes of others are neighbours, or all are"
         return Question(edges, torch.ones(len(edges)), truth.clusters(edges[:, 0]), rest, foreign)
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         """Rank pairs of known rows by their cosine. ``subjects`` are the edges themselves and are not looked at."""
         known = view.known_rows()
         if len(known.nodes) == 0:

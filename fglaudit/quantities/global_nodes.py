@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth, similarity_scores
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth, similarity_scores
 from fglaudit.view import View
 
 
-class GlobalNodeValues(Quantity):
+class GlobalNodeValues(InferredQuantity):
     """See the module docstring."""
 
     name: ClassVar[str] = "global-nodes"
@@ -33,7 +33,7 @@ class GlobalNodeValues(Quantity):
         clusters = torch.full_like(others, truth.observer.clients[0]) if truth.pooled else others
         return Question(others, values[others], clusters)
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         shape = view.public.hyperparameters
         width = int(shape["global_nodes"]) * int(shape["hidden"])
         return Inference(self.name, subjects, torch.zeros(len(subjects), width))

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
 from fglaudit.view import View
 
 
-class LabelDistributions(Quantity):
+class LabelDistributions(InferredQuantity):
     """See the module docstring."""
 
     name: ClassVar[str] = "label-distributions"
@@ -35,7 +35,7 @@ class LabelDistributions(Quantity):
         clusters = torch.full_like(others, truth.observer.clients[0]) if truth.pooled else others
         return Question(others, shares, clusters)
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         drawn = torch.cat([view.auxiliary.y.flatten(), view.labels.y])
         # Auxiliary rows come from everybody; the observer's own clients say little of others where classes are spread
         # unevenly.

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
 from fglaudit.view import View
 
 
-class Labels(Quantity):
+class Labels(InferredQuantity):
     """See the module docstring."""
 
     name: ClassVar[str] = "labels"
@@ -34,7 +34,7 @@ class Labels(Quantity):
             return "the observer holds every label already"
         return Question(subjects, graph.y[subjects], truth.clusters(subjects))
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, propagate_labels(view, subjects))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.shuffling import message_codes, shuffled
 from fglaudit.view import View
@@ -23,7 +23,7 @@ ROUNDS = 10
 MOST_CLIENTS = 200
 
 
-class Linkage(Quantity):
+class Linkage(InferredQuantity):
     """See the module docstring."""
 
     name: ClassVar[str] = "linkage"
@@ -50,7 +50,7 @@ class Linkage(Quantity):
             clusters = torch.full_like(clusters, truth.observer.clients[0])
         return Question(torch.cat(pairs), answer, clusters)
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:

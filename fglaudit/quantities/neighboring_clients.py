@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
 
-class NeighboringClients(Quantity):
+class NeighboringClients(InferredQuantity):
     """See the module docstring."""
 
     name: ClassVar[str] = "neighboring-clients"
@@ -40,7 +40,7 @@ class NeighboringClients(Quantity):
         clusters = torch.full((len(subjects),), truth.observer.clients[0]) if truth.pooled else subjects[:, 0]
         return Question(subjects, near[asked].double(), clusters)
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:

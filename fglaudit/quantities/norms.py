@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Quantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
 from fglaudit.view import View
 
 _TOLERANCE = 0.01
 
 
-class _Norms(Quantity):
+class _Norms(InferredQuantity):
     metric: ClassVar[str] = "exact_rate"
 
     def of(self, x: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class _Norms(Quantity):
             return "no node's features reach this observer: nothing that depends on them is sent"
         return Question(subjects, self.of(graph.x[subjects].double()), truth.clusters(subjects))
 
-    def guess(self, view: View, subjects: Tensor) -> Inference:
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         known = self.of(view.known_rows().x.double())
         typical = known.median() if len(known) else torch.tensor(view.public.num_features / 2, dtype=torch.double)
         return Inference(self.name, subjects, typical.expand(len(subjects)))

@@ -1,7 +1,8 @@
 """Rule 6: an attack proves itself before its silence counts.
 
-On a planted plain leak of the cell's shapes it must succeed; on messages of pure noise it must do no better than its
-control. An attack that fails either is reported as `broken-attack`, never as "no leakage".
+On a planted plain leak of the cell's shapes it must succeed (:func:`planted_flaw`; nobody needs the truth for that); on
+messages of pure noise it must do no better than its control (:func:`noise_flaw`, for the scorer). An attack that fails
+either is reported as `broken-attack`, never as "no leakage".
 """
 
 from __future__ import annotations
@@ -9,22 +10,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from fglaudit.adversary.local_reports import attack_reports
-from fglaudit.graph import FeatureKind
-from fglaudit.interfaces import Attack, Reconstruction
+from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
+from fglaudit.quantities import Result, quantity
 from fglaudit.rng import split
-from fglaudit.scoring.game import Game
-from fglaudit.scoring.metrics import matched_exact, score_rows
+from fglaudit.scoring.output import Output
 from fglaudit.view import Messages, View
 
 PLAIN_LEAK_AT_LEAST = 0.95
-"""Share of planted rows an attack must rebuild exactly."""
+"""Share of a planted answer that an attack must find."""
 NOISE_AT_MOST = 0.02
 """How much an attack may exceed its control on messages that carry nothing."""
+NOISE_DRAWS = 5
+"""How often an attack may try again on fresh noise before it counts as broken."""
 
 
 @dataclass(frozen=True)
@@ -53,60 +57,74 @@ class NoiseMessages:
             yield MessageBatch(batch.round, batch.senders, batch.receivers, noise, batch.splits)
 
 
-def _noise_like(value: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
+def _noise_like(value: Tensor, rng: torch.Generator) -> Tensor:
     """Return Gaussian noise of the mean and spread of ``value``; where all messages share one entry they still do."""
     source = value[:1] if is_repeated(value) else value
     noise = torch.randn(source.shape, generator=rng).to(value) * source.std() + source.mean()
     return noise.expand(value.shape)
 
 
-def exact_share(result: Reconstruction, nodes: torch.Tensor, truth: torch.Tensor, kind: FeatureKind) -> float:
-    """Return the share of ``nodes`` [T] whose row in ``result`` equals ``truth`` [T, F]; where an attack never knows
-    whose row it has, the share of rows that it has at all."""
-    if len(result.rows) == 0 or len(nodes) == 0:
-        return 0.0
-    if bool((result.nodes < 0).all()):
-        return matched_exact(result.rows.to(truth), truth, kind) / len(nodes)
-    none = torch.zeros_like(nodes)
-    rows, present, _ = Game(nodes, truth, kind, none, none, none, none).answer(result)
-    return float(score_rows(rows, present, truth, kind).exact_rate.mean().item())
-
-
-def self_test(
-    attack: Attack,
-    view: View,
-    control: Reconstruction,
-    nodes: torch.Tensor,
-    truth: torch.Tensor,
-    *,
-    rng: torch.Generator,
-    device: torch.device,
-) -> str | None:
-    """Return what is wrong with ``attack`` on ``view``, or None.
-
-    Args:
-        control: the prior-only guess of ``nodes``.
-        nodes, truth: the cell's real targets [T] and rows [T, F]; the attack itself never gets them.
-    """
+def planted_flaw(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> str | None:
+    """Return what is wrong with ``attack`` on a planted plain leak of the shapes of ``view``, or None."""
+    kind = quantity(type(attack).quantity)
     planted = attack.plant(view, rng=split(rng, "plant"))
     result = attack.run(planted.view, rng=split(rng, "planted"), device=device)
-    if not isinstance(result, Reconstruction):
-        return "self-test: it returned no reconstruction"
-    found = exact_share(result, planted.nodes, planted.rows, planted.view.public.features)
-    if found < PLAIN_LEAK_AT_LEAST:
-        return (
-            f"self-test: on a planted plain leak it rebuilt {found:.1%} of {len(planted.nodes)} rows, not"
-            f" {PLAIN_LEAK_AT_LEAST:.0%}"
-        )
-    seed = int(torch.randint(2**31, (1,), generator=rng).item())
-    blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, seed))
-    result = attack_reports(attack, blind, split(rng, "noise"), device)
-    if not isinstance(result, Reconstruction):
-        return "self-test: it returned no reconstruction"
-    kind = view.public.features
-    excess = exact_share(result, nodes, truth, kind) - exact_share(control, nodes, truth, kind)
-    if excess > NOISE_AT_MOST:
-        return (
-            f"self-test: on messages of noise it beat its control by {excess:.1%}; it reads something that was not sent"
-        )
-    return None
+    if not kind.accepts(result):
+        return f"self-test: it returned nothing about {kind.name}"
+    found = kind.planted_score(planted, result, split(_apart(rng), "planted guess"))
+    if found >= PLAIN_LEAK_AT_LEAST:
+        return None
+    return f"self-test: {kind.planted_words(planted, found, PLAIN_LEAK_AT_LEAST)}"
+
+
+def _apart(rng: torch.Generator) -> torch.Generator:
+    """Return a generator in the state of ``rng`` that moves on by itself."""
+    copy = torch.Generator()
+    copy.set_state(rng.get_state())
+    return copy
+
+
+@dataclass(frozen=True)
+class NoiseRuns:
+    """Results of ``attack`` on up to ``NOISE_DRAWS`` draws of noise, each run when it is asked for."""
+
+    attack: Attack
+    view: View
+    rng: torch.Generator
+    device: torch.device
+
+    def __iter__(self) -> Iterator[Result]:
+        rng = _apart(self.rng)
+        for _ in range(NOISE_DRAWS):
+            seed = int(torch.randint(2**31, (1,), generator=rng).item())
+            ids_below = self.view.public.num_nodes if type(self.attack).reads_ids else 0
+            blind = dataclasses.replace(self.view, messages=NoiseMessages(self.view.messages, seed, ids_below))
+            yield attack_reports(self.attack, blind, split(rng, "noise"), self.device)
+
+
+def noise_flaw(output: Output, question: Any, guess: Result) -> str | None:
+    """Return how ``output``'s attack beats ``guess``, the control of its tested view, without any message, or None.
+
+    On noise an attack may beat its control by chance: three standard errors are allowed beside the usual margin. These
+    are too small where few clients make all targets alike, so only an attack that exceeds them on every draw is broken.
+    """
+    kind = quantity(type(output.attack).quantity)
+    least = float("inf")
+    for result in output.on_noise:
+        if not kind.accepts(result):
+            return f"self-test: it returned nothing about {kind.name}"
+        excess, clusters = kind.excess(question, result, guess)
+        least = min(least, float(excess.mean().item()))
+        if least <= NOISE_AT_MOST + 3 * _standard_error(excess, clusters):
+            return None
+    return (
+        f"self-test: on every draw of noise it beat its control, by {least:.3f} at least; it reads something not sent"
+    )
+
+
+def _standard_error(values: Tensor, clusters: Tensor) -> float:
+    """Return the standard error of the mean of ``values`` [V], which depend on each other within ``clusters`` [V]."""
+    centred = values - values.mean()
+    _, index = torch.unique(clusters, return_inverse=True)
+    sums = torch.zeros(int(index.max().item()) + 1, dtype=values.dtype).index_add_(0, index, centred)
+    return float(sums.square().sum().sqrt().item()) / len(values)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fglaudit import __version__
+from fglaudit import __version__, registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
@@ -33,6 +34,50 @@ def arguments(plugin: Any) -> str:
         if f.name in shown or f.default is dataclasses.MISSING or value != f.default:
             parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
     return ";".join(parts)
+
+
+def identity(cell: Cell) -> dict[str, Any]:
+    """Return the columns of ``findings.csv`` that say which training a row belongs to; ``cell`` is the training's
+    hash."""
+    partition = arguments(dataclasses.replace(cell.partition, clients=PartitionSpec.clients)).removeprefix("scheme=")
+    return {
+        "cell": training_hash(training(cell)),
+        "dataset": _dataset_name(cell.dataset),
+        "partition": partition,
+        "clients": cell.partition.clients,
+        "protocol": type(cell.protocol).name,
+        "protocol_args": arguments(cell.protocol),
+        "server": cell.server,
+        "defense": type(cell.defense).name,
+        "defense_args": arguments(cell.defense),
+        "seed": cell.seed,
+    }
+
+
+def training(cell: Cell) -> dict[str, Any]:
+    """Return what ``cell`` trains as plain JSON, with the names by which the registry finds its plugins; who
+    observes and attacks is not part of it."""
+    apart = ("observers", "attacks", "record", "empirical")
+    described = {key: value for key, value in cell.description().items() if key not in apart}
+    classes = {
+        "protocol_class": registry.reference(cell.protocol),
+        "defense_class": registry.reference(cell.defense),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps({**described, **classes}, default=str))
+    return plain
+
+
+def training_hash(description: Mapping[str, Any]) -> str:
+    """Return 16 hex digits over a training's description and the package version; where raw files lie does not
+    count."""
+    data = {**description, "dataset": {k: v for k, v in description["dataset"].items() if k != "root"}}
+    text = json.dumps([__version__, data], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _dataset_name(spec: DatasetSpec) -> str:
+    name = spec.name if spec.path is None else Path(spec.path).stem
+    return name if spec.features == "raw" else f"{name} ({spec.features})"
 
 
 @dataclass(frozen=True)

@@ -1,63 +1,234 @@
-"""What an observer knows beside the messages, saved next to a transcript so that attacks run without the data set.
+"""What parties hold beside messages, and what observers may be granted: enough to make any view without the data set.
 
-``views.json`` lists the observers with their public facts; ``view-000.safetensors`` ... hold own data, auxiliary rows,
-topology and degrees. The truth is not among them: it lies in ``game.safetensors``, for the scorer alone.
+Saved as ``side.json`` and ``side.safetensors``; of the latter a view reads its own clients' rows and nothing else.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
+from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
 from fglaudit.view import Auxiliary, KnownLabels, Noise, Observer, PublicFacts, View
 from fglaudit.wire.transcript import Transcript
 
 _CLIENT_TENSORS = tuple(f.name for f in dataclasses.fields(ClientGraph) if f.name != "client")
+_EDGES = "edges"
+_TENSORS, _INDEX = "side.safetensors", "side.json"
 
 
-def make_view(
-    observer: Observer,
-    graph: FederatedGraph,
-    transcript: Transcript,
-    public: PublicFacts,
-    auxiliary: Auxiliary,
-    labelled: Tensor | None = None,
-    inputs: Mapping[int, Tensor] | None = None,
-) -> View:
-    """Return what ``observer`` has after the run recorded in ``transcript``. Every tensor is a copy.
+@dataclass(frozen=True)
+class SideKnowledge:
+    """What every party holds, and what observers are granted if they are said to know it.
 
-    Args:
-        labelled: node ids [L], see ``fglaudit.interfaces.FederatedProtocol.labelled``.
+    Attributes:
+        own: what each client holds, of the clients that were asked for.
         inputs: feature rows [n_k, F] by client, see :attr:`fglaudit.wire.channel.RecordingChannel.inputs`.
+        labels: labels that the protocol itself gives to a party.
+        edges: all edges [2, E].
+        num_nodes: N.
+        auxiliary: rows known beforehand, by the fraction of all nodes.
+        num_features: F.
     """
-    given = torch.empty(0, dtype=torch.long) if labelled is None else labelled
-    own = []
-    for k in observer.clients:
-        client = graph.client(k)
+
+    own: Mapping[int, ClientGraph]
+    inputs: Mapping[int, Tensor]
+    labels: Mapping[int, KnownLabels]
+    edges: Tensor
+    num_nodes: int
+    num_features: int
+    auxiliary: Mapping[float, Auxiliary]
+
+    @staticmethod
+    def of(
+        graph: FederatedGraph,
+        clients: Iterable[int],
+        fractions: Iterable[float],
+        labelled: Mapping[int, Tensor],
+        inputs: Mapping[int, Tensor],
+        seed: int,
+    ) -> SideKnowledge:
+        """Return what ``clients`` hold of ``graph``.
+
+        Args:
+            fractions: of auxiliary rows that observers may have.
+            labelled: node ids [L] by party, see ``fglaudit.interfaces.FederatedProtocol.labelled``.
+            inputs: as the attribute.
+            seed: draws the auxiliary rows.
+        """
+        clients = sorted(set(clients))
+        return SideKnowledge(
+            own={k: _copied(graph.client(k)) for k in clients},
+            inputs={k: inputs[k].clone() for k in clients if k in inputs},
+            labels={party: KnownLabels(nodes.clone(), graph.y[nodes]) for party, nodes in labelled.items()},
+            edges=graph.edge_index.clone(),
+            num_nodes=graph.num_nodes,
+            num_features=graph.num_features,
+            auxiliary={fraction: draw_auxiliary(graph, fraction, seed) for fraction in sorted({0.0, *fractions})},
+        )
+
+    def view(self, observer: Observer, transcript: Transcript, public: PublicFacts) -> View:
+        """Return what ``observer`` has after the run recorded in ``transcript``.
+
+        Raises:
+            FglauditError: if the observer knows what was not kept: another client's rows, another share of auxiliary
+                rows.
+        """
+        if missing := [k for k in observer.clients if k not in self.own]:
+            raise FglauditError(
+                f"a recording with record: needed keeps what its suite's observers hold; client:{missing[0]} is not"
+                " among them; record with record: all"
+            )
+        if observer.auxiliary not in self.auxiliary:
+            known = ", ".join(f"{fraction:g}" for fraction in self.auxiliary)
+            raise FglauditError(
+                f"auxiliary rows are drawn when a run is recorded; this one has shares {known}, not"
+                f" {observer.auxiliary:g}; use one of them, or add an observer with it to the suite"
+            )
+        own = tuple(self.own[k] for k in observer.clients)
         if observer.degrees is False:
-            client = dataclasses.replace(client, remote_degrees=None)
-        own.append(client)
-    return View(
-        observer=observer,
-        messages=transcript.seen_by(observer),
-        own=tuple(own),
-        auxiliary=auxiliary,
-        public=public,
-        topology=graph.edge_index.clone() if observer.topology else None,
-        degrees=graph.degrees() if observer.degrees else None,
-        labels=KnownLabels(given, graph.y[given]),
-        own_inputs=tuple(inputs[k].clone() for k in observer.clients if inputs),
-    )
+            own = tuple(dataclasses.replace(client, remote_degrees=None) for client in own)
+        degrees = torch.bincount(self.edges[0], minlength=self.num_nodes) if observer.degrees else None
+        return View(
+            observer=observer,
+            messages=transcript.seen_by(observer),
+            own=tuple(_copied(client) for client in own),
+            auxiliary=dataclasses.replace(self.auxiliary[observer.auxiliary]),
+            public=public,
+            topology=self.edges.clone() if observer.topology else None,
+            degrees=degrees,
+            labels=self._labels(observer),
+            own_inputs=tuple(self.inputs[k].clone() for k in observer.clients if k in self.inputs),
+        )
+
+    def _labels(self, observer: Observer) -> KnownLabels:
+        held = [self.labels[party] for party in observer.parties if party in self.labels]
+        if not held:
+            return KnownLabels.none()
+        nodes, y = torch.cat([part.nodes for part in held]), torch.cat([part.y for part in held])
+        if len(held) == 1:
+            return KnownLabels(nodes.clone(), y.clone())
+        unique, index = torch.unique(nodes, return_inverse=True)
+        first = torch.full((len(unique),), len(nodes)).scatter_reduce(0, index, torch.arange(len(nodes)), "amin")
+        return KnownLabels(unique, y[first])
+
+    def save(self, folder: Path) -> None:
+        """Write into ``folder``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors: dict[str, Tensor] = {_EDGES: self.edges}
+        for k, client in self.own.items():
+            held = {name: getattr(client, name) for name in _CLIENT_TENSORS}
+            tensors |= {f"own.{k}.{name}": value for name, value in held.items() if value is not None}
+        tensors |= {f"inputs.{k}": x for k, x in self.inputs.items()}
+        for party, labels in self.labels.items():
+            tensors |= {f"labels.{party}.nodes": labels.nodes, f"labels.{party}.y": labels.y}
+        fractions = list(self.auxiliary)
+        for index, fraction in enumerate(fractions):
+            rows = self.auxiliary[fraction]
+            tensors |= {f"auxiliary.{index}.{name}": getattr(rows, name) for name in ("nodes", "x", "y")}
+        save_file({name: value.contiguous().clone() for name, value in tensors.items()}, folder / _TENSORS)
+        index_file = {
+            "num_nodes": self.num_nodes,
+            "num_features": self.num_features,
+            "clients": list(self.own),
+            "inputs": list(self.inputs),
+            "labels": list(self.labels),
+            "auxiliary": fractions,
+        }
+        (folder / _INDEX).write_text(json.dumps(index_file))
+
+    @staticmethod
+    def load(folder: Path) -> SideKnowledge:
+        """Open what :meth:`save` wrote; a client's rows are read when a view asks for them.
+
+        Raises:
+            FglauditError: if a file is missing or damaged.
+        """
+        try:
+            index: dict[str, Any] = json.loads((folder / _INDEX).read_text("utf-8"))
+            path = folder / _TENSORS
+            with safe_open(path, "pt") as file:
+                edges = file.get_tensor(_EDGES)
+                labels = {
+                    party: KnownLabels(file.get_tensor(f"labels.{party}.nodes"), file.get_tensor(f"labels.{party}.y"))
+                    for party in index["labels"]
+                }
+                auxiliary = {
+                    float(fraction): Auxiliary(*(file.get_tensor(f"auxiliary.{i}.{n}") for n in ("nodes", "x", "y")))
+                    for i, fraction in enumerate(index["auxiliary"])
+                }
+            return SideKnowledge(
+                own=_SavedClients(path, tuple(index["clients"])),
+                inputs=_SavedInputs(path, tuple(index["inputs"])),
+                labels=labels,
+                edges=edges,
+                num_nodes=int(index["num_nodes"]),
+                num_features=int(index["num_features"]),
+                auxiliary=auxiliary,
+            )
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise FglauditError(
+                f"a recording needs {_INDEX} and {_TENSORS}, whole; {folder} has them not"
+                f" ({type(error).__name__}: {error}); record the run again"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _SavedClients(Mapping[int, ClientGraph]):
+    path: Path
+    clients: tuple[int, ...]
+
+    def __getitem__(self, client: int) -> ClientGraph:
+        if client not in self.clients:
+            raise KeyError(client)
+        with safe_open(self.path, "pt") as file:
+            keys = {name: f"own.{client}.{name}" for name in _CLIENT_TENSORS}
+            there = set(file.keys())
+            held = {name: file.get_tensor(key) if key in there else None for name, key in keys.items()}
+        return ClientGraph(client=client, **held)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.clients)
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+
+@dataclass(frozen=True)
+class _SavedInputs(Mapping[int, Tensor]):
+    path: Path
+    clients: tuple[int, ...]
+
+    def __getitem__(self, client: int) -> Tensor:
+        if client not in self.clients:
+            raise KeyError(client)
+        with safe_open(self.path, "pt") as file:
+            rows: Tensor = file.get_tensor(f"inputs.{client}")
+            return rows
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.clients)
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+
+def _copied(client: ClientGraph) -> ClientGraph:
+    """Return ``client`` in memory of its own: a write through a view must not reach anybody else's."""
+    held = {name: getattr(client, name) for name in _CLIENT_TENSORS}
+    return ClientGraph(client.client, **{k: None if v is None else v.clone() for k, v in held.items()})  # type: ignore[arg-type]
 
 
 def draw_auxiliary(graph: FederatedGraph, fraction: float, seed: int) -> Auxiliary:
@@ -69,63 +240,31 @@ def draw_auxiliary(graph: FederatedGraph, fraction: float, seed: int) -> Auxilia
     return Auxiliary(nodes, graph.x[nodes].clone(), graph.y[nodes].clone())
 
 
-def save_views(views: Sequence[View], folder: Path) -> None:
-    """Write the side knowledge of ``views`` beside their transcript."""
-    described = []
-    for index, view in enumerate(views):
-        tensors: dict[str, Tensor] = {"auxiliary.nodes": view.auxiliary.nodes}
-        tensors |= {"auxiliary.x": view.auxiliary.x, "auxiliary.y": view.auxiliary.y}
-        tensors |= {"labels.nodes": view.labels.nodes, "labels.y": view.labels.y}
-        for client in view.own:
-            held = {name: getattr(client, name) for name in _CLIENT_TENSORS}
-            tensors |= {f"own.{client.client}.{name}": value for name, value in held.items() if value is not None}
-        tensors |= {f"inputs.{client.client}": x for client, x in zip(view.own, view.own_inputs, strict=False)}
-        tensors |= {name: value for name in ("topology", "degrees") if (value := getattr(view, name)) is not None}
-        save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / f"view-{index:03d}.safetensors")
-        public = {f.name: getattr(view.public, f.name) for f in dataclasses.fields(PublicFacts) if f.name != "fit"}
-        public["noise"] = {name: dataclasses.asdict(noise) for name, noise in view.public.noise.items()}
-        described.append({"observer": dataclasses.asdict(view.observer), "public": public})
-    (folder / "views.json").write_text(json.dumps(described, indent=1, default=str))
+def labelled_parties(protocol: Any, graph: FederatedGraph) -> dict[int, Tensor]:
+    """Return, by party, ids of the nodes whose labels ``protocol`` gives to it; parties that get none are left out."""
+    given = {p: protocol.labelled(graph, Observer(parties=(p,))) for p in (SERVER, *range(graph.num_clients))}
+    return {party: nodes for party, nodes in given.items() if len(nodes)}
 
 
-def _noise(stored: dict[str, Any]) -> Noise:
-    return Noise(**{**stored, "fields": tuple(stored.get("fields", ()))})
+def public_to_json(public: PublicFacts) -> dict[str, Any]:
+    """Return ``public`` as plain JSON; ``fit`` and ``rehearse`` are left out, they come from the registry."""
+    stored = {
+        f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in ("fit", "rehearse")
+    }
+    stored["noise"] = {name: dataclasses.asdict(noise) for name, noise in public.noise.items()}
+    plain: dict[str, Any] = json.loads(json.dumps(stored, default=str))
+    return plain
 
 
-def load_views(folder: Path) -> list[View]:
-    """Open every saved view of the transcript in ``folder``, without the data set.
-
-    Raises:
-        FglauditError: if the folder holds no transcript or no views.
-    """
-    transcript = Transcript.load(folder)
-    path = folder / "views.json"
-    if not path.is_file():
-        raise FglauditError(
-            f"a saved view needs views.json beside transcript.json; {path} is missing; record the run again"
-        )
-    views = []
-    for index, entry in enumerate(json.loads(path.read_text())):
-        observer = Observer(**{**entry["observer"], "parties": tuple(entry["observer"]["parties"])})
-        public = entry["public"]
-        facts = PublicFacts(
-            **{
-                **public,
-                "features": FeatureKind(public["features"]),
-                "layout": {name: tuple(shape) for name, shape in public["layout"].items()},
-                "sealed": tuple(public.get("sealed", ())),
-                "noise": {name: _noise(noise) for name, noise in public["noise"].items()},
-            }
-        )
-        tensors = load_file(folder / f"view-{index:03d}.safetensors")
-        own = tuple(
-            ClientGraph(client=k, **{name: tensors.get(f"own.{k}.{name}") for name in _CLIENT_TENSORS})  # type: ignore[arg-type]
-            for k in observer.clients
-        )
-        auxiliary = Auxiliary(*(tensors[f"auxiliary.{name}"] for name in ("nodes", "x", "y")))
-        seen = transcript.seen_by(observer)
-        labels = KnownLabels(tensors["labels.nodes"], tensors["labels.y"])
-        topology, degrees = tensors.get("topology"), tensors.get("degrees")
-        inputs = tuple(tensors[f"inputs.{k}"] for k in observer.clients if f"inputs.{k}" in tensors)
-        views.append(View(observer, seen, own, auxiliary, facts, topology, degrees, labels, inputs))
-    return views
+def public_from_json(stored: Mapping[str, Any]) -> PublicFacts:
+    """Read back :func:`public_to_json`."""
+    noise = {name: Noise(**{**n, "fields": tuple(n.get("fields", ()))}) for name, n in stored["noise"].items()}
+    return PublicFacts(
+        **{
+            **stored,
+            "features": FeatureKind(stored["features"]),
+            "layout": {name: tuple(shape) for name, shape in stored["layout"].items()},
+            "sealed": tuple(stored.get("sealed", ())),
+            "noise": noise,
+        }
+    )

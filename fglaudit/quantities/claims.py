@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Reconstruction
-from fglaudit.scoring.game import Game
+from fglaudit.quantities.game import Game
 from fglaudit.view import View
 
 SAME_DIRECTION = 0.9999

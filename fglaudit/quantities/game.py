@@ -1,67 +1,77 @@
-"""The scorer's side: holds the truth, hands none of it out, and turns reconstructions into figures."""
+"""The question about feature rows, and the figures of rebuilt rows against its truth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.graph import FeatureKind, FederatedGraph
-from fglaudit.interfaces import FederatedProtocol, Reconstruction
-from fglaudit.scoring.metrics import RowScores, auc_of_entries, matched_exact, score_rows
-from fglaudit.view import Auxiliary, Observer
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Reconstruction
+from fglaudit.quantities.base import Question, Truth
+from fglaudit.quantities.row_metrics import RowScores, auc_of_entries, matched_exact, score_rows
 
 
 @dataclass(frozen=True)
-class Game:
-    """One observer's targets with the truth about them.
+class Game(Question):
+    """What one observer is asked about feature rows.
 
     Attributes:
-        targets: global node ids [T] whose rows the observer is to learn: exposed nodes without its own and auxiliary
+        subjects: global node ids [T] whose rows the observer is to learn: exposed nodes without its own and auxiliary
             ones. A node with S samples stands there S times, once per sample.
         truth: their features [T, F].
-        labels, degrees, owners: of the targets, for breakdowns.
         clusters: [T], the cluster each target belongs to for intervals.
+        kind: what the levels of features are.
+        labels, degrees, owners: of the targets, for breakdowns.
     """
 
-    targets: Tensor
-    truth: Tensor
-    kind: FeatureKind
-    labels: Tensor
-    degrees: Tensor
-    owners: Tensor
-    clusters: Tensor
+    kind: FeatureKind = FeatureKind.REAL
+    labels: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    degrees: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    owners: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+
+    @property
+    def targets(self) -> Tensor:
+        """The subjects [T]."""
+        return self.subjects
 
     @staticmethod
-    def of(
-        graph: FederatedGraph, protocol: FederatedProtocol, observer: Observer, auxiliary: Auxiliary, pooled: bool
-    ) -> Game:
-        """Set up the game of ``observer``.
-
-        Args:
-            pooled: whether this is one client of "each client in turn"; a cluster is then the observing client,
-                otherwise the client that owns the target.
-        """
-        exposed = protocol.exposed(graph, observer)
+    def of(truth: Truth) -> Game:
+        """Set up the game of the truth's observer. A cluster is the observing client where every client is one in turn,
+        otherwise the client that owns the target."""
+        graph, auxiliary = truth.graph, truth.auxiliary
+        exposed = truth.protocol.exposed(graph, truth.observer)
         targets = exposed[~torch.isin(exposed, auxiliary.nodes)]
         owner = torch.full((graph.num_nodes,), -1)
         owner[torch.cat(graph.clients)] = torch.cat([torch.full_like(ids, k) for k, ids in enumerate(graph.clients)])
         samples = graph.x.shape[1] if graph.x.dim() == 3 else 1
-        truth = graph.x[targets].reshape(-1, graph.num_features)
+        rows = graph.x[targets].reshape(-1, graph.num_features)
         labels = graph.y[targets] if graph.y.dim() == 1 else graph.y[targets].flatten()
         targets = targets.repeat_interleave(samples)
         if len(labels) < len(targets):
             labels = labels.repeat_interleave(samples)
         owners = owner[targets]  # where clients overlap, the last one that holds the node
-        clusters = torch.full_like(targets, observer.clients[0]) if pooled else owners
-        return Game(targets, truth, graph.features, labels, graph.degrees()[targets], owners, clusters)
+        clusters = torch.full_like(targets, truth.observer.clients[0]) if truth.pooled else owners
+        return Game(
+            targets,
+            rows,
+            clusters,
+            kind=graph.features,
+            labels=labels,
+            degrees=graph.degrees()[targets],
+            owners=owners,
+        )
+
+    @staticmethod
+    def about(nodes: Tensor, rows: Tensor, kind: FeatureKind) -> Game:
+        """Return the game of guessing ``rows`` [T, F] of ``nodes`` [T], all one cluster."""
+        none = torch.zeros_like(nodes)
+        return Game(nodes, rows, none, kind=kind, labels=none, degrees=none, owners=none)
 
     def answer(self, result: Reconstruction) -> tuple[Tensor, Tensor, Tensor]:
         """Return the attack's rows in the order of the targets [T, F], which of them it gave [T], and which it proved
@@ -104,18 +114,6 @@ class Game:
             if result.proven is not None:
                 proven[place] = result.proven[given[row]]
         return rows, present, proven
-
-    def save(self, path: Path) -> None:
-        """Write the truth for a later scorer; attacks never open it."""
-        fields = {
-            name: getattr(self, name).clone().contiguous() for name in self.__dataclass_fields__ if name != "kind"
-        }
-        save_file(fields, path, metadata={"kind": self.kind.value})
-
-    @staticmethod
-    def load(path: Path, kind: FeatureKind) -> Game:
-        """Read back :meth:`save`."""
-        return Game(kind=kind, **load_file(path))
 
 
 class Score(NamedTuple):
@@ -161,14 +159,6 @@ def score(games: Sequence[Game], results: Sequence[Reconstruction], *, matching:
         proven=torch.cat(proofs) if any(r.proven is not None for r in results) else None,
         false_proofs=wrong,
     )
-
-
-def cluster_sums(clusters: Tensor, values: Tensor, controls: Tensor) -> list[list[float]]:
-    """Return [targets, sum of values, sum of control values] per cluster, in cluster order; all arguments [T]."""
-    _, index = torch.unique(clusters, return_inverse=True)
-    sums = torch.zeros(int(index.max().item()) + 1, 3, dtype=torch.double)
-    sums.index_add_(0, index, torch.stack([torch.ones_like(values), values, controls], 1).double())
-    return [[float(v) for v in row] for row in sums.tolist()]
 
 
 DEGREE_BUCKETS = (1, 2, 4, 8)

@@ -1,0 +1,158 @@
+"""Attacks on a recording: every observer with every attack, without the truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fglaudit.adversary.local_reports import as_sent, attack_reports
+from fglaudit.finding import Finding, Status
+from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
+from fglaudit.observers import ObserverSpec, expand
+from fglaudit.payloads import Ciphertexts
+from fglaudit.recording import Recording
+from fglaudit.rng import derive
+from fglaudit.scoring.output import Output
+from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
+from fglaudit.view import FEATURE_ROWS, Observer, View
+
+NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
+"""From a quantity's name, an observer's members and whether they are pooled to why nothing can be asked, or None."""
+
+
+def run_attacks(
+    recording: Recording,
+    observers: Sequence[ObserverSpec],
+    attacks: Sequence[Attack],
+    *,
+    device: torch.device | None = None,
+    nothing_to_ask: NothingToAsk | None = None,
+) -> list[Output]:
+    """Run every attack for every observer on ``recording``; one output each, observers in the outer loop.
+
+    An attack that raises becomes a `failed` output.
+
+    Args:
+        device: the CPU by default.
+        nothing_to_ask: by the scorer, if there is one: pairs without a question are then not run.
+
+    Raises:
+        FglauditError: an observer knows what was not recorded.
+    """
+    device = device or torch.device("cpu")
+    outputs = []
+    for spec in observers:
+        members, pooled = expand(spec, recording.public.num_clients)
+        views = tuple(recording.view(member) for member in members)
+        for attack in attacks:
+            blank = _blank(recording, spec, members, attack)
+            asked = nothing_to_ask or (lambda *_: None)
+            outputs.append(_attempt(attack, blank, views, pooled, recording.seed, device, asked))
+    return outputs
+
+
+def _attempt(
+    attack: Attack,
+    blank: Finding,
+    views: tuple[View, ...],
+    pooled: bool,
+    seed: int,
+    device: torch.device,
+    nothing_to_ask: NothingToAsk,
+) -> Output:
+    """Run ``attack`` on every view and self-test it; whatever goes wrong ends in the row (rule 7)."""
+    output = Output(blank, attack, pooled, views)
+    try:
+        why = nothing_to_ask(type(attack).quantity, [view.observer for view in views], pooled)
+        why = why or next((why for view in views if (why := unsuitable(attack, view)) is not None), None)
+        if why is not None:
+            return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
+        name, start = type(attack).name, time.perf_counter()
+        results = tuple(
+            attack_reports(attack, view, derive(seed, "attack", name, view.observer.name), device) for view in views
+        )
+        seconds = time.perf_counter() - start
+        tested, rng = _widest(views), derive(seed, "self-test", name)
+        flaw = planted_flaw(attack, views[tested], rng, device)
+    except Exception as error:
+        failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}")
+        return replace(output, blank=failed)
+    return replace(
+        output,
+        blank=replace(blank, seconds_attack=seconds),
+        results=results,
+        flaw=flaw,
+        on_noise=NoiseRuns(attack, views[tested], rng, device),
+        tested=tested,
+    )
+
+
+def _widest(views: Sequence[View]) -> int:
+    """Return the view whose clients have the most neighbours at others: the most that a self-test can plant."""
+    return max(range(len(views)), key=lambda i: sum(len(client.remote_nodes) for client in views[i].own))
+
+
+def unsuitable(attack: Attack, view: View) -> str | None:
+    """Return why ``attack`` cannot work on ``view``, or None."""
+    return _unreadable(attack, view) or _unsupported(attack, view)
+
+
+def _unsupported(attack: Attack, view: View) -> str | None:
+    """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
+    noise = view.public.noise.get(FEATURE_ROWS)
+    alone = noise is None or noise.distribution in attack.reads_noisy_rows
+    return attack.unsupported(view if alone else as_sent(view))
+
+
+def _unreadable(attack: Attack, view: View) -> str | None:
+    """Return which payload of those that ``attack`` needs the observer has as ciphertexts only, or None."""
+    if Ciphertexts in type(attack).also_reads:
+        return None
+    for payload in type(attack).consumes:
+        if payload.__name__ in view.public.sealed and next(iter(view.messages.of(payload)), None) is None:
+            return f"{view.observer.name} sees ciphertexts only of {payload.__name__}, and holds no key"
+    return None
+
+
+def _blank(recording: Recording, spec: ObserverSpec, members: Sequence[Observer], attack: Attack) -> Finding:
+    """Return the row of ``attack`` by ``spec`` before anything is measured."""
+    columns: dict[str, Any] = {
+        **recording.columns,
+        **_guarantee_columns(recording.guarantee, recording.shown, members),
+    }
+    return Finding(
+        suite="",
+        observer=spec.name,
+        observer_knowledge=spec.knowledge,
+        attack=type(attack).name,
+        status=Status.OK,
+        **columns,
+    )
+
+
+def _guarantee_columns(promise: Guarantee, shown: Any, members: Sequence[Observer]) -> dict[str, Any]:
+    """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
+    words = (
+        promise.mechanism,
+        promise.key_custody,
+        promise.adjacency,
+        SERVER_TRUSTED if promise.server_trusted else "",
+    )
+    columns: dict[str, Any] = {
+        "mechanism": "; ".join(filter(None, words)),
+        "privacy_unit": promise.unit,
+        "releases": promise.releases,
+    }
+    if not all(promise.covers(observer) for observer in members):
+        return columns
+    return {
+        "epsilon_claimed": promise.epsilon_claimed,
+        "epsilon_accounted": promise.epsilon_accounted,
+        "delta": promise.delta,
+        **shown,
+        **columns,
+    }

@@ -1,0 +1,170 @@
+"""Feature rows: subjects are node ids [T], a result is a :class:`fglaudit.interfaces.Reconstruction`.
+
+Asked about are the protocol's exposed nodes of which the observer holds no row. The guess is the prior-only one
+(:mod:`fglaudit.adversary.prior_only`). The metric is the attack's own: exact rows, F1, cosine, or how many directions
+are found (:mod:`fglaudit.quantities.claims`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.prior_only import prior_only
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.quantities.base import Comparison, Quantity, Truth
+from fglaudit.quantities.claims import Claims, check_claims
+from fglaudit.quantities.game import Game, breakdown, score
+from fglaudit.quantities.row_metrics import matched_exact, score_rows
+from fglaudit.view import PublicFacts, View
+
+DIRECTION_RATE = "direction_rate"
+"""Primary metric of attacks that find real-valued rows without being able to say whose they are."""
+_ALTERED = frozenset({"clip_norm", "levels", "kept_features"})
+"""Public parameters of defenses that change the messages' values without noise."""
+
+
+class Features(Quantity):
+    """See the module docstring."""
+
+    name: ClassVar[str] = "features"
+    metric: ClassVar[str] = "exact_rate"
+
+    def ask(self, truth: Truth) -> Game:
+        return Game.of(truth)
+
+    def nothing_to_ask(self, asked: Sequence[Game]) -> str | None:
+        if any(len(game.targets) for game in asked):
+            return None
+        return "no node's features reach this observer: nothing that depends on them is sent"
+
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Reconstruction:
+        return prior_only(view, subjects, rng)
+
+    def accepts(self, result: object) -> bool:
+        return isinstance(result, Reconstruction)
+
+    def compare(
+        self,
+        attack: Attack,
+        views: Sequence[View],
+        asked: Sequence[Game],
+        results: Sequence[Reconstruction],
+        guesses: Sequence[Reconstruction],
+    ) -> Comparison:
+        guess = score(asked, guesses, matching=False)
+        found = score(asked, [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)])
+        metric = primary_metric(attack, asked[0].kind, views[0].public)
+        per_target = found.rows.f1.sort(descending=True).values
+        columns: dict[str, float | None] = {
+            "exact_rate": _mean(found.rows.exact_rate),
+            "matched_rate": found.matched_rate,
+            "cosine": _mean(found.rows.cosine),
+            "f1": _mean(found.rows.f1),
+            "auc": found.auc,
+            "relative_error": _mean(found.rows.relative_error),
+            "control_exact_rate": _mean(guess.rows.exact_rate),
+            "control_cosine": _mean(guess.rows.cosine),
+            "control_f1": _mean(guess.rows.f1),
+            "control_auc": guess.auc,
+            "identifiable_rate": None if found.proven is None else _mean(found.proven.float()),
+            "worst_decile": _mean(per_target[: max(1, len(per_target) // 10)]),
+        }
+        if found.proven is not None and not bool(found.proven.all()):
+            rest = ~found.proven
+            columns |= {"f1_unproven": _mean(found.rows.f1[rest]), "control_f1_unproven": _mean(guess.rows.f1[rest])}
+        claimed = any(r.claimed is not None for r in results)
+        checked = None
+        if metric == DIRECTION_RATE or asked[0].kind is FeatureKind.REAL or claimed:
+            checked = _checked(results, asked, views)
+            columns |= checked.columns()
+        if metric == DIRECTION_RATE and checked is not None:
+            values, controls = checked.found.double(), _checked(guesses, asked, views).found.double()
+        else:
+            values, controls = getattr(found.rows, metric), getattr(guess.rows, metric)
+        return Comparison(
+            metric=metric,
+            values=values,
+            controls=controls,
+            clusters=torch.cat([game.clusters for game in asked]),
+            columns=columns,
+            breakdown=breakdown(asked, values),
+            wrong=f"{found.false_proofs} rows it called proven are wrong" if found.false_proofs else None,
+        )
+
+    def planted_score(self, planted: Planted, result: Reconstruction, rng: torch.Generator) -> float:
+        return exact_share(result, Game.about(planted.nodes, planted.rows, planted.view.public.features))
+
+    def planted_words(self, planted: Planted, score: float, least: float) -> str:
+        return f"on a planted plain leak it rebuilt {score:.1%} of {len(planted.nodes)} rows, not {least:.0%}"
+
+    def excess(self, question: Game, result: Reconstruction, guess: Reconstruction) -> tuple[Tensor, Tensor]:
+        """Return by how much larger the share of exact rows is: one figure [1], for attacks that do not know whose rows
+        they have."""
+        more = exact_share(result, question) - exact_share(guess, question)
+        return torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long)
+
+
+def exact_share(result: Reconstruction, game: Game) -> float:
+    """Return the share of the game's rows that ``result`` has exactly; where an attack never knows whose row it has,
+    the share of rows that it has at all."""
+    if len(result.rows) == 0 or len(game.targets) == 0:
+        return 0.0
+    if bool((result.nodes < 0).all()):
+        return matched_exact(result.rows.to(game.truth), game.truth, game.kind) / len(game.targets)
+    rows, present, _ = game.answer(result)
+    return float(score_rows(rows, present, game.truth, game.kind).exact_rate.mean().item())
+
+
+def _checked(results: Sequence[Reconstruction], asked: Sequence[Game], views: Sequence[View]) -> Claims:
+    return Claims.pool([check_claims(*part) for part in zip(results, asked, views, strict=True)])
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean().item())
+
+
+def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> str:
+    """Return the metric that the advantage is computed on: the attack's own, with two exceptions.
+
+    Where a defense alters messages (noise, clipping, rounding, features left out), F1 stands for the rate of exact
+    rows: that falls to nothing as soon as one entry of every row is wrong, long before the row is protected. And cosine
+    stands for F1 where features are real-valued, since any dense guess finds all non-zero entries of dense rows.
+    """
+    metric = type(attack).metric
+    if metric == "exact_rate" and (public.noise or not _ALTERED.isdisjoint(public.defense_parameters)):
+        metric = "f1"
+    return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
+
+
+def with_guesses(result: Reconstruction, guess: Reconstruction) -> Reconstruction:
+    """Return ``result`` with the prior-only guess for the nodes that it has no row for (of a node with several samples:
+    as many guesses as it has rows too few).
+
+    Anybody can guess; counting such rows as empty would let an attack that covers few targets fall below its control
+    and hide what it does learn. They come last by confidence and are never proven or claimed.
+    """
+    given = torch.bincount(
+        result.nodes[result.nodes >= 0], minlength=int(guess.nodes.max().item()) + 1 if len(guess.nodes) else 0
+    )
+    extra = _occurrence(guess.nodes) >= given[guess.nodes]
+    none = torch.zeros(int(extra.sum().item()), dtype=torch.bool)
+    return Reconstruction(
+        rows=torch.cat([result.rows, guess.rows[extra].to(result.rows)]),
+        nodes=torch.cat([result.nodes, guess.nodes[extra]]),
+        confidence=torch.cat([result.confidence, torch.zeros(len(none)).to(result.confidence)]),
+        proven=None if result.proven is None else torch.cat([result.proven, none]),
+        claimed=None if result.claimed is None else torch.cat([result.claimed, none]),
+    )
+
+
+def _occurrence(nodes: Tensor) -> Tensor:
+    """Return how often each entry of ``nodes`` [R] stood in the list before [R]."""
+    order = torch.argsort(nodes, stable=True)
+    ordered = nodes[order]
+    first = torch.searchsorted(ordered, ordered)
+    return torch.empty_like(nodes).scatter_(0, order, torch.arange(len(nodes)) - first)

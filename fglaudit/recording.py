@@ -1,0 +1,300 @@
+"""One training run, recorded: what every attack needs, and all it gets.
+
+:func:`record` trains a cell and returns a :class:`Recording` and, apart from it, the truth for the scorer. A saved
+recording is attacked later, in a process that never had the truth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fglaudit import registry
+from fglaudit.empirical.bound import Bound
+from fglaudit.empirical.defense import audit_defense
+from fglaudit.errors import FglauditError
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
+from fglaudit.observers import expand
+from fglaudit.partition import partition_facts
+from fglaudit.privacy.accounting import Relation
+from fglaudit.rng import derive
+from fglaudit.scoring.truth import GroundTruth
+from fglaudit.suite.cell import Cell, arguments, describe, identity, training
+from fglaudit.view import Observer, PublicFacts, View
+from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.rehearsal import rehearsal
+from fglaudit.wire.side_knowledge import SideKnowledge, labelled_parties, public_from_json, public_to_json
+from fglaudit.wire.transcript import Transcript
+
+Progress = Callable[[int, int], None]
+_FILE = "recording.json"
+
+
+class NotApplicableError(FglauditError):
+    """The cell's defense does not serve its protocol; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded training run.
+
+    Attributes:
+        description: the training as plain JSON: data, partition, protocol, server, defense and seed; no observers, no
+            attacks.
+        transcript: the recorded messages.
+        side: what parties hold and observers may be granted.
+        public: what everybody knows.
+        columns: of ``findings.csv``, those that are the same for all attacks on this run.
+        guarantee: what the defense promises; ``shown`` what replays with canaries showed of it.
+        history: client-mean and whole-test accuracy per round.
+        partition: missing links, label heterogeneity, client sizes.
+        notes: warnings a reader must see.
+    """
+
+    description: Mapping[str, Any]
+    transcript: Transcript
+    side: SideKnowledge
+    public: PublicFacts
+    columns: Mapping[str, Any]
+    guarantee: Guarantee
+    shown: Mapping[str, float]
+    history: Mapping[str, list[float]]
+    partition: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+    def view(self, observer: Observer) -> View:
+        """Return what ``observer`` has of this run, every tensor in memory of its own."""
+        return self.side.view(observer, self.transcript, self.public)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the cell."""
+        return int(self.description["seed"])
+
+    def save(self, folder: Path) -> None:
+        """Write into ``folder``, which holds the messages already if the transcript was spooled there."""
+        self.transcript.save(folder)
+        self.side.save(folder)
+        plain = {
+            "description": self.description,
+            "public": public_to_json(self.public),
+            "columns": self.columns,
+            "guarantee": dataclasses.asdict(self.guarantee),
+            "shown": self.shown,
+            "history": self.history,
+            "partition": self.partition,
+            "notes": self.notes,
+        }
+        (folder / _FILE).write_text(json.dumps(plain, indent=1, default=str))
+
+    @staticmethod
+    def load(folder: Path) -> Recording:
+        """Open what :meth:`save` wrote; messages and rows are read when asked for, ``fit`` comes from the registry.
+
+        Raises:
+            FglauditError: if a file is missing or damaged, or the protocol is not known here.
+        """
+        try:
+            stored = json.loads((folder / _FILE).read_text("utf-8"))
+            protocol = protocol_of(stored["description"])
+            relation = stored["guarantee"].get("relation")
+            guarantee = {**stored["guarantee"], "relation": None if relation is None else Relation(relation)}
+            return Recording(
+                description=stored["description"],
+                transcript=Transcript.load(folder),
+                side=SideKnowledge.load(folder),
+                public=dataclasses.replace(public_from_json(stored["public"]), **rehearsal(protocol)),
+                columns=stored["columns"],
+                guarantee=Guarantee(**guarantee),
+                shown=stored["shown"],
+                history=stored["history"],
+                partition=stored["partition"],
+                notes=tuple(stored["notes"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FglauditError(
+                f"a recording needs a whole {_FILE}; {folder} has none ({type(error).__name__}: {error}); record the"
+                " run again with record: all"
+            ) from error
+
+
+def protocol_of(description: Mapping[str, Any]) -> FederatedProtocol:
+    """Return the protocol of a recorded training, built by the registry."""
+    fields = dict(description["protocol"])
+    fields.pop("name")
+    protocol: FederatedProtocol = registry.build("protocol", str(description["protocol_class"]), fields)
+    return protocol
+
+
+def record(
+    cell: Cell,
+    *,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+    folder: Path | None = None,
+) -> tuple[Recording, GroundTruth]:
+    """Train ``cell`` and record what its observers see and its attacks read; everything if it says ``record: all``.
+
+    Args:
+        device: to train on; the CPU by default.
+        progress: called with (round, rounds) during training.
+        folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
+
+    Raises:
+        NotApplicableError: the defense does not serve the protocol.
+        FglauditError: errors of data, partition or training.
+    """
+    whole, notes = cell.dataset.load_with_notes()
+    graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
+    observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
+    everything = cell.record == "all"
+    recording, truth = record_training(
+        graph,
+        cell.protocol,
+        cell.defense,
+        seed=cell.seed,
+        keep=Keep() if everything else Keep.for_attacks(observers, cell.attacks),
+        clients=None if everything else {k for o in observers for k in o.clients},
+        fractions={spec.auxiliary for spec in cell.observers},
+        empirical=cell.empirical,
+        device=device,
+        progress=progress,
+        folder=folder,
+    )
+    recording = dataclasses.replace(
+        recording,
+        description=training(cell),
+        columns={**recording.columns, **identity(cell), "clients": graph.num_clients},
+        partition=partition_facts(graph, whole),
+        notes=(*notes, *recording.notes),
+    )
+    return recording, truth
+
+
+def record_training(
+    graph: FederatedGraph,
+    protocol: FederatedProtocol,
+    defense: Defense,
+    *,
+    seed: int = 0,
+    keep: Keep | None = None,
+    clients: Collection[int] | None = None,
+    fractions: Collection[float] = (),
+    empirical: bool = False,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+    folder: Path | None = None,
+    channel: Callable[..., RecordingChannel] = RecordingChannel,
+) -> tuple[Recording, GroundTruth]:
+    """Train ``protocol`` under ``defense`` on a graph that is at hand, and record it.
+
+    Args:
+        keep: which messages are kept; None: all.
+        clients: whose own data is kept for views; None: everybody's.
+        fractions: of auxiliary rows that observers may have.
+        empirical: whether replays with canaries test an accounted epsilon.
+        channel: makes what carries the messages; conformance tests tamper with them.
+
+    Raises:
+        NotApplicableError: the defense does not serve the protocol.
+    """
+    device = device or torch.device("cpu")
+    protocol.check(graph)
+    context = protocol.context(graph)
+    if (why := defense.unsupported(context)) is not None:
+        raise NotApplicableError(why)
+    session = defense.bind(context)
+    transcript = Transcript(folder)
+    wire = channel(session, graph.num_clients, derive(seed, "defense"), transcript, keep or Keep(), progress)
+    start = time.perf_counter()
+    trained = protocol.train(graph, wire, rng=derive(seed, "train"), device=device)
+    seconds = time.perf_counter() - start
+    guarantee = session.guarantee()
+    shown, remarks = _empirical_bound(protocol, graph, session, guarantee, seed, device) if empirical else ({}, ())
+    held = range(graph.num_clients) if clients is None else clients
+    recording = Recording(
+        description={"protocol": describe(protocol), "defense": describe(defense), "seed": seed},
+        transcript=transcript,
+        side=SideKnowledge.of(graph, held, fractions, labelled_parties(protocol, graph), wire.inputs, seed),
+        public=public_facts(protocol, defense, graph, session, trained),
+        columns={
+            "cell": "",
+            "dataset": graph.name,
+            "partition": "",
+            "clients": graph.num_clients,
+            "protocol": type(protocol).name,
+            "protocol_args": arguments(protocol),
+            "server": "honest",
+            "defense": type(defense).name,
+            "defense_args": arguments(defense),
+            "seed": seed,
+            "accuracy": trained.client_mean,
+            "accuracy_global": trained.whole_test_set,
+            "bytes_up": int(wire.bytes_up.sum().item()),
+            "bytes_down": int(wire.bytes_down.sum().item()),
+            "ciphertext_bytes": wire.bytes_sealed or None,
+            "seconds_train": seconds,
+            "device": str(device),
+        },
+        guarantee=guarantee,
+        shown=shown,
+        history={
+            "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
+            "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
+        },
+        partition={},
+        notes=(*trained.notes, *remarks),
+    )
+    return recording, GroundTruth(graph, protocol, trained, seed)
+
+
+def public_facts(
+    protocol: FederatedProtocol, defense: Defense, graph: FederatedGraph, session: DefenseSession, trained: Trained
+) -> PublicFacts:
+    """Return what everybody knows about a run."""
+    return PublicFacts(
+        protocol=type(protocol).name,
+        hyperparameters=describe(protocol),
+        defense=type(defense).name,
+        defense_parameters={**describe(defense), **session.parameters()},
+        **graph.schema(),
+        layout=trained.layout,
+        noise=session.noise(),
+        sealed=protocol.sealed(graph, session),
+        whole_models=protocol.whole_models(graph),
+        **rehearsal(protocol),
+    )
+
+
+def _empirical_bound(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    session: DefenseSession,
+    promise: Guarantee,
+    seed: int,
+    device: torch.device,
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Return what a canary shows of the accounted epsilon, as columns, with notes on what it could not show."""
+    accounted = promise.epsilon_accounted
+    if accounted is None:
+        return {}, ()
+    bound = audit_defense(protocol, graph, session, promise, seed=seed, device=device)
+    if isinstance(bound, str):
+        return {}, (f"the accounted epsilon was not tested: {bound}",)
+    shown = {"epsilon_empirical": bound.epsilon, "epsilon_p_value": bound.p_value(accounted)}
+    if bound.ceiling >= accounted:
+        return shown, ()
+    return shown, (_too_few(bound, accounted),)
+
+
+def _too_few(bound: Bound, accounted: float) -> str:
+    limit = f"{bound.trials} replays show at most {bound.ceiling:.3g}"
+    return f"the empirical epsilon cannot reach the accounted {accounted:.4g}: {limit}"

@@ -1,0 +1,113 @@
+"""From attacks' outputs to findings: the truth is brought in here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from fglaudit.finding import Finding, Status
+from fglaudit.quantities import Comparison, quantity
+from fglaudit.rng import derive
+from fglaudit.scoring.output import Output
+from fglaudit.scoring.selftest import noise_flaw
+from fglaudit.scoring.stats import UNINFORMATIVE, advantage_interval
+from fglaudit.scoring.truth import GroundTruth
+from fglaudit.view import Observer, View
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A finding, and what a record keeps beside it: see ``fglaudit.finding.CellRecord``."""
+
+    finding: Finding
+    clusters: list[list[float]] = field(default_factory=list)
+    breakdown: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def score(outputs: Sequence[Output], truth: GroundTruth) -> list[Measurement]:
+    """Return one measurement per output, in their order.
+
+    Whatever goes wrong with one attack ends in its row: one attack's failure must not cost the others (rule 7).
+    """
+    scorer = Scorer(truth)
+    return [scorer.measure(output) for output in outputs]
+
+
+class Scorer:
+    """Scores outputs of one run; what several of them share (questions, guesses) is made once."""
+
+    def __init__(self, truth: GroundTruth) -> None:
+        self.truth = truth
+        self._asked: dict[tuple[Any, ...], list[Any]] = {}
+        self._guessed: dict[tuple[Any, ...], list[Any]] = {}
+
+    def asked(self, name: str, observers: Sequence[Observer], pooled: bool) -> list[Any]:
+        """Return what every member of an observer is asked about the quantity ``name``."""
+        key = (name, tuple(observers), pooled)
+        if key not in self._asked:
+            self._asked[key] = [quantity(name).ask(truth) for truth in self.truth.about(observers, pooled)]
+        return self._asked[key]
+
+    def nothing_to_ask(self, name: str, observers: Sequence[Observer], pooled: bool) -> str | None:
+        """Return why an observer has nothing to learn about the quantity ``name``, or None."""
+        why: str | None = quantity(name).nothing_to_ask(self.asked(name, observers, pooled))
+        return why
+
+    def measure(self, output: Output) -> Measurement:
+        """Return the finding of one output."""
+        try:
+            name, observers = type(output.attack).quantity, [view.observer for view in output.views]
+            if (why := self.nothing_to_ask(name, observers, output.pooled)) is not None:
+                return Measurement(replace(output.blank, status=Status.NOT_APPLICABLE, reason=why, seconds_attack=None))
+            if not output.measured:
+                return Measurement(output.blank)
+            return self._compared(output, self.asked(name, observers, output.pooled))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            return Measurement(replace(output.blank, status=Status.FAILED, reason=reason, seconds_attack=None))
+
+    def _compared(self, output: Output, asked: list[Any]) -> Measurement:
+        kind = quantity(type(output.attack).quantity)
+        if not all(kind.accepts(result) for result in output.results):
+            raise TypeError(f"the attack says it infers {kind.name} and returned something else")
+        guesses = self._guesses(kind.name, output.views, asked, output.pooled)
+        compared = kind.compare(output.attack, output.views, asked, output.results, guesses)
+        flaw = output.flaw or noise_flaw(output, asked[output.tested], guesses[output.tested])
+        broken = "; ".join(filter(None, (compared.wrong, flaw)))
+        return _measurement(output.blank, kind.name, compared, broken, self.truth.seed)
+
+    def _guesses(self, name: str, views: Sequence[View], asked: Sequence[Any], pooled: bool) -> list[Any]:
+        key = (name, tuple(view.observer for view in views), pooled)
+        if key not in self._guessed:
+            self._guessed[key] = [
+                quantity(name).guess(view, q.subjects, derive(self.truth.seed, "control", view.observer.name))
+                for view, q in zip(views, asked, strict=True)
+            ]
+        return self._guessed[key]
+
+
+def _measurement(blank: Finding, name: str, compared: Comparison, broken: str, seed: int) -> Measurement:
+    clusters = compared.cluster_sums()
+    point, low, high, kind = advantage_interval(torch.tensor(clusters), derive(seed, "bootstrap"))
+    control = float(compared.controls.mean().item())
+    reason = "uninformative: the control alone reaches 0.99" if control >= UNINFORMATIVE else ""
+    columns: dict[str, Any] = dict(compared.columns)
+    finding = replace(
+        blank,
+        status=Status.BROKEN_ATTACK if broken else Status.OK,
+        reason=broken or reason,
+        targets=len(compared.values),
+        metric=compared.metric,
+        quantity=name,
+        value=float(compared.values.mean().item()),
+        control=control,
+        advantage=point,
+        advantage_low=low,
+        advantage_high=high,
+        interval=kind,
+        **columns,
+    )
+    return Measurement(finding, clusters, dict(compared.breakdown))
