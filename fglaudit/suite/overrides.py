@@ -1,15 +1,20 @@
-"""From the arguments of ``fglaudit run`` to a suite, an output folder and a device."""
+"""From the arguments of the command line to a suite, observers, attacks, an output folder and a device."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from fglaudit import registry
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.suite.suite import Suite, read, resolve
+from fglaudit.interfaces import Attack
+from fglaudit.observers import ObserverSpec
+from fglaudit.suite.checks import check_observers
+from fglaudit.suite.suite import Suite, parse, read, resolve
 
 
 def load_suite(name: str, datasets: Sequence[str] = (), root: Path | None = None, seeds: str | None = None) -> Suite:
@@ -50,6 +55,32 @@ def parse_seeds(text: str) -> list[int]:
             raise FglauditError(f"--seeds takes ranges from low to high; got {part!r}")
         seeds += range(first, last + 1)
     return seeds
+
+
+def named_observers(names: Sequence[str], **knowledge: Any) -> list[ObserverSpec]:
+    """Return the observers named on the command line, parties joined by ``+``, all with the same side knowledge."""
+    share = knowledge.get("auxiliary", 0.0)
+    if not 0 <= share < 1:
+        raise FglauditError(f"--auxiliary is a share of all rows, at least 0 and below 1; got {share:g}")
+    observers = [ObserverSpec(tuple(name.split("+")), **knowledge) for name in names]
+    try:
+        check_observers(observers, ())
+    except FglauditError as error:
+        raise FglauditError(f"--observer: {error}") from error
+    return observers
+
+
+def named_attacks(texts: Sequence[str]) -> list[Attack]:
+    """Return the attacks named on the command line: a name, ``file.py:Class``, or ``{name: ..., FIELD: ...}``."""
+    attacks = []
+    for text in texts:
+        entry = parse(text, "--attack") if text.lstrip().startswith("{") else {"name": text}
+        if not isinstance(name := entry.pop("name", None), str):
+            raise FglauditError(f"--attack needs a name; got {text!r}; write e.g. '{{name: mask-flip}}'")
+        attacks.append(registry.build("attack", name, entry, "--attack"))
+    if len({(type(a).name, repr(a)) for a in attacks}) < len(attacks):
+        raise FglauditError(f"--attack: attacks must differ; got {', '.join(texts)}")
+    return attacks
 
 
 def output_folder(suite: Suite, datasets: Sequence[str]) -> Path:
