@@ -51,6 +51,8 @@ class NeighborhoodRows:
             center: row of the node itself as M1 has it [P, F].
         """
         count, size, _ = rows.shape
+        if count * size == 0:
+            return NeighborhoodRows.join((), rows.shape[2])
         group = torch.arange(count).repeat_interleave(size)
         distance, place = (rows - center[:, None].to(rows)).norm(dim=2).min(1)
         near = (distance <= _OWN * rows.norm(dim=2).amax(1)) | (std > 0).any(1).to(rows.device)
