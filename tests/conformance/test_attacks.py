@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conformance.recordings import OBSERVERS, SETUPS, attack, reached, readable, recorded, seen
+from recordings import OBSERVERS, SETUPS, attack, reached, readable, recorded, seen
 from torch import Tensor
 
 from fglaudit.attacking import unsuitable
@@ -31,7 +31,7 @@ MOST = 3
 def cases(name: str) -> tuple[tuple[str, Observer], ...]:
     """Return where an attack is held to the rules; nowhere is a failure."""
     found = reached(name)
-    assert found, f"{name} reaches run on no recording; add one that it fits to conformance/recordings.py"
+    assert found, f"{name} reaches run on no recording; add one that it fits to recordings.py"
     return found[:MOST]
 
 
@@ -104,7 +104,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         shares = {o.auxiliary: seen(where, o).auxiliary for o in OBSERVERS}
         dataclasses.replace(recording, side=dataclasses.replace(recording.side, auxiliary=shares)).save(folder / where)
     lines = [f"{name} {where} {OBSERVERS.index(observer)}" for name, where, observer in wanted]
-    command = [sys.executable, "-m", "conformance.test_attacks", str(folder)]
+    command = [sys.executable, __file__, str(folder)]
     here = Path(__file__).parents[1]
     path = os.pathsep.join([str(here.parent), str(here)])
     done = subprocess.run(
