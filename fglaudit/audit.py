@@ -138,7 +138,7 @@ def _public_facts(cell: Cell, graph: FederatedGraph, session: DefenseSession, tr
         layout=trained.layout,
         noise=session.noise(),
         sealed=cell.protocol.sealed(graph, session),
-        whole_models=cell.protocol.whole_models(graph),
+        structure=cell.protocol.structure(graph),
         fit=_fit(cell.protocol),
     )
 

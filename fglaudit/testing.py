@@ -85,7 +85,7 @@ class Run:
             layout=self.trained.layout,
             noise=self.session.noise(),
             sealed=self.protocol.sealed(self.graph, self.session),
-            whole_models=self.protocol.whole_models(self.graph),
+            structure=self.protocol.structure(self.graph),
         )
         auxiliary = draw_auxiliary(self.graph, observer.auxiliary, seed)
         labelled = self.protocol.labelled(self.graph, observer)

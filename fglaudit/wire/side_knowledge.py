@@ -19,6 +19,7 @@ from torch import Tensor
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
 from fglaudit.rng import derive
+from fglaudit.structure import Structure
 from fglaudit.view import Auxiliary, KnownLabels, Noise, Observer, PublicFacts, View
 from fglaudit.wire.transcript import Transcript
 
@@ -84,6 +85,7 @@ def save_views(views: Sequence[View], folder: Path) -> None:
         save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / f"view-{index:03d}.safetensors")
         public = {f.name: getattr(view.public, f.name) for f in dataclasses.fields(PublicFacts) if f.name != "fit"}
         public["noise"] = {name: dataclasses.asdict(noise) for name, noise in view.public.noise.items()}
+        public["structure"] = view.public.structure.to_json()
         described.append({"observer": dataclasses.asdict(view.observer), "public": public})
     (folder / "views.json").write_text(json.dumps(described, indent=1, default=str))
 
@@ -108,6 +110,11 @@ def load_views(folder: Path) -> list[View]:
     for index, entry in enumerate(json.loads(path.read_text())):
         observer = Observer(**{**entry["observer"], "parties": tuple(entry["observer"]["parties"])})
         public = entry["public"]
+        if "structure" not in public:
+            raise FglauditError(
+                f"a saved view states the structure of the payloads; {path} was written before protocols stated it; record"
+                " the run again"
+            )
         facts = PublicFacts(
             **{
                 **public,
@@ -115,6 +122,7 @@ def load_views(folder: Path) -> list[View]:
                 "layout": {name: tuple(shape) for name, shape in public["layout"].items()},
                 "sealed": tuple(public.get("sealed", ())),
                 "noise": {name: _noise(noise) for name, noise in public["noise"].items()},
+                "structure": Structure.from_json(public["structure"]),
             }
         )
         tensors = load_file(folder / f"view-{index:03d}.safetensors")
