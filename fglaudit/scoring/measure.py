@@ -16,6 +16,7 @@ from fglaudit.scoring.arena import Arena, Outcome
 from fglaudit.scoring.score_inferences import inference_outcome, questions
 from fglaudit.scoring.score_reconstructions import reconstruction_outcome
 from fglaudit.scoring.stats import UNINFORMATIVE, advantage_interval
+from fglaudit.structure import NotStatedError
 from fglaudit.view import FEATURE_ROWS, View
 
 
@@ -41,6 +42,8 @@ def measure(attack: Attack, blank: Finding, arena: Arena, device: torch.device) 
         if inapplicable is not None:
             return Measurement(replace(blank, status=Status.NOT_APPLICABLE, reason=inapplicable))
         outcome, seconds = _outcome(attack, arena, device)
+    except NotStatedError as error:
+        return Measurement(replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
     except Exception as error:
         return Measurement(replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}"))
     return _finding(replace(blank, seconds_attack=seconds), outcome, arena.seed)

@@ -112,8 +112,8 @@ def load_views(folder: Path) -> list[View]:
         public = entry["public"]
         if "structure" not in public:
             raise FglauditError(
-                f"a saved view states the structure of the payloads; {path} was written before protocols stated it; record"
-                " the run again"
+                f"a saved view states the structure of the payloads; {path} was written before protocols stated it;"
+                " record the run again"
             )
         facts = PublicFacts(
             **{
