@@ -140,6 +140,7 @@ def measure(graph: FederatedGraph, attack: Attack, variant: str, embeddings: boo
     public = PublicFacts(
         protocol=protocol.name,
         hyperparameters=dataclasses.asdict(protocol),
+        structure=protocol.structure(graph),
         defense="none",
         defense_parameters={},
         **graph.schema(),

@@ -66,6 +66,7 @@ def measure(dataset: str, root: str | None, clients: int) -> dict[str, str]:
         public = PublicFacts(
             protocol=protocol.name,
             hyperparameters={"variant": protocol.variant, "remote": protocol.remote, "layers": protocol.layers},
+            structure=protocol.structure(graph),
             defense="none",
             defense_parameters={},
             **graph.schema(),

@@ -153,6 +153,7 @@ def public(graph: FederatedGraph, protocol: gfl_appnp.GFLAPPNP, trained: Trained
     return PublicFacts(
         protocol=protocol.name,
         hyperparameters=vars(protocol),
+        structure=protocol.structure(graph),
         defense="none",
         defense_parameters={},
         **graph.schema(),

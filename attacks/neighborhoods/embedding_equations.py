@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fglaudit.attacks.neighborhoods.recovered_rows import unknown_scale
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.payloads import SERVER, Embeddings, ModelUpdate
 from fglaudit.structure import Attention
@@ -68,7 +69,7 @@ def missing_embeddings(view: View) -> str | None:
         return "the observer received no Embeddings from another party"
     if next(iter(view.messages.of(ModelUpdate)), None) is None:
         return "the observer saw no model, so the weights behind the embeddings are unknown"
-    return view.public.structure.missing(Attention)
+    return unknown_scale(view)
 
 
 def embedding_equations(view: View, rounds: int, before: int | None = None) -> EmbeddingEquations | None:

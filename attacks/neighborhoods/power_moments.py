@@ -41,9 +41,6 @@ class PowerMoments(MomentAttack):
 
     directions: int = 4
 
-    def unsupported(self, view: View) -> str | None:
-        return super().unsupported(view) or view.public.structure.missing(Attention)
-
     def recover(self, view: View, nodes: Tensor, evaluator: Evaluator, rng: torch.Generator) -> NeighborhoodRows:
         orders, features = view.public.structure.of(Attention).degree, view.public.num_features
         best = torch.full((len(nodes),), torch.inf, dtype=torch.double, device=evaluator.device)
