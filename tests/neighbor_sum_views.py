@@ -50,6 +50,8 @@ def dense_weights(graph: FederatedGraph, aggregate: str) -> Tensor:
     if aggregate == "counts":
         return adjacency
     degree = adjacency.sum(1)
+    if aggregate == "row-mean":
+        return adjacency / degree[:, None]
     return adjacency / (degree[:, None] * degree[None, :]).sqrt()
 
 
