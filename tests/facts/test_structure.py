@@ -37,7 +37,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Channel, FederatedProtocol, Inference, Planted, Reconstruction, Trained
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.payloads import SERVER, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import SERVER, GlobalNodes, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols import PROTOCOLS
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
@@ -58,6 +58,7 @@ from fglaudit.structure import (
     Structure,
     Sums,
     Training,
+    Transformer,
 )
 from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU, Run, example_graph, record
@@ -243,8 +244,8 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
     sent = set(type(protocol).emits)
     uploads = protocol.uploads(graph)
     about = {kind for kind in BUILT_IN.values() if set(kind.payloads) & sent} | {Training}
-    if "global-nodes" not in str(getattr(protocol, "similarity", "")):
-        about -= {BUILT_IN["Transformer"]}  # no attack evaluates models without global nodes
+    if GlobalNodes not in sent:
+        about -= {Transformer}  # no attack evaluates models without global nodes
     if not isinstance(uploads, Uploads):
         about -= {Models}
     assert kinds == about
