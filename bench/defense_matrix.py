@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+from fglaudit.audit import run_cell
 
 from bench.defense_settings import SETUPS, Setup, defenses
 from bench.table import Table
 from fglaudit import registry
-from fglaudit.audit import run_cell
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Finding, Status
 from fglaudit.observers import ObserverSpec

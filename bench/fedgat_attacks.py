@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from fglaudit.scoring.game import Game, score
 from torch import Tensor
 
 from bench.table import Table
@@ -37,7 +38,6 @@ from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Pay
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, score
 from fglaudit.view import Auxiliary, Messages, Observer, PublicFacts, View
 from fglaudit.wire.channel import Keep, RecordingChannel
 from fglaudit.wire.transcript import Transcript, deserialise, serialise
@@ -140,6 +140,7 @@ def measure(graph: FederatedGraph, attack: Attack, variant: str, embeddings: boo
     public = PublicFacts(
         protocol=protocol.name,
         hyperparameters=dataclasses.asdict(protocol),
+        structure=protocol.structure(graph),
         defense="none",
         defense_parameters={},
         **graph.schema(),

@@ -14,11 +14,11 @@ import warnings
 from pathlib import Path
 
 import torch
+from fglaudit.audit import run_cell
 
 from bench.table import Table
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
-from fglaudit.audit import run_cell
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.graph.drop_singletons import DropSingletons

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import torch
+from fglaudit.scoring.game import Game, score
 
 from bench.table import Table
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
@@ -22,7 +23,6 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, score
 from fglaudit.view import Observer, PublicFacts
 from fglaudit.wire.channel import Keep, RecordingChannel
 from fglaudit.wire.side_knowledge import draw_auxiliary, make_view
@@ -66,6 +66,7 @@ def measure(dataset: str, root: str | None, clients: int) -> dict[str, str]:
         public = PublicFacts(
             protocol=protocol.name,
             hyperparameters={"variant": protocol.variant, "remote": protocol.remote, "layers": protocol.layers},
+            structure=protocol.structure(graph),
             defense="none",
             defense_parameters={},
             **graph.schema(),

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.measure import measure
 from torch import Tensor
 
 from bench import fedgt_tables
@@ -41,8 +43,6 @@ from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.quantities import Truth
 from fglaudit.rng import derive
-from fglaudit.scoring.arena import Arena
-from fglaudit.scoring.measure import measure
 from fglaudit.testing import Run
 from fglaudit.view import Observer
 from fglaudit.wire.channel import Keep, RecordingChannel

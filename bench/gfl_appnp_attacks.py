@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from fglaudit.scoring.claims import SAME_DIRECTION, check_claims
+from fglaudit.scoring.game import Game, score
 from torch.nn.functional import normalize
 
 from bench.gfl_appnp import SETTINGS
@@ -30,8 +32,6 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Jacobians
 from fglaudit.protocols.gfl_appnp import gfl_appnp
 from fglaudit.rng import derive
-from fglaudit.scoring.claims import SAME_DIRECTION, check_claims
-from fglaudit.scoring.game import Game, score
 from fglaudit.view import Auxiliary, Observer, PublicFacts, View
 from fglaudit.wire.channel import Keep, RecordingChannel
 from fglaudit.wire.side_knowledge import make_view
@@ -153,6 +153,7 @@ def public(graph: FederatedGraph, protocol: gfl_appnp.GFLAPPNP, trained: Trained
     return PublicFacts(
         protocol=protocol.name,
         hyperparameters=vars(protocol),
+        structure=protocol.structure(graph),
         defense="none",
         defense_parameters={},
         **graph.schema(),

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from fglaudit.scoring.arena import Arena
+from fglaudit.scoring.measure import Measurement, measure
 
 from bench.table import Table
 from fglaudit import registry
@@ -47,8 +49,6 @@ from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.quantities import Truth
 from fglaudit.rng import derive
-from fglaudit.scoring.arena import Arena
-from fglaudit.scoring.measure import Measurement, measure
 from fglaudit.scoring.stats import advantage_interval
 from fglaudit.suite.cell import arguments
 from fglaudit.testing import Run

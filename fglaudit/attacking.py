@@ -18,6 +18,7 @@ from fglaudit.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
+from fglaudit.structure import NotStatedError
 from fglaudit.view import FEATURE_ROWS, Observer, View
 
 NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
@@ -78,6 +79,8 @@ def _attempt(
         seconds = time.perf_counter() - start
         tested, rng = _widest(views), derive(seed, "self-test", name)
         flaw = planted_flaw(attack, views[tested], rng, device)
+    except NotStatedError as error:
+        return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
     except Exception as error:
         failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}")
         return replace(output, blank=failed)

@@ -19,6 +19,7 @@ from fglaudit.context import Aggregate, Context, Examples, Release, Uploads
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
+from fglaudit.structure import Structure
 from fglaudit.view import Noise, Observer, View
 
 
@@ -295,10 +296,10 @@ class FederatedProtocol(ABC):
             uploads=self.uploads(graph),
         )
 
-    def whole_models(self, graph: FederatedGraph) -> bool:
-        """Return whether clients upload weights, rather than their changes."""
-        uploads = self.uploads(graph)
-        return isinstance(uploads, Uploads) and not uploads.changes
+    def structure(self, graph: FederatedGraph) -> Structure:
+        """Return what attacks may know of this protocol's payloads and training, see :mod:`fglaudit.structure`; they
+        read nothing else of it. Default: nothing; attacks that need a statement are then not applicable."""
+        return Structure()
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default:

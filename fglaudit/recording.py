@@ -275,7 +275,7 @@ def public_facts(
         layout=trained.layout,
         noise=session.noise(),
         sealed=protocol.sealed(graph, session),
-        whole_models=protocol.whole_models(graph),
+        structure=protocol.structure(graph),
         **rehearsal(protocol),
     )
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload, RawFeatures
+from fglaudit.structure import Attention, Structure
 from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
 
 
@@ -116,7 +117,8 @@ def masked_view(
     name = "MaskedVectors" if vector else "MaskedMatrices"
     public = PublicFacts(
         protocol="fedgat",
-        hyperparameters={"variant": "vector" if vector else "matrix"},
+        hyperparameters={},
+        structure=Structure((Attention(degree=16, domain=2.0),)),
         defense="none",
         defense_parameters={},
         **graph.schema(),

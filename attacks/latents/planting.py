@@ -19,6 +19,7 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate
 from fglaudit.rng import split
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _LATENTS_PER_ENTRY = 12
@@ -60,14 +61,14 @@ def latent_width(view: View) -> int:
     return payload.values.shape[1]
 
 
-def plain_view(view: View, batches: tuple[MessageBatch, ...], **hyperparameters: object) -> View:
-    """Return ``view`` with other messages and without defense; ``hyperparameters`` replace public ones."""
+def plain_view(view: View, batches: tuple[MessageBatch, ...], **training: object) -> View:
+    """Return ``view`` with other messages and without defense; ``training`` replaces what is stated of it."""
     public = dataclasses.replace(
         view.public,
         defense="none",
         defense_parameters={},
         noise={},
-        hyperparameters={**view.public.hyperparameters, "feature_dropout": 0.0, **hyperparameters},
+        structure=view.public.structure.replace(Training, **{"feature_dropout": 0.0, **training}),
         layout=view.public.layout or {"layers.0.weight": (view.public.num_features, latent_width(view))},
     )
     return dataclasses.replace(view, messages=MemoryMessages(batches), public=public)
@@ -98,14 +99,14 @@ def plant_latents(view: View, rng: torch.Generator) -> Planted:
     return Planted(view, rows, nodes)
 
 
-def plant_first_round(view: View, rng: torch.Generator, **hyperparameters: object) -> Planted:
+def plant_first_round(view: View, rng: torch.Generator, **training: object) -> Planted:
     """Return :func:`plant_latents` with gradients of zero returned: the answer lies in the first round."""
     planted = plant_latents(view, rng)
     up = next(iter(planted.view.messages.of(Latents)))
     assert isinstance(up.payload, Latents)
     down = MessageBatch(1, up.receivers, up.senders, LatentGradients(torch.zeros_like(up.payload.values)))
     batches = (*planted.view.messages.of(ModelUpdate), up, down)
-    return dataclasses.replace(planted, view=plain_view(planted.view, batches, **hyperparameters))
+    return dataclasses.replace(planted, view=plain_view(planted.view, batches, **training))
 
 
 def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:

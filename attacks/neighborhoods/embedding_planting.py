@@ -15,6 +15,7 @@ from fglaudit.nn.chebyshev import attention_series
 from fglaudit.nn.gat import unit_ball
 from fglaudit.payloads import SERVER, Embeddings, MaskedMatrices, MessageBatch, ModelUpdate
 from fglaudit.rng import split
+from fglaudit.structure import Attention
 from fglaudit.view import View
 
 _NUMBERS_PER_FEATURE = 2
@@ -111,7 +112,7 @@ def _embed(view: View, vector: Tensor, own: Tensor, neighbors: Tensor) -> Tensor
     )
     weight = parts["layers.0.weight"].view(own.shape[1], *first.shape)
     z = torch.einsum("jmf,fho->jmho", torch.cat([own.unsqueeze(1), neighbors], 1), weight)
-    hyper = view.public.hyperparameters
-    series = attention_series(int(hyper["degree"]), float(hyper["domain"]))
+    stated = view.public.structure.of(Attention)
+    series = attention_series(stated.degree, stated.domain)
     e = series((z[:, :1] * first).sum(3) + (z * second).sum(3)).unsqueeze(3)
     return torch.nn.functional.elu(((e * z).sum(1) / e.sum(1)).flatten(1))

@@ -15,9 +15,11 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
 from fglaudit.adversary.planting import MemoryMessages, planted_graph, planted_rows
 from fglaudit.attacks.sums.recorded_sums import sees_parts
+from fglaudit.attacks.sums.term_weights import term_weights
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums
 from fglaudit.rng import split
+from fglaudit.structure import Sums
 from fglaudit.view import View
 
 
@@ -66,16 +68,14 @@ def _simulate(view: View, x: Tensor, edges: Tensor, degrees: Tensor, owner: Tens
     """
     public, n = view.public, view.public.num_nodes
     row, column = edges
-    weight = torch.ones(len(row))
-    if public.hyperparameters["aggregate"] == "normalised":
-        weight = ((degrees[row] + 1.0) * (degrees[column] + 1.0)).rsqrt()
+    weight = term_weights(view, degrees, row, column).float()
     upload, place = torch.unique(owner[column] * n + row, return_inverse=True)
     sender, node = torch.div(upload, n, rounding_mode="floor"), upload % n
     parts = torch.zeros(len(upload), public.num_features).index_add_(0, place, weight[:, None] * x[column])
     total_nodes, total_place = torch.unique(node, return_inverse=True)
     totals = torch.zeros(len(total_nodes), public.num_features).index_add_(0, total_place, parts)
     # One hop: a total goes to the owner of its node; more hops: also to the owners of that node's neighbours.
-    several_hops = int(public.hyperparameters["hops"]) > 1
+    several_hops = public.structure.of(Sums).hops > 1
     delivery = torch.unique(owner[column] * n + row if several_hops else owner[total_nodes] * n + total_nodes)
     receiver, delivered = torch.div(delivery, n, rounding_mode="floor"), delivery % n
     up = _ragged(sender, node, parts, public.num_clients, up=True)

@@ -20,9 +20,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.upload_planting import planted_updates
-from fglaudit.adversary.uploads import input_map, missing_uploads, model_rounds, noise_std, sending_clients
+from fglaudit.adversary.uploads import (
+    input_map,
+    missing_uploads,
+    model_rounds,
+    noise_std,
+    sending_clients,
+    unknown_adam,
+)
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _EM_STEPS = 50
@@ -42,12 +50,11 @@ class AbsentWords(Attack):
     first_rounds: ClassVar[int | None] = 1
 
     def unsupported(self, view: View) -> str | None:
-        known = ("input.weight" in view.public.layout, "learning_rate" in view.public.hyperparameters)
-        if not all(known):
+        if "input.weight" not in view.public.layout:
             return "updates are read as steps of Adam on a layer called input; this protocol's layout has none"
         if bool((view.auxiliary.x != 0).all()):
             return "every known node has all words"
-        return missing_uploads(view, ModelUpdate)
+        return missing_uploads(view, ModelUpdate) or unknown_adam(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         clients = sending_clients(view, ModelUpdate)
@@ -65,7 +72,7 @@ class AbsentWords(Attack):
         has = (view.auxiliary.x != 0)[nodes]
 
         def changes(models: Tensor) -> Tensor:
-            step = float(view.public.hyperparameters["learning_rate"])
+            step = view.public.structure.of(Training).learning_rate
             weight, _ = input_map(view, models)
             changed = torch.zeros_like(models)
             moved, _ = input_map(view, changed)  # a view into ``changed``
@@ -82,12 +89,12 @@ class AbsentWords(Attack):
 
 
 def _decays(view: View) -> bool:
-    return float(view.public.hyperparameters.get("weight_decay", 0.0)) > 0
+    return view.public.structure.of(Training).weight_decay > 0
 
 
 def _statistic(view: View) -> Tensor:
     """Return a statistic per client and word [K, F] that is about 1 for an absent word's row of the first update."""
-    step = float(view.public.hyperparameters["learning_rate"])
+    step = view.public.structure.of(Training).learning_rate
     models = next(model_rounds(view, 1))
     weight, _ = input_map(view, models.received)
     change, _ = input_map(view, models.change)

@@ -13,12 +13,14 @@ from fglaudit.adversary.uploads import sending_clients
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
 from fglaudit.rng import split
+from fglaudit.structure import Models
 from fglaudit.view import View
 
 
 def without_defense(view: View, messages: MemoryMessages) -> View:
     """Return ``view`` with these messages, all of them in the clear."""
-    public = dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={}, whole_models=False)
+    structure = view.public.structure.replace(Models, upload="changes")
+    public = dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={}, structure=structure)
     return dataclasses.replace(view, messages=messages, public=public)
 
 

@@ -52,6 +52,7 @@ from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
+from fglaudit.structure import Models, Structure, Sums
 from fglaudit.view import Observer
 
 AGGREGATES = ("normalised", "counts")
@@ -105,6 +106,10 @@ class FedGCN(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        sums = (Sums(self.aggregate, self.hops),) if self.hops else ()
+        return Structure((*sums, Models("weights"), self.averaging().training()))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The sums that clients send before training, once; what the server returns is computed from them.
