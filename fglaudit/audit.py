@@ -137,6 +137,7 @@ def _public_facts(cell: Cell, graph: FederatedGraph, session: DefenseSession, tr
         **graph.schema(),
         layout=trained.layout,
         noise=session.noise(),
+        facts=session.facts(),
         sealed=cell.protocol.sealed(graph, session),
         whole_models=cell.protocol.whole_models(graph),
         fit=_fit(cell.protocol),

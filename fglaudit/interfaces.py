@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Context, Examples, Release, Uploads
+from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
@@ -167,6 +168,11 @@ class DefenseSession:
         """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last
         call, if any."""
         return None
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What the defense does to rows, edges, gradients and payload fields, in the order in which it applies; public
+        (rule 4), and compared with what the hooks really do (rule 11)."""
+        return ()
 
     def noise(self) -> Mapping[str, Noise]:
         """By payload name, what :meth:`release` adds; public (rule 4)."""
@@ -393,6 +399,11 @@ class Attack(ABC):
         """Return the last round whose ``payload`` it reads, None for all; for attacks that read some payloads
         longer."""
         return cls.first_rounds
+
+    def models(self, fact: Fact) -> bool:
+        """Whether the attack allows for ``fact``; asked for every fact about the payloads it reads. It runs anyway:
+        where it does not, its row may show a leak, never its absence."""
+        return False
 
     def unsupported(self, view: View) -> str | None:
         """Return why this attack cannot work on ``view``, or None."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FeatureKind
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.shapes import Degrees, EdgeIndex
@@ -97,6 +98,7 @@ class PublicFacts:
         noise: by payload name, what the defense adds; under ``FEATURE_ROWS`` what it adds to rows before they are used.
         sealed: names of the payloads that clients send sealed, and of those that the server makes of them.
         whole_models: whether clients upload their weights, rather than the change since they received them.
+        facts: what the defense does to rows, edges, gradients and payload fields, in the order in which it applies.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
     """
 
@@ -113,6 +115,7 @@ class PublicFacts:
     noise: Mapping[str, Noise] = field(default_factory=dict)
     sealed: tuple[str, ...] = ()
     whole_models: bool = False
+    facts: tuple[Fact, ...] = ()
     fit: Callable[..., Any] | None = None
 
 

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fglaudit import facts as typed
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
 from fglaudit.rng import derive
@@ -84,6 +85,7 @@ def save_views(views: Sequence[View], folder: Path) -> None:
         save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / f"view-{index:03d}.safetensors")
         public = {f.name: getattr(view.public, f.name) for f in dataclasses.fields(PublicFacts) if f.name != "fit"}
         public["noise"] = {name: dataclasses.asdict(noise) for name, noise in view.public.noise.items()}
+        public["facts"] = typed.to_json(view.public.facts)
         described.append({"observer": dataclasses.asdict(view.observer), "public": public})
     (folder / "views.json").write_text(json.dumps(described, indent=1, default=str))
 
@@ -115,6 +117,7 @@ def load_views(folder: Path) -> list[View]:
                 "layout": {name: tuple(shape) for name, shape in public["layout"].items()},
                 "sealed": tuple(public.get("sealed", ())),
                 "noise": {name: _noise(noise) for name, noise in public["noise"].items()},
+                "facts": typed.from_json(public.get("facts", ())),
             }
         )
         tensors = load_file(folder / f"view-{index:03d}.safetensors")
