@@ -55,8 +55,8 @@ from fglaudit.testing import CPU, example_graph
 from fglaudit.wire.channel import RecordingChannel
 
 SUMS = FedGCN(hops=1, rounds=2)
-TRANSFORMER = FedGT(rounds=3, hidden=8, heads=2, feed_forward=8, global_nodes=3)
-APPNP = GFLAPPNP(hidden=8, rounds=3, local_steps=2)
+TRANSFORMER = FedGT(rounds=8, hidden=8, heads=2, feed_forward=8, global_nodes=3)
+APPNP = GFLAPPNP(hidden=8, rounds=8, local_steps=2)
 MATRICES, VECTORS = (FedGAT(variant=variant, rounds=2, heads=2) for variant in ("matrix", "vector"))
 USERS, SHARED = NFedGNN(**GCN), CNFGNN(**GCN)
 CASES: list[tuple[str, dict[str, Any], FederatedProtocol]] = [
@@ -101,7 +101,7 @@ STACKED = {"stack"}
 
 def graph_for(protocol: FederatedProtocol) -> FederatedGraph:
     if protocol in (USERS, SHARED):
-        return user_graph()
+        return user_graph(nodes=60)
     return task_graph() if protocol is APPNP else example_graph()
 
 
@@ -216,6 +216,11 @@ def context_of(case: int) -> Any:
     return protocol.context(graph_for(protocol))
 
 
+def since(fact: Fact) -> int:
+    assert isinstance(fact.target, Field)
+    return fact.target.since
+
+
 def replay(facts: tuple[Fact, ...], value: Tensor, start: Tensor | None) -> tuple[Tensor, float, float]:
     """Apply the stated clips, columns and scales to ``value`` [P, D]; return it, the variance of all stated noise, and
     the step of stated rounding in shares of a message's range."""
@@ -248,7 +253,7 @@ def check_residual(residual: Tensor, variance: float) -> None:
         return
     measured = float(residual.double().square().mean())
     error = 5 * math.sqrt(5 / residual.numel())  # a Laplace number's square varies by sqrt(5) times its mean
-    assert error < 0.5, "too few numbers to compare"
+    assert error < 0.6, "too few numbers to compare"
     assert measured == pytest.approx(variance, rel=error)
 
 
@@ -261,8 +266,9 @@ def test_messages_become_what_the_facts_say(runs: dict[int, Seen], case: int) ->
     for batch, released in seen.messages:
         kind, direction = type(batch.payload).__name__, way(batch)
         for name, before in batch.payload.tensors().items():
-            about = tuple(f for f in on(facts, kind, name, direction) if before.is_floating_point())
-            about = tuple(f for f in about if isinstance(f.target, Field) and batch.round >= f.target.since)
+            if not before.is_floating_point():
+                continue
+            about = tuple(f for f in on(facts, kind, name, direction) if batch.round >= since(f))
             flat, after = before.flatten(1).double(), released.tensors()[name].flatten(1).double()
             start = received[name][batch.senders] if direction == "up" and kind == "ModelUpdate" and received else None
             expected, variance, grid = replay(about, flat, start)
@@ -384,8 +390,8 @@ def test_seals_say_what_opening_adds_and_who_can_open(runs: dict[int, Seen], cas
     channel = RecordingChannel(session, seen.graph.num_clients, derive(0, "defense"))
     protocol.train(seen.graph, channel, rng=derive(0, "train"), device=CPU)
     assert opened and max(opened) <= about.rounding + 8 * about.flooding + 1e-5
-    if about.rounding:
-        assert max(opened) > about.rounding / 100  # the bound says something
+    if about.rounding > 1e-6:  # a smaller one does not show in float32
+        assert max(opened) > about.rounding / 100
     absent = first(session.facts(), Absent, "NeighborSums")
     dropouts = arguments.get("dropouts", 0)
     assert (absent is None) == (not dropouts)
@@ -405,7 +411,7 @@ def test_reports_of_few_features_at_a_large_budget_are_the_rows(rectified: bool)
     graph = example_graph(features=3)
     session = MultiBit(epsilon=1e4, rectified=rectified).bind(FedGCN(hops=1, rounds=1).context(graph))
     reports = first(session.facts(), Randomised)
-    assert reports is not None and session.guarantee().epsilon_accounted is not None
+    assert reports is not None and reports.parameter("bit_epsilon") < 1e4 / 3
     rows = session.prepare(graph.client(0), derive(0)).x
     mean = reports.parameter("offset") + reports.parameter("factor") * rows
     assert torch.allclose(mean.float(), graph.client(0).x, atol=1e-5)
