@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.strength import check_factor
 from fglaudit.view import Noise, Observer, View
 
 
@@ -200,6 +201,12 @@ class Defense(ABC):
     @abstractmethod
     def bind(self, context: Context) -> DefenseSession:
         """Calibrate for one training run."""
+
+    def weakened(self, factor: float) -> Self:
+        """Return the same defense at a strength that falls to 0 with ``factor``, in (0, 1]. One that has no strength
+        to set, or is as strong at any setting, returns itself."""
+        check_factor(factor)
+        return self
 
 
 @dataclass(frozen=True)

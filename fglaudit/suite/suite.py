@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +30,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, describe
 from fglaudit.suite.checks import check_observers, check_partition_fits
+from fglaudit.suite.sweep import expanded
 
 SERVERS = ("honest",)
 """Server behaviours that exist so far."""
@@ -265,14 +266,13 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
     def entries(
         key: str, listed: Sequence[str | dict[str, Any]], build: Callable[[dict[str, Any], str], Any]
     ) -> tuple[Any, ...]:
-        built: dict[str, tuple[int, Any]] = {}
-        for i, entry in enumerate(listed):
-            where = f"{key}[{i}]"
-            found = build({_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else dict(entry), where)
+        built: dict[str, tuple[str, Any]] = {}
+        for entry, where in _written(key, listed):
+            found = build(dict(entry), where)
             identity = str({k: v for k, v in describe(found).items() if k != "root"})
             if identity in built:
-                raise FglauditError(f"entries must differ; {where} repeats {key}[{built[identity][0]}]; remove one")
-            built[identity] = (i, found)
+                raise FglauditError(f"entries must differ; {where} repeats {built[identity][0]}; remove one")
+            built[identity] = (where, found)
         return tuple(found for _, found in built.values())
 
     def plugin(kind: str) -> Callable[[dict[str, Any], str], Any]:
@@ -311,6 +311,14 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
     check_observers(suite.observers, suite.partitions)
     check_partition_fits(suite.protocols, suite.partitions)
     return suite
+
+
+def _written(key: str, listed: Sequence[str | dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the entries under ``key`` as mappings, each with its place; one for every value that a defense sweeps."""
+    for i, entry in enumerate(listed):
+        where = f"{key}[{i}]"
+        named = {_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else entry
+        yield from expanded(named, where) if key == "defenses" else [(named, where)]
 
 
 def dataset_spec(entry: dict[str, Any], where: str = "") -> DatasetSpec:
