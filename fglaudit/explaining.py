@@ -53,7 +53,8 @@ class Expected:
         factor, offset: of what was scaled after noise or reports: ``offset + factor x (values + noise)``.
         grid: on which the value lies now.
         masked: whether masks were added that cancel over the messages.
-        reports: the parameters of multi-bit reports that replace the values.
+        reports: the parameters of the multi-bit reports that replace the values: sampled_features, bit_epsilon, low,
+            high, and center and step of ``center + step x report``.
         whitening: undoes the correlation of the noise: its matrix and the axis ("messages" or "coordinates").
         spread: factor on the scale of the noise that its correlation over rounds makes.
         previous: correlation with the noise of the previous round; None: whatever it is.
@@ -255,7 +256,7 @@ def _strange_reports(expected: Expected, sent: Tensor, slack: Tensor, spending: 
     if bool(((sent - reports).abs() > slack + 1e-4).any()) or bool((reports.abs() > 1).any()):
         return "multi-bit reports other than -1, 0 and 1"
     chosen = reports != 0
-    width, sampled = sent.shape[1], int(stated["sampled"])
+    width, sampled = sent.shape[1], int(stated["sampled_features"])
     if bool((chosen.sum(1) != sampled).any()):
         return f"multi-bit reports of another number of features than {sampled}"
     low, high = float(stated["low"]), float(stated["high"])
