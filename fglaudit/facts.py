@@ -11,70 +11,65 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from fglaudit.errors import FglauditError
+import torch
+from torch import Tensor
 
-DIRECTIONS = ("up", "down", "any")
+from fglaudit.errors import FglauditError
+from fglaudit.explaining import Expected, unexplained
+from fglaudit.residuals import Spending
+from fglaudit.targets import EDGES as EDGES
+from fglaudit.targets import GRADIENTS as GRADIENTS
+from fglaudit.targets import ROWS as ROWS
+from fglaudit.targets import Edges as Edges
+from fglaudit.targets import Field as Field
+from fglaudit.targets import Gradients as Gradients
+from fglaudit.targets import Rows as Rows
+from fglaudit.targets import Target as Target
+
 NORMS = ("L1", "L2", "elementwise")
+_LARGEST_FLOODING = 12.0
+"""Standard deviations of flooding noise beyond which no opened value is off, among as many as there may be."""
 _STD = {"gaussian": 1.0, "laplace": math.sqrt(2), "uniform": 1 / math.sqrt(3)}
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The feature rows that a client starts from: whatever is computed later is computed from what became of them."""
-
-
-@dataclass(frozen=True)
-class Edges:
-    """The edges that a client starts from, and the groups in which neighbours are used."""
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """The gradients of a client's examples, of which a local step uses the sum."""
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a payload.
-
-    Attributes:
-        payload: class name of the payload.
-        name: of the field; empty: every floating-point one.
-        direction: "up" (sent by clients), "down" (sent by the server) or "any".
-        since: first round that the fact is about; 0 is before training.
-    """
-
-    payload: str
-    name: str = ""
-    direction: str = "any"
-    since: int = 0
-
-    def __post_init__(self) -> None:
-        if self.direction not in DIRECTIONS:
-            raise FglauditError(f"a direction is one of {', '.join(DIRECTIONS)}; got {self.direction!r}; change it")
-
-    def meets(self, payload: str, name: str = "", direction: str | None = None) -> bool:
-        """Whether it is about that field in that direction; an empty ``name`` or ``direction`` leaves it open."""
-        fields = not name or not self.name or name == self.name
-        directions = direction in (None, "any") or self.direction in ("any", direction)
-        return payload == self.payload and fields and directions
-
-
-Target = Rows | Edges | Gradients | Field
-ROWS, EDGES, GRADIENTS = Rows(), Edges(), Gradients()
-
-
-@dataclass(frozen=True)
 class Fact:
-    """Base of all facts; ``target`` is what it is about."""
+    """Base of all facts; ``target`` is what it is about.
+
+    Those about payload fields, rows and gradients say in :meth:`applied` what they make of a value. A plugin's fact may
+    override :meth:`explains` instead; without either it explains everything, and no built-in attack models it.
+    """
 
     target: Target
 
+    def applied(self, expected: Expected) -> Expected:
+        """Return what it makes of what was expected before it."""
+        judge = None if type(self).explains is Fact.explains else self.explains
+        return replace(expected, opaque=type(self).__name__, judge=judge if expected.judge is None else None)
+
+    def explains(self, before: Tensor, after: Tensor) -> bool:
+        """Whether this fact alone can have made ``after`` [P, ...] of ``before`` [P, ...]: size and shape of what it
+        changed are tested at level 1e-6."""
+        return unexplained(self.applied(Expected.of(before)), after, Spending()) is None
+
 
 F = TypeVar("F", bound=Fact)
+
+
+@dataclass(frozen=True)
+class Unstated:
+    """A change that no fact explains: for the scorer, never shown to attacks.
+
+    Attributes:
+        target: what was changed.
+        why: in words.
+    """
+
+    target: Target
+    why: str
 
 
 @dataclass(frozen=True)
@@ -97,6 +92,12 @@ class Additive(Fact):
     def std(self) -> float:
         """Standard deviation of one entry's noise."""
         return self.scale * _STD.get(self.distribution, 1.0)
+
+    def applied(self, expected: Expected) -> Expected:
+        size = abs(expected.factor)  # scaled before, noise is not
+        if size == 0 or expected.reports is not None:
+            return replace(expected, opaque="noise on a constant or on reports")
+        return replace(expected, noise=(*expected.noise, (self.distribution, self.scale / size)), grid=None)
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,9 @@ class Clipped(Fact):
                 f"{self.per!r} around {self.around!r}; change it"
             )
 
+    def applied(self, expected: Expected) -> Expected:
+        return expected.clipped(self.norm, self.bound, by_row=self.per == "row", around=self.around == "received")
+
 
 @dataclass(frozen=True)
 class Rounded(Fact):
@@ -142,6 +146,9 @@ class Rounded(Fact):
     levels: int | None = None
     stochastic: bool = False
 
+    def applied(self, expected: Expected) -> Expected:
+        return expected.rounded(self.center, self.step, self.levels, self.stochastic)
+
 
 @dataclass(frozen=True)
 class Randomised(Fact):
@@ -158,6 +165,11 @@ class Randomised(Fact):
         """Return the value of the parameter ``name``."""
         return dict(self.parameters)[name]
 
+    def applied(self, expected: Expected) -> Expected:
+        if self.kind != "multi-bit" or expected.draws:
+            return replace(expected, opaque=self.kind)
+        return replace(expected, reports=dict(self.parameters))
+
 
 @dataclass(frozen=True)
 class Scaled(Fact):
@@ -166,6 +178,9 @@ class Scaled(Fact):
     offset: float = 0.0
     factor: float = 1.0
 
+    def applied(self, expected: Expected) -> Expected:
+        return expected.scaled(self.offset, self.factor)
+
 
 @dataclass(frozen=True)
 class KeptColumns(Fact):
@@ -173,12 +188,18 @@ class KeptColumns(Fact):
 
     ids: tuple[int, ...]
 
+    def applied(self, expected: Expected) -> Expected:
+        return expected.without_columns(self.ids)
+
 
 @dataclass(frozen=True)
 class Sampled(Fact):
     """Each example (or entry of the leading axis) is used with probability ``rate``, otherwise it is zero."""
 
     rate: float
+
+    def applied(self, expected: Expected) -> Expected:
+        return replace(expected, sampled=self.rate * expected.sampled)
 
 
 @dataclass(frozen=True)
@@ -216,6 +237,15 @@ class Absent(Fact):
     clients: tuple[int, ...] = ()
     share: float = 0.0
 
+    def applied(self, expected: Expected) -> Expected:
+        return expected  # what is there is as it was
+
+    def missing(self, absent: Tensor, senders: Tensor) -> bool:
+        """Whether it accounts for ``absent``, those of ``senders`` whose messages are missing."""
+        drawn = math.floor(self.share * len(senders) + 0.5)
+        others = absent[~torch.isin(absent, torch.tensor(self.clients, dtype=absent.dtype))]
+        return len(others) <= drawn
+
 
 @dataclass(frozen=True)
 class Sealed(Fact):
@@ -233,6 +263,10 @@ class Sealed(Fact):
     flooding: float = 0.0
     rounding: float = 0.0
 
+    def applied(self, expected: Expected) -> Expected:
+        """What is read when it is opened again."""
+        return replace(expected, slack=expected.slack + self.rounding + _LARGEST_FLOODING * self.flooding)
+
 
 @dataclass(frozen=True)
 class Correlated(Fact):
@@ -246,15 +280,33 @@ class Correlated(Fact):
     matrix: tuple[tuple[float, ...], ...]
     axis: str = "rounds"
 
+    def applied(self, expected: Expected) -> Expected:
+        matrix = torch.tensor(self.matrix, dtype=torch.float64)
+        if self.axis != "rounds":
+            return replace(expected, whitening=(matrix, self.axis))
+        if not expected.round < len(matrix):
+            return replace(expected, noise=(*expected.noise, ("gaussian", 0.0)))
+        row = matrix[expected.round]
+        length = float(row.norm())
+        before = matrix[expected.round - 1] if expected.round else torch.zeros_like(row)
+        shared = float(row @ before) / max(length * float(before.norm()), 1e-300)
+        return replace(expected, spread=length, previous=shared)
+
 
 @dataclass(frozen=True)
 class Memoised(Fact):
     """The noise on an entry is drawn once and used again in every later round."""
 
+    def applied(self, expected: Expected) -> Expected:
+        return replace(expected, previous=None)
+
 
 @dataclass(frozen=True)
 class Masked(Fact):
     """Masks are added that cancel in the sum over all senders of a round."""
+
+    def applied(self, expected: Expected) -> Expected:
+        return replace(expected, masked=True)
 
 
 @dataclass(frozen=True)
