@@ -32,7 +32,7 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.defenses.noise.randomised_rows import LocalSession, nothing_sent
 from fglaudit.errors import FglauditError
-from fglaudit.facts import ROWS, Fact, Randomised, Scaled
+from fglaudit.facts import ROWS, Fact, Randomised
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of
 from fglaudit.privacy.strength import weaker_budget
@@ -82,13 +82,10 @@ class _Session(LocalSession):
         super().__init__(context, promise, noise, facts)
 
     def facts(self) -> tuple[Fact, ...]:
-        """How reports of -1, 0 and 1 are drawn, and how they are scaled. ``offset + factor x`` what is sent has the true
-        row as its mean, and ``std`` is an entry's standard deviation as sent; both follow from the rest."""
-        drawn = {"sampled": self.sampled, "bit_epsilon": self.bit_epsilon, "low": self.low, "high": self.high}
-        derived = {"offset": self._parameters["offset"], "factor": self._parameters["factor"], "std": self._noise.std}
-        reports = Randomised(ROWS, "multi-bit", tuple({**drawn, **derived}.items()))
-        plain = (self.center, self.step) == (0.0, 1.0)
-        return (reports,) if plain else (reports, Scaled(ROWS, self.center, self.step))
+        """Reports are ``center + step x`` -1, 0 or 1. ``offset + factor x`` a report has the true row as its mean, and
+        ``std`` is the standard deviation of its entries: both follow from the rest."""
+        reports = {**self._parameters, "low": self.low, "high": self.high, "std": self._noise.std}
+        return (Randomised(ROWS, "multi-bit", tuple(reports.items())),)
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
         """Return the reports [R, F]."""
