@@ -64,7 +64,7 @@ class Promises:
     summed: bool = False
 
     def source(self) -> DefenseSession | None:
-        """Return the session of the part whose guarantee is stated (of a sum: the first one's), None without epsilon."""
+        """Return the session of the part whose guarantee is stated (of a sum: the first), None without epsilon."""
         chosen = self._summands() if self.summed else self._whole()
         return chosen[0].session if chosen else None
 
