@@ -82,8 +82,9 @@ class _Session(LocalSession):
         super().__init__(context, promise, noise, facts)
 
     def facts(self) -> tuple[Fact, ...]:
-        """What a report is made of, its standard deviation, and the range of the rows (entries outside are cut)."""
-        reports = {**self._parameters, "std": self._noise.std, "low": self.low, "high": self.high}
+        """Reports are ``center + step x`` -1, 0 or 1. ``offset + factor x`` a report has the true row as its mean, and
+        ``std`` is the standard deviation of its entries: both follow from the rest."""
+        reports = {**self._parameters, "low": self.low, "high": self.high, "std": self._noise.std}
         return (Randomised(ROWS, "multi-bit", tuple(reports.items())),)
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:

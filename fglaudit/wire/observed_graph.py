@@ -30,6 +30,8 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
         return one is other
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
+    if one.is_meta and other.is_meta:  # a payload that is counted and never made has no entries
+        return True
     if torch.equal(one, other):
         return True
     return bool(((one == other) | (one.isnan() & other.isnan())).all()) if one.is_floating_point() else False
