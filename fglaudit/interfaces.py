@@ -138,7 +138,8 @@ class DefenseSession:
         return False
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Return what leaves the senders: clip and noise at the sender, client or server."""
+        """Return what leaves the senders: clip and noise at the sender, client or server. Called for every payload,
+        whatever :meth:`changes` says; return ``batch.payload`` for those it leaves alone."""
         return batch.payload
 
     def seals(self, payload: type[Payload]) -> bool:

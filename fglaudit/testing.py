@@ -84,6 +84,7 @@ class Run:
             **self.graph.schema(),
             layout=self.trained.layout,
             noise=self.session.noise(),
+            facts=self.session.facts(),
             sealed=self.protocol.sealed(self.graph, self.session),
             whole_models=self.protocol.whole_models(self.graph),
         )
