@@ -168,11 +168,8 @@ def alone_in(context: Context, parts: Sequence[Part]) -> dict[int, Context] | No
     named = {release.payload.__name__ for release in context.releases}
     covered = {number: _covered(part) for number, part in noisy.items()}
     rows = any(f.target == ROWS and isinstance(f, Additive | Randomised) for p in noisy.values() for f in p.facts)
-    whole = any(
-        named <= covered[number]
-        or any(r.covers_training and r.payload.__name__ in covered[number] for r in context.releases)
-        for number in noisy
-    )
+    enough = {release.payload.__name__ for release in context.releases if release.covers_training}
+    whole = any(named <= names or enough & names for names in covered.values())
     same = len({(g.unit, g.relation, g.adjacency) for g in promised}) == 1
     apart = sum(len(names & named) for names in covered.values()) == len(named & frozenset().union(*covered.values()))
     if len(noisy) < 2 or rows or whole or not same or not apart or not named <= frozenset().union(*covered.values()):

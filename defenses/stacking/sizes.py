@@ -30,8 +30,7 @@ def _bounded(aggregate: Aggregate, fact: Fact) -> Aggregate:
         return aggregate
     if isinstance(fact, Clipped | Rounded):  # absolute values do not grow
         return replace(aggregate, integers=False)
-    if isinstance(fact, Additive) and isinstance(fact.target, Field) and largest is not None:
-        if (reach := REACH.get(fact.distribution)) is not None:
-            grown = largest + reach * fact.scale * aggregate.summands
-            return replace(aggregate, largest=grown, integers=False, signed=True)
-    return replace(aggregate, largest=None, integers=False, signed=True)
+    grown = None
+    if isinstance(fact, Additive) and fact.target != ROWS and largest is not None and fact.distribution in REACH:
+        grown = largest + REACH[fact.distribution] * fact.scale * aggregate.summands
+    return replace(aggregate, largest=grown, integers=False, signed=True)

@@ -1,4 +1,4 @@
-"""Stacks in a suite: ``{stack: [{name: gaussian}, {name: dp-sgd}]}`` is short for a defense ``stack`` with these parts."""
+"""Stacks in a suite: ``{stack: [{name: gaussian}, {name: dp-sgd}]}`` is short for ``name: stack`` with these parts."""
 
 from __future__ import annotations
 
