@@ -71,7 +71,7 @@ class Promises:
     def together(self) -> Guarantee:
         """Return the guarantee of the stack; without an epsilon where composition is not justified."""
         promised = [part.session.guarantee() for part in self.parts]
-        words = " + ".join(g.mechanism for g in promised if g.mechanism)
+        words = _joined(promised)
         custody = "; ".join(dict.fromkeys(g.key_custody for g in promised if g.key_custody))
         if self.summed and (summands := self._summands()):
             return self._sum([part.session.guarantee() for part in summands], words, custody)
@@ -79,6 +79,7 @@ class Promises:
             stated = chosen[0].session.guarantee()
             private = [part for part in self.parts if _private(part)]
             about = f"; the epsilon is that of {chosen[0].name}" if len(private) > 1 else ""
+            words = _joined([g if g.mechanism == stated.mechanism else _shortened(g) for g in promised])
             return dataclasses.replace(stated, mechanism=words + about, key_custody=custody)
         private = [part for part in self.parts if _private(part)]
         disturbed = [why for part in private if (why := self._disturbed(part)) is not None]
@@ -111,7 +112,7 @@ class Promises:
         coalitions = [g.coalition for g in promised if g.coalition is not None]
         return dataclasses.replace(
             promised[0],
-            mechanism=f"{words}; epsilons of both payloads added up",
+            mechanism=f"{words}; the parts' epsilons added up",
             epsilon_claimed=None if None in claimed else sum(c for c in claimed if c is not None),
             epsilon_accounted=sum(g.epsilon_accounted or 0.0 for g in promised),
             delta=sum(g.delta or 0.0 for g in promised),
@@ -126,6 +127,15 @@ class Promises:
         at = self.parts.index(part)
         found = (_disturbance(part, other, number < at, self.releases) for number, other in enumerate(self.parts))
         return next((why for number, why in enumerate(found) if number != at and why is not None), None)
+
+
+def _joined(promised: Sequence[Guarantee]) -> str:
+    return " + ".join(g.mechanism for g in promised if g.mechanism)
+
+
+def _shortened(promised: Guarantee) -> Guarantee:
+    """Return the guarantee without remarks on what it leaves open, which another part covers."""
+    return dataclasses.replace(promised, mechanism=promised.mechanism.partition("; ")[0])
 
 
 def _disturbance(part: Part, other: Part, earlier: bool, releases: Sequence[Release]) -> str | None:
