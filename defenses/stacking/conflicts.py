@@ -106,9 +106,7 @@ def _pair(earlier: Part, later: Part) -> Iterator[str]:
             yield f"{before} and {behind} both add noise to {target.payload}; keep one, with the smaller epsilon"
         elif _meet((target,), later.targets(Clipped)):
             yield f"{behind} would clip the noise that {before} adds to {target.payload}; list {behind} first"
-        elif any(p.__name__ == target.payload and later.session.changes(p) for p in _registered(later)) and not _meet(
-            (target,), later.targets(Fact)
-        ):
+        elif _makes(later, target.payload):
             yield (
                 f"{behind} changes what {target.payload} is made of, before {before} adds noise to it; list {behind}"
                 " first"
@@ -120,6 +118,12 @@ def _pair(earlier: Part, later: Part) -> Iterator[str]:
     changes = (_changes_clipped(earlier), _changes_clipped(later))
     if common := sorted(changes[0] & changes[1]):
         yield f"{before} and {behind} both clip changes of {common[0]}; keep one of them"
+
+
+def _makes(part: Part, payload: str) -> bool:
+    """Whether it changes what the payload is made of, rather than the payload, of which it then states facts."""
+    changed = any(kind.__name__ == payload for kind in _registered(part))
+    return changed and not any(target.payload == payload for target in part.targets(Fact))
 
 
 def _changes_clipped(part: Part) -> set[str]:

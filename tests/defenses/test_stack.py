@@ -304,7 +304,7 @@ def test_edges_may_be_dropped_where_the_bound_is_one_for_every_subgraph() -> Non
 def test_private_edges_and_another_rule_on_edges_give_no_epsilon() -> None:
     """Training on own edges alone: dp-sgd covers everything, and promises edges by its own rule."""
     protocol = FedGCN(hops=0, rounds=2)
-    weights = {"name": "secure-aggregation", "on": ["ModelUpdate"]}
+    weights = {"name": "secure-aggregation", "on": ["ModelUpdate"], "range": 1e4}
     assert guarantee("dp-sgd", weights, protocol=protocol).epsilon_accounted == pytest.approx(8.0, rel=1e-3)
     promise = guarantee("dp-sgd", Dropping(), protocol=protocol)
     assert promise.epsilon_accounted is None and "protects edges" in promise.mechanism
@@ -355,7 +355,8 @@ def test_noise_on_models_starts_from_what_was_received_through_a_seal() -> None:
         seen = recorded.view(EVERYBODY).messages.of(ModelUpdate)
         sent = [b.payload.tensors()["vector"] for b in seen if bool((b.receivers != SERVER).all())]
         assert len(sent) > 2
-        return sent[-1][0].float()
+        model: Tensor = sent[-1][0]
+        return model.float()
 
     assert torch.allclose(last(run), last(clear), atol=1e-4)
 
