@@ -161,7 +161,7 @@ def _empirical_bound(
     """Return what a canary shows of the accounted epsilon, or None, with notes on what it could not show."""
     if promise.epsilon_accounted is None or not cell.empirical:
         return None, ()
-    bound = audit_defense(cell.protocol, graph, session, promise, seed=cell.seed, device=device)
+    bound = audit_defense(cell.protocol, graph, session.promised_by(), promise, seed=cell.seed, device=device)
     if isinstance(bound, str):
         return None, (f"the accounted epsilon was not tested: {bound}",)
     if bound.ceiling >= promise.epsilon_accounted:

@@ -187,6 +187,10 @@ class DefenseSession:
     def guarantee(self) -> Guarantee:
         return Guarantee()
 
+    def promised_by(self) -> DefenseSession:
+        """Return the session whose guarantee this one's is, which audits replay: itself, or a part of a stack."""
+        return self
+
 
 class Defense(ABC):
     """Changes what is sent or how training is done, and states its guarantee. Subclasses are frozen dataclasses."""

@@ -28,8 +28,9 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.suite.cell import Cell, describe
+from fglaudit.suite.cell import Cell, describe, stacked
 from fglaudit.suite.checks import check_observers, check_partition_fits
+from fglaudit.suite.stacks import named_parts
 from fglaudit.suite.sweep import expanded
 
 SERVERS = ("honest",)
@@ -129,12 +130,19 @@ class Suite:
         for key in ("datasets", "partitions"):
             data[key] = [_plain(describe(entry)) for entry in data[key]]
         for key in ("protocols", "defenses", "attacks"):
-            data[key] = [_plain({**describe(entry), "name": registry.reference(entry)}) for entry in data[key]]
+            data[key] = [_written_back(entry) for entry in data[key]]
         data["observers"] = [_plain(dataclasses.asdict(o)) for o in self.observers]
         if self.all_attacks:
             data["attacks"] = "all"
         plain: dict[str, Any] = _plain(data)
         return plain
+
+
+def _written_back(plugin: Any) -> dict[str, Any]:
+    """Return the entry of a suite that names ``plugin`` with all its fields."""
+    parts = {name: [_written_back(part) for part in defenses] for name, defenses in stacked(plugin)}
+    entry: dict[str, Any] = _plain({**describe(plugin), "name": registry.reference(plugin), **parts})
+    return entry
 
 
 def _plain(value: Any) -> Any:
@@ -277,6 +285,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
 
     def plugin(kind: str) -> Callable[[dict[str, Any], str], Any]:
         def build(entry: dict[str, Any], where: str) -> Any:
+            entry = named_parts(entry, where, lambda name: _near_suite(name, relative_to))
             name = entry.pop("name", None)
             if not isinstance(name, str):
                 raise FglauditError(f"{where}: a {kind} needs a name; known: {', '.join(registry.names(kind))}")

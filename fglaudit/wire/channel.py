@@ -148,6 +148,8 @@ class RecordingChannel:
         """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
         if batch.payload.sealed_fields():
             batch = self.session.forward(batch)
+            if not batch.payload.sealed_fields():
+                self._observed.arrived(batch)
         else:
             batch = self._released(batch)
             if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
@@ -160,6 +162,7 @@ class RecordingChannel:
         readers = self.session.readers(batch)
         if bool((batch.receivers != SERVER).all()):
             opened = self.session.unseal(batch)
+            self._observed.arrived(opened)
             self._record(opened, readers)
             return opened.payload
         readable = self._readable(batch, readers)

@@ -164,8 +164,14 @@ class Observed:
                 if left[name] is not (entered := before.payload.tensors()[name]) and not same(value, entered):
                     self._note(Field(kind.__name__, name, direction), "the sender's own values were edited in place")
                 self._field(before, name, direction, value, left[name], facts, part)
-        if bool(from_server.all()) and any(isinstance(f, Clipped) and f.around == "received" for f in facts):
-            self._remember(kind.__name__, before.receivers, after)
+        self.arrived(dataclasses.replace(before, payload=after))
+
+    def arrived(self, batch: MessageBatch) -> None:
+        """Remember what the server's message brings its receivers, where their changes to it are clipped."""
+        kind = type(batch.payload)
+        around = any(isinstance(f, Clipped) and f.around == "received" for f in on(self.session.facts(), kind))
+        if around and bool((batch.senders == SERVER).all()):
+            self._remember(kind.__name__, batch.receivers, batch.payload)
 
     def _field(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,7 @@ from fglaudit.facts import (
     Sampled,
     Scaled,
     Sealed,
+    Unstated,
     first,
     from_json,
     on,
@@ -118,7 +120,7 @@ class Seen:
     gradients: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     messages: list[Before] = field(default_factory=list)
     merged: list[Tensor] = field(default_factory=list)
-    unstated: tuple[Fact, ...] = ()
+    unstated: Sequence[Unstated] = ()
 
     def of(self, kind: str, direction: str) -> list[Before]:
         return [(b, p) for b, p in self.messages if type(b.payload).__name__ == kind and way(b) == direction]
