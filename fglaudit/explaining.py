@@ -230,7 +230,8 @@ def _off_grid(grid: Grid, sent: Tensor, slack: Tensor) -> str | None:
 
 
 def _biased(expected: Expected, step: Tensor, residual: Tensor, spending: Spending) -> str | None:
-    """Compare the errors of unbiased rounding, [-1, 1] in steps, with a mean of zero whatever was rounded."""
+    """Compare the errors of unbiased rounding, one of two values a step apart, with a mean of zero whatever was
+    rounded."""
     grid = expected.grid
     assert grid is not None
     error = torch.where(step > 0, residual / torch.where(step > 0, step, 1), 0.0)
@@ -238,9 +239,10 @@ def _biased(expected: Expected, step: Tensor, residual: Tensor, spending: Spendi
     place = torch.where(step > 0, (expected.values - start) / torch.where(step > 0, step, 1), 0.0)
     part = place - place.floor()
     give = expected.roundoff * (place.abs() + 1)
-    for weight in (torch.ones_like(part), part - 0.5):
+    between = ((part > give) & (part < 1 - give)).to(part)  # a level itself stays
+    for weight in (between, (part - 0.5) * between):
         size = torch.linalg.vector_norm(weight)
-        bound = size * math.sqrt(2 * (spending.next() + math.log(2))) + (give * weight.abs()).sum()
+        bound = size * math.sqrt((spending.next() + math.log(2)) / 2) + (give * weight.abs()).sum()
         if bool((error * weight).sum().abs() > bound):
             return "rounding that is not unbiased, as is stated"
     return None
@@ -263,14 +265,14 @@ def _strange_reports(expected: Expected, sent: Tensor, slack: Tensor, spending: 
     share = ((expected.values.clamp(low, high) - low) / (high - low)).nan_to_num(0.5)
     lie = 1 / (math.exp(float(stated["bit_epsilon"])) + 1)
     mean = 2 * (lie + share * (1 - 2 * lie)) - 1
-    error = torch.where(chosen, reports - mean, 0.0)  # in [-2, 2], mean zero whatever was chosen
+    error = torch.where(chosen, reports - mean, 0.0)  # one of two values 2 apart, mean zero whatever was chosen
     drawn = chosen.double() - sampled / width  # negatively associated: Hoeffding, for either sign of the weights alone
     for terms, reach, weight in (
-        (error, 4.0, torch.ones_like(mean)),
-        (error, 4.0, mean),
+        (error, 2.0, torch.ones_like(mean)),
+        (error, 2.0, mean),
         (drawn, 1.5, share - share.mean(1, keepdim=True)),
     ):
-        weight = torch.where(chosen, weight, 0.0) if reach == 4.0 else weight
+        weight = torch.where(chosen, weight, 0.0) if reach == 2.0 else weight
         bound = reach * torch.linalg.vector_norm(weight) * math.sqrt((spending.next() + math.log(2)) / 2)
         if bool((terms * weight).sum().abs() > bound + 1e-6 * weight.abs().sum()):
             return "multi-bit reports of other probabilities than are stated"

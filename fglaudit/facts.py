@@ -31,7 +31,7 @@ from fglaudit.targets import Target as Target
 
 NORMS = ("L1", "L2", "elementwise")
 _LARGEST_FLOODING = 12.0
-"""Standard deviations of flooding noise beyond which no opened value is off, among as many as there may be."""
+"""Standard deviations of flooding noise beyond which no opened value is off."""
 _STD = {"gaussian": 1.0, "laplace": math.sqrt(2), "uniform": 1 / math.sqrt(3)}
 
 
@@ -39,8 +39,8 @@ _STD = {"gaussian": 1.0, "laplace": math.sqrt(2), "uniform": 1 / math.sqrt(3)}
 class Fact:
     """Base of all facts; ``target`` is what it is about.
 
-    Those about payload fields, rows and gradients say in :meth:`applied` what they make of a value. A plugin's fact may
-    override :meth:`explains` instead; without either it explains everything, and no built-in attack models it.
+    They say in :meth:`applied` what they make of a value. A plugin's fact may override :meth:`explains` instead;
+    without either it explains everything, and no built-in attack models it.
     """
 
     target: Target
@@ -359,7 +359,7 @@ def _concerns(stated: Target, asked: Target | str | type) -> bool:
 
 
 def to_json(facts: Iterable[Fact]) -> list[dict[str, Any]]:
-    """Return facts as plain data, for :func:`from_json`."""
+    """Return facts as plain data."""
     return [fact_to_json(fact) for fact in facts]
 
 
@@ -371,11 +371,8 @@ def from_json(stored: Iterable[Mapping[str, Any]]) -> tuple[Fact, ...]:
 def fact_to_json(fact: Fact) -> dict[str, Any]:
     """Return one fact as plain data."""
     target = fact.target
-    where = (
-        dataclasses.asdict(target)
-        if isinstance(target, Field)
-        else next(name for name, plain in _PLAIN.items() if plain == target)
-    )
+    plain = {of: name for name, of in _PLAIN.items()}
+    where = dataclasses.asdict(target) if isinstance(target, Field) else plain[target]
     values = {f.name: getattr(fact, f.name) for f in dataclasses.fields(fact) if f.name != "target"}
     kind = type(fact).__name__
     if _KINDS.get(kind) is not type(fact):  # also a plugin's class that has a built-in one's name

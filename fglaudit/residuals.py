@@ -121,7 +121,7 @@ def strange_noise(
         return None
     if not bool(residual.isfinite().all()):
         return "not finite"
-    sizes = _strange_size(residual, slack, shape, spending)
+    sizes = _strange_size(residual, slack, shape, spending) or _left_out(residual, slack, shape, spending)
     if sizes is not None or float((slack / shape.scale).mean()) > 0.3:  # arithmetic drowns the noise: size alone
         return sizes
     score = 2 * shape.cdf(residual) - 1  # uniform on [-1, 1]
@@ -154,6 +154,17 @@ def _strange_size(residual: Tensor, slack: Tensor, shape: Shape, spending: Spend
             return f"noise larger than the stated scale {shape.scale:.4g} gives"
         if bool((high < freedom - 2 * math.sqrt(freedom * x)).any()):
             return f"noise smaller than the stated scale {shape.scale:.4g} gives"
+    return None
+
+
+def _left_out(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
+    """Count the entries that did not change at all, against as many as noise rounds off to nothing (Chernoff)."""
+    count = int((residual.abs() <= slack).sum())
+    chance = 2 * _PEAK.get(shape.name, 0.5) * slack.expand_as(residual) / shape.scale
+    mean = float(chance.clamp(max=1).sum())
+    x = spending.next()
+    if count > mean and count * math.log(count / max(mean, 1e-300)) - count + mean > x:
+        return f"{count} entries without the stated noise"
     return None
 
 

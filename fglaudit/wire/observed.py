@@ -20,9 +20,15 @@ from fglaudit.facts import (
     GRADIENTS,
     ROWS,
     Absent,
+    Additive,
     Clipped,
+    Correlated,
     Fact,
     Field,
+    KeptColumns,
+    Masked,
+    Randomised,
+    Rounded,
     Sampled,
     Sealed,
     Target,
@@ -44,6 +50,8 @@ _OPENED_ONCE = 2**23
 """Before training, where payloads are sent a single time."""
 _ROW_COST = 2048
 """Values that opening one row costs at least."""
+_POOLED = 2**15
+"""Small comparisons, of few rows or rounds, are made once more together, when so many values have come together."""
 _COLUMNS = 512
 """Of a gradient, where examples are sampled and the sample must be projected out."""
 
@@ -61,10 +69,13 @@ class Observed:
         self._found: dict[Target, str] = {}
         self._received: dict[str, tuple[Tensor, Tensor]] = {}
         self._opened: dict[str, tuple[int, int]] = {}
+        self._pools: dict[tuple[Target, int, tuple[Fact, ...]], list[tuple[Tensor, Tensor, Tensor | None]]] = {}
         self._rng = derive(0, "observed messages")
 
     @property
     def unstated(self) -> tuple[Unstated, ...]:
+        for key in list(self._pools):
+            self._flush(key)
         return tuple(Unstated(target, why) for target, why in self._found.items())
 
     def watches(self, hook: str) -> bool:
@@ -250,8 +261,8 @@ class Observed:
     ) -> None:
         if target in self._found or before.numel() == 0:
             return
-        facts, step = list(facts), max(1, _PART * len(before) // before.numel())
-        whole = any(type(fact).__name__ in ("Masked", "Correlated", "Sampled") for fact in facts)
+        facts, step = tuple(facts), max(1, _PART * len(before) // before.numel())
+        whole = any(isinstance(fact, Masked | Correlated | Sampled) for fact in facts)
         step = len(before) if whole else step
         for low in range(0, len(before), step):
             part = slice(low, low + step)
@@ -264,6 +275,39 @@ class Observed:
             if (why := unexplained(expected, after[part], self.spending, (target, low))) is not None:
                 self._note(target, f"round {round}: {why}")
                 return
+        random = any(isinstance(fact, Additive | Randomised | Rounded) for fact in facts)
+        if random and not whole and slack is None and before.numel() < _POOLED:
+            self._pool(target, facts, before, after, received)
+
+    def _pool(
+        self, target: Target, facts: tuple[Fact, ...], before: Tensor, after: Tensor, received: Tensor | None
+    ) -> None:
+        flat = [None if t is None else t.reshape(len(before), -1).clone() for t in (before, after, received)]
+        entered, left, start = flat
+        assert entered is not None and left is not None
+        width = before.shape[-1] if any(_by_row(fact) for fact in facts) else 0
+        if width and before.dim() > 2:
+            return  # rows within messages; those have many values
+        key = (target, entered.shape[1], facts)
+        pool = self._pools.setdefault(key, [])
+        pool.append((entered, left, start))
+        if sum(part[0].numel() for part in pool) >= _POOLED:
+            self._flush(key)
+
+    def _flush(self, key: tuple[Target, int, tuple[Fact, ...]]) -> None:
+        target, _, facts = key
+        parts = self._pools.pop(key)
+        if target in self._found or len(parts) < 2:
+            return
+        starts = [part[2] for part in parts if part[2] is not None]
+        expected = Expected.of(
+            torch.cat([part[0] for part in parts]), torch.cat(starts) if len(starts) == len(parts) else None
+        )
+        for fact in facts:
+            expected = fact.applied(expected)
+        why = unexplained(expected, torch.cat([part[1] for part in parts]), self.spending)
+        if why is not None and len(starts) in (0, len(parts)):
+            self._note(target, f"over {len(parts)} messages: {why}")
 
     def _remember(self, name: str, receivers: Tensor, payload: Payload) -> None:
         (value,) = payload.tensors().values()
@@ -280,6 +324,10 @@ class Observed:
 
     def _note(self, target: Target, why: str) -> None:
         self._found.setdefault(target, why)
+
+
+def _by_row(fact: Fact) -> bool:
+    return isinstance(fact, KeptColumns) or (isinstance(fact, Clipped) and fact.per == "row")
 
 
 def _spread(width: int) -> slice:
