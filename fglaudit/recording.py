@@ -274,6 +274,7 @@ def public_facts(
         **graph.schema(),
         layout=trained.layout,
         noise=session.noise(),
+        facts=session.facts(),
         sealed=protocol.sealed(graph, session),
         structure=protocol.structure(graph),
         **rehearsal(protocol),
@@ -292,7 +293,7 @@ def _empirical_bound(
     accounted = promise.epsilon_accounted
     if accounted is None:
         return {}, ()
-    bound = audit_defense(protocol, graph, session, promise, seed=seed, device=device)
+    bound = audit_defense(protocol, graph, session.promised_by(), promise, seed=seed, device=device)
     if isinstance(bound, str):
         return {}, (f"the accounted epsilon was not tested: {bound}",)
     shown = {"epsilon_empirical": bound.epsilon, "epsilon_p_value": bound.p_value(accounted)}

@@ -219,6 +219,8 @@ def _coerce(value: Any, hint: Any, what: str) -> Any:
         wanted = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")
         return FglauditError(f"{what} must be {wanted}; got {value!r} ({type(value).__name__}): {reason}")
 
+    if (kind := _listed_kind(hint)) is not None and isinstance(value, list | tuple):
+        return tuple(_listed(kind, entry, f"{what}[{number}]") for number, entry in enumerate(value))
     nested = [part for part in (hint, *typing.get_args(hint)) if is_dataclass(part)]
     if nested and isinstance(value, Mapping):
         return construct(typing.cast(type[Any], nested[0]), what, value)
@@ -231,6 +233,32 @@ def _coerce(value: Any, hint: Any, what: str) -> Any:
         return adapter.validate_python(value)
     except ValidationError as error:
         raise refuse(error.errors()[0]["msg"]) from error
+
+
+def _listed_kind(hint: Any) -> str | None:
+    """Return the kind of plugin of which a field holds a tuple, or None."""
+    if typing.get_origin(hint) is not tuple:
+        return None
+    bases = {getattr(part, "__name__", "") for part in typing.get_args(hint)}
+    return next((kind for kind, spec in KINDS.items() if spec.base in bases), None)
+
+
+def _listed(kind: str, entry: Any, what: str) -> Any:
+    """Return the plugin that an entry of a list names; one that is built already as it is."""
+    if isinstance(entry, str):
+        return build(kind, entry, {}, what)
+    if not isinstance(entry, Mapping):
+        return _checked_instance(kind, entry, what)
+    if not isinstance(name := entry.get("name"), str):
+        raise FglauditError(f"{what}: a {kind} needs a name; known: {', '.join(names(kind))}")
+    return build(kind, name, {key: value for key, value in entry.items() if key != "name"}, what)
+
+
+def _checked_instance(kind: str, value: Any, what: str) -> Any:
+    base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
+    if not isinstance(value, base):
+        raise FglauditError(f"{what} must be a {kind}, by name or as a mapping with a name; got {value!r}")
+    return value
 
 
 def _accepts_bool(hint: Any) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -28,8 +28,10 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.suite.cell import Cell, describe
+from fglaudit.suite.cell import Cell, describe, stacked
 from fglaudit.suite.checks import check_observers, check_partition_fits
+from fglaudit.suite.stacks import named_parts
+from fglaudit.suite.sweep import expanded
 
 SERVERS = ("honest",)
 """Server behaviours that exist so far."""
@@ -128,12 +130,19 @@ class Suite:
         for key in ("datasets", "partitions"):
             data[key] = [_plain(describe(entry)) for entry in data[key]]
         for key in ("protocols", "defenses", "attacks"):
-            data[key] = [_plain({**describe(entry), "name": registry.reference(entry)}) for entry in data[key]]
+            data[key] = [_written_back(entry) for entry in data[key]]
         data["observers"] = [_plain(dataclasses.asdict(o)) for o in self.observers]
         if self.all_attacks:
             data["attacks"] = "all"
         plain: dict[str, Any] = _plain(data)
         return plain
+
+
+def _written_back(plugin: Any) -> dict[str, Any]:
+    """Return the entry of a suite that names ``plugin`` with all its fields."""
+    parts = {name: [_written_back(part) for part in defenses] for name, defenses in stacked(plugin)}
+    entry: dict[str, Any] = _plain({**describe(plugin), "name": registry.reference(plugin), **parts})
+    return entry
 
 
 def _plain(value: Any) -> Any:
@@ -265,18 +274,18 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
     def entries(
         key: str, listed: Sequence[str | dict[str, Any]], build: Callable[[dict[str, Any], str], Any]
     ) -> tuple[Any, ...]:
-        built: dict[str, tuple[int, Any]] = {}
-        for i, entry in enumerate(listed):
-            where = f"{key}[{i}]"
-            found = build({_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else dict(entry), where)
+        built: dict[str, tuple[str, Any]] = {}
+        for entry, where in _written(key, listed):
+            found = build(dict(entry), where)
             identity = str({k: v for k, v in describe(found).items() if k != "root"})
             if identity in built:
-                raise FglauditError(f"entries must differ; {where} repeats {key}[{built[identity][0]}]; remove one")
-            built[identity] = (i, found)
+                raise FglauditError(f"entries must differ; {where} repeats {built[identity][0]}; remove one")
+            built[identity] = (where, found)
         return tuple(found for _, found in built.values())
 
     def plugin(kind: str) -> Callable[[dict[str, Any], str], Any]:
         def build(entry: dict[str, Any], where: str) -> Any:
+            entry = named_parts(entry, where, lambda name: _near_suite(name, relative_to))
             name = entry.pop("name", None)
             if not isinstance(name, str):
                 raise FglauditError(f"{where}: a {kind} needs a name; known: {', '.join(registry.names(kind))}")
@@ -311,6 +320,14 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
     check_observers(suite.observers, suite.partitions)
     check_partition_fits(suite.protocols, suite.partitions)
     return suite
+
+
+def _written(key: str, listed: Sequence[str | dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the entries under ``key`` as mappings, each with its place; one for every value that a defense sweeps."""
+    for i, entry in enumerate(listed):
+        where = f"{key}[{i}]"
+        named = {_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else entry
+        yield from expanded(named, where) if key == "defenses" else [(named, where)]
 
 
 def dataset_spec(entry: dict[str, Any], where: str = "") -> DatasetSpec:

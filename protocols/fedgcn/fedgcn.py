@@ -132,7 +132,7 @@ class FedGCN(FederatedProtocol):
                 math.sqrt(largest + 1),
                 f"sqrt(largest degree + 1) with public topology, largest degree {largest}",
             )
-        return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
+        return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why, subgraphs=True),)
 
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's loss sees as many hops as there are layers; with sums some of the nodes are other clients'."""
