@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
-from fglaudit.audit import run_cell
 
 from bench.defense_settings import SETUPS, Setup, defenses
 from bench.table import Table
