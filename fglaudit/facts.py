@@ -327,6 +327,11 @@ _KINDS: dict[str, type[Fact]] = {
 _PLAIN: dict[str, Target] = {"rows": ROWS, "edges": EDGES, "gradients": GRADIENTS}
 
 
+def kind_of(fact: Fact) -> str:
+    """Return the name of a fact's class, also of one that was read back without that class."""
+    return fact.kind if isinstance(fact, Foreign) else type(fact).__name__
+
+
 def name_of(payload: str | type) -> str:
     """Return the name by which facts know a payload."""
     return payload if isinstance(payload, str) else payload.__name__
@@ -370,9 +375,7 @@ def from_json(stored: Iterable[Mapping[str, Any]]) -> tuple[Fact, ...]:
 
 def fact_to_json(fact: Fact) -> dict[str, Any]:
     """Return one fact as plain data."""
-    target = fact.target
-    plain = {of: name for name, of in _PLAIN.items()}
-    where = dataclasses.asdict(target) if isinstance(target, Field) else plain[target]
+    where = target_to_json(fact.target)
     values = {f.name: getattr(fact, f.name) for f in dataclasses.fields(fact) if f.name != "target"}
     kind = type(fact).__name__
     if _KINDS.get(kind) is not type(fact):  # also a plugin's class that has a built-in one's name
@@ -390,8 +393,18 @@ def fact_from_json(stored: Mapping[str, Any]) -> Fact:
     kind, where = values.pop("fact"), values.pop("target")
     if kind not in _KINDS:
         raise FglauditError(f"a stored fact is one of {', '.join(_KINDS)}; got {kind!r}; record the run again")
-    target = _PLAIN[where] if isinstance(where, str) else Field(**where)
-    return _KINDS[kind](target, **values)
+    return _KINDS[kind](target_from_json(where), **values)
+
+
+def target_to_json(target: Target) -> str | dict[str, Any]:
+    """Return a target as plain data."""
+    plain = {of: name for name, of in _PLAIN.items()}
+    return dataclasses.asdict(target) if isinstance(target, Field) else plain[target]
+
+
+def target_from_json(stored: str | dict[str, Any]) -> Target:
+    """Rebuild a target from :func:`target_to_json`."""
+    return _PLAIN[stored] if isinstance(stored, str) else Field(**stored)
 
 
 def _frozen(value: Any) -> Any:

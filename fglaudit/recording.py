@@ -259,7 +259,7 @@ def record_training(
         partition={},
         notes=(*trained.notes, *remarks),
     )
-    return recording, GroundTruth(graph, protocol, trained, seed)
+    return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated)
 
 
 def public_facts(
