@@ -99,7 +99,7 @@ _SHARED_MODELS = ["Latents", "ModelUpdate"]
 _TRANSFORMER = ["GlobalNodes", "ModelUpdate"]
 _APPNP = ["HiddenRepresentations", "Jacobians", "ModelUpdate"]
 
-_SEALED: list[dict[str, Any]] = [{"name": "homomorphic-encryption", "scheme": "ckks"}]
+_SEALED: list[dict[str, Any]] = [{"name": "homomorphic-encryption"}]
 
 
 def _stack(*parts: dict[str, Any]) -> dict[str, Any]:
