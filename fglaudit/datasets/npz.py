@@ -49,11 +49,14 @@ def load_npz(path: str, sha256: str | None = None) -> RawGraph:
     features = _features(x)
     nodes = x.shape[0]
     labels = _labels(y, nodes)
+    masks = _masks(arrays, labels)
     return RawGraph(
         x=torch.from_numpy(features),
         y=torch.from_numpy(labels),
         edge_index=torch.from_numpy(_edges(edge_index, nodes)),
-        **_masks(arrays, labels),
+        train=masks.get("train"),
+        val=masks.get("val"),
+        test=masks.get("test"),
     )
 
 
@@ -80,7 +83,7 @@ def _features(x: Array) -> NDArray[np.float32]:
     bad = ~np.isfinite(features).all(axis=1)
     _require(
         not bad.any(),
-        f"features must be finite; {bad.sum()} rows have NaN or inf as float32, the first is {bad.argmax()}",
+        f"features must be finite; {bad.sum()} rows have NaN or inf, the first is {bad.argmax()} (as float32)",
         "clean x",
     )
     return features
