@@ -77,6 +77,8 @@ def read_arrays(data: bytes, names: Sequence[str], source: str) -> tuple[dict[st
 def _read(data: bytes, names: Sequence[str]) -> tuple[dict[str, Array], list[str]]:
     if data.startswith(b"\x93NUMPY"):
         raise _UnsoundError("it is a single .npy array")
+    if not data.startswith(b"PK\x03\x04"):  # zipfile looks for an archive at the end of any file
+        raise _UnsoundError("it is no zip archive")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
         if len(entries) > ENTRIES:

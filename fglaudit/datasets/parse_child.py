@@ -1,7 +1,7 @@
 """A process of its own that parses raw files of unknown origin.
 
-``python -m fglaudit.datasets.parse_child NAME FOLDER``. Planetoid's files are pickles, which can name any function of any
-module and have it called; damaged ones make the parser read outside of its memory. Here an audit hook lets an unpickler
+``python -m fglaudit.datasets.parse_child NAME FOLDER``. Planetoid's files are pickles, which can name any function of
+any module and have it called; damaged ones make the parser read outside of its memory. An audit hook lets an unpickler
 name only what the published files name, whichever library unpickles; memory and processor time are limited; and a crash
 ends this process alone. The parent is :mod:`fglaudit.datasets.pyg`; tensors go back as a safetensors file, which holds
 no code.

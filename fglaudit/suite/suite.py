@@ -192,9 +192,9 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
     try:
         return _SuiteFile.model_validate(data)
     except ValidationError as error:
-        # Of a union such as "text | mapping" pydantic reports every branch: the unknown key or the first problem says
+        # Of a union such as "text | mapping" pydantic reports every branch: an unknown key, or what lies deepest, says
         # most.
-        problems = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        problems = sorted(error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
         problem = problems[0]
         where = _place(problem["loc"])
         if problem["type"] == "extra_forbidden":

@@ -62,6 +62,8 @@ def read_yaml(text: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        if isinstance(error, yaml.reader.ReaderError):
+            place = f"character {error.position + 1} is {shown(text[error.position : error.position + 1])}: "
         raise FglauditError(f"the text must be valid YAML; {place}{_problem(error)}; correct it there") from error
 
 
