@@ -23,8 +23,12 @@ ROWS = 2_000_000
 """Of findings: cells x observers x attacks."""
 PLUGIN_BYTES = 2**24
 
-ENTRIES = 2**31
-"""Entries of a drawn feature matrix: 8 GiB of float32."""
+ENTRIES = 2**29
+"""Entries of a drawn feature matrix: 2 GiB of float32, of which drawing holds several."""
+PAIRS = 2**27
+"""Entries of a matrix over all pairs of nodes."""
+DRAWN = 3 * 10**7
+"""Numbers that may be drawn again and again until a graph fits."""
 CLASSES = 10_000
 
 MOST = 1_000_000

@@ -22,13 +22,14 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=500)
     parser.add_argument("--real", type=int, default=30, help="cases of each kind by the real command")
     parser.add_argument("--only", choices=tuple(KINDS), help="one kind of input")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each kind in forked children")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     chosen = parser.parse_args()
     print(f"seed {chosen.seed}", flush=True)
     faults = 0
     for name, cases in (("suite", chosen.suites), ("graph", chosen.graphs)):
         if chosen.only in (None, name):
-            faults += show(f"{name}s, forked", forked(KINDS[name], chosen.seed, cases, first=chosen.first))
+            faults += show(f"{name}s, forked", forked(KINDS[name], chosen.seed, cases, chosen.seconds, chosen.first))
             faults += show(f"{name}s, real command", commanded(KINDS[name], chosen.seed, min(chosen.real, cases)))
     return 1 if faults else 0
 
