@@ -77,8 +77,9 @@ class CsbmOptions:
             (
                 len(sizes) == self.classes and sum(sizes) == self.nodes and min(sizes, default=0) >= 1,
                 (
-                    f"csbm needs one size of at least 1 per class, adding up to nodes; got class_sizes"
-                    f" {shown(list(sizes))} for {self.classes} classes and {self.nodes} nodes; change class_sizes, classes or nodes"
+                    "csbm needs one size of at least 1 per class, adding up to nodes; got class_sizes"
+                    f" {shown(list(sizes))} for {self.classes} classes and {self.nodes} nodes; change class_sizes,"
+                    " classes or nodes"
                 ),
             ),
             (0 <= self.homophily <= 1, f"csbm needs homophily in [0, 1]; got {self.homophily}; it is a share of edges"),

@@ -121,7 +121,8 @@ def _check_counts(name: str, source: PygSource, raw: RawGraph, folder: Path) -> 
 
 def _tensors(path: Path) -> tuple[RawGraph, dict[str, str]]:
     with safe_open(path, framework="pt") as file:
-        return RawGraph(**{name: file.get_tensor(name) for name in file.keys()}), file.metadata() or {}  # noqa: SIM118
+        # Copies: tensors of a mapped file would change with the file, after their digest was compared.
+        return RawGraph(**{name: file.get_tensor(name).clone() for name in file.keys()}), file.metadata() or {}  # noqa: SIM118
 
 
 def _read(path: Path) -> RawGraph | None:

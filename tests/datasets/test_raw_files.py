@@ -87,7 +87,7 @@ def test_a_pickle_put_in_place_of_a_raw_file_is_not_run(root: Path, file: str, m
     (root / CORA / file).write_bytes(pickle.dumps(Evil(marker)))
     monkeypatch.setattr(pyg, "parse", no_parser)
     monkeypatch.setattr(pyg, "_parse_in_child", no_parser)
-    with pytest.raises(FglauditError, match="raw files must match the published files; .* is corrupt"):
+    with pytest.raises(FglauditError, match=r"raw files must match the published files; .* is corrupt"):
         DatasetSpec("cora", root=str(root)).load()
     assert not marker.exists()
 
@@ -134,15 +134,15 @@ def test_a_version_of_ones_own_loads_and_says_so(root: Path) -> None:
         assert any("not the published raw files: ind.cora.graph" in note for note in notes)
 
 
-@pytest.mark.parametrize(("file", "at"), [("ind.cora.allx", 900), ("ind.cora.tx", 60), ("ind.cora.graph", 5_000)])
-def test_a_listed_damaged_file_ends_in_one_message(root: Path, file: str, at: int) -> None:
+def test_a_listed_damaged_file_ends_in_one_message(root: Path) -> None:
     """Such bytes can crash the parser's process; it is not this one."""
     need_cora()
-    whole = bytearray((root / CORA / file).read_bytes())
-    whole[at] ^= 0xFF
-    (root / CORA / file).write_bytes(whole[: len(whole) - at % 7])
+    file = root / CORA / "ind.cora.allx"
+    whole = bytearray(file.read_bytes())
+    whole[900] ^= 0xFF
+    file.write_bytes(whole[:-4])
     list_sums(root)
-    with pytest.raises(FglauditError, match="cora.*fglaudit data fetch cora") as caught:
+    with pytest.raises(FglauditError, match=r"cora.*fglaudit data fetch cora") as caught:
         DatasetSpec("cora", root=str(root)).load()
     assert str(caught.value).isprintable() and len(str(caught.value)) <= MESSAGE
 

@@ -1,4 +1,4 @@
-"""YAML text of any content ends in plain data of bounded size or in one message, and plain data are read as they are."""
+"""YAML text of any content ends in plain data of bounded size or in one message; plain data are read as they are."""
 
 from __future__ import annotations
 
