@@ -12,7 +12,7 @@ test: $(VENV)/.dev  ## all tests; those on real data sets skip where the data ro
 	$(BIN)/python -m pytest
 
 fuzz: $(VENV)/.dev  ## 1,000 mutated suites and 500 mutated graphs: no traceback, no hang; a sample of it is part of the tests
-	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m bench.fuzz
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

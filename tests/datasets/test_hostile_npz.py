@@ -205,7 +205,7 @@ def test_bombs_and_lying_directories_are_refused_before_memory_is_taken() -> Non
     lying = bytearray(archive(x=entry(stated("(6,)"), bytes(24))))
     at = lying.rfind(b"PK\x01\x02")
     lying[at + 24 : at + 28] = (2**32 - 2).to_bytes(4, "little")
-    many = archive(**{f"a{i}": b"" for i in range(1_500)})
+    many = archive(zipfile.ZIP_STORED, **{f"a{i}": b"" for i in range(1_500)})
     twice = saved(sound()).replace(b"y.npy", b"x.npy")
     for data, words in ((bomb, "zip bomb"), (bytes(lying), "zip bomb"), (many, "entries"), (twice, "2 times")):
         tracemalloc.start()
@@ -255,7 +255,8 @@ def test_a_pin_in_the_suite_is_kept(tmp_path: Path) -> None:
     path.write_bytes(saved(sound()))
     with pytest.raises(FglauditError, match="stays the same"):
         dataset_spec({"name": "npz", "path": str(path), "sha256": "0" * 64}).load()
-    for fields in ({"name": "npz", "path": "x", "sha256": "abc"}, {"name": "cora", "sha256": "0" * 64}):
+    wrong: list[dict[str, Any]] = [{"name": "npz", "path": "x", "sha256": "abc"}, {"name": "cora", "sha256": "0" * 64}]
+    for fields in wrong:
         with pytest.raises(FglauditError, match="64 hex digits"):
             DatasetSpec(**fields)
     assert dataset_spec({"name": "npz", "path": str(tmp_path / "none.npz")}).sha256 is None

@@ -1,7 +1,7 @@
 """``make fuzz``: 1,000 mutated suites and 500 mutated graphs in forked children, 30 of each by the real command.
 
-It lies under ``tests/`` as it asserts what the package must do with any input; nothing of it is a measurement. The seed
-is printed; ``python -m tests.fuzz --seed S --only suite --first N --suites 1 --real 0`` repeats case N alone.
+It lies under ``bench/`` as it takes minutes; ``tests/bench/test_fuzz.py`` runs a sample of it. The seed is printed;
+``python -m bench.fuzz --seed S --only suite --first N --suites 1 --real 0`` repeats case N alone.
 Exit code 1 if anything ended in a traceback, a crash, a hang above 20 s, a wrong value, or a message without rule and
 fix.
 """
@@ -12,11 +12,11 @@ import argparse
 import sys
 import time
 
-from tests.fuzz.campaign import KINDS, Tally, commanded, forked
+from bench.fuzz.campaign import KINDS, Tally, commanded, forked
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser = argparse.ArgumentParser(prog="python -m bench.fuzz")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--suites", type=int, default=1000)
     parser.add_argument("--graphs", type=int, default=500)

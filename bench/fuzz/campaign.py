@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.fuzz import graphs, suites
-from tests.fuzz.server import HANG_SECONDS, Outcome, judge, preload, run
+from bench.fuzz import graphs, suites
+from bench.fuzz.server import HANG_SECONDS, Outcome, judge, preload, run
 
 
 @dataclass(frozen=True)

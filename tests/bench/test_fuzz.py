@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.fuzz.server import judge, run
 from fglaudit.errors import FglauditError
-from tests.fuzz.server import judge, run
 
 
 @pytest.mark.fuzz
 def test_a_sample_of_mutated_suites_and_graphs_ends_in_values_or_messages() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--seed", "21", "--seconds", "8", "--real", "1"]
+    command = [sys.executable, "-m", "bench.fuzz", "--seed", "21", "--seconds", "8", "--real", "1"]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,8 +26,6 @@ def test_a_sample_of_mutated_suites_and_graphs_ends_in_values_or_messages() -> N
 
 def test_the_server_tells_faults_apart() -> None:
     def hangs_up() -> None:
-        import os
-
         os._exit(3)
 
     def refuses() -> None:
@@ -35,12 +34,18 @@ def test_the_server_tells_faults_apart() -> None:
     def grumbles() -> None:
         raise FglauditError("no")
 
+    def writes_a_traceback() -> None:
+        sys.stderr.write("Traceback (most recent call last):\n")
+
+    def fails() -> None:
+        raise IndexError
+
     assert run(lambda: None).kind == "accepted"
     assert run(refuses).kind == "refused"
     assert run(grumbles).kind == "message" and run(grumbles).fault
-    assert run(lambda: [].pop()).kind == "traceback"
+    assert run(fails).kind == "traceback"
     assert run(hangs_up).kind == "crash"
-    assert run(lambda: sys.stderr.write("Traceback (most recent call last):\n") and None).kind == "traceback"
+    assert run(writes_a_traceback).kind == "traceback"
 
 
 def test_what_counts_as_a_message() -> None:
