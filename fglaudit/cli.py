@@ -87,15 +87,27 @@ def run(
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing.")
+        bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing, run no plugin file.")
+    ] = False,
+    trust_plugins: Annotated[
+        bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
     ] = False,
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
+    from fglaudit.suite.plugin_files import PluginFile, Trust
 
-    resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds)
-    directory = out or output_folder(resolved, dataset or ())
     console = _console()
+
+    def announce(files: Sequence[PluginFile]) -> None:
+        for file in files:
+            console.print(
+                f"plugin file: {file.path}  sha256 {file.sha256}", markup=False, highlight=False, soft_wrap=True
+            )
+
+    trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
+    resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
+    directory = out or output_folder(resolved, dataset or ())
     chosen = pick_device(device)
     if dry_run:
         from fglaudit.execution.display import print_plan

@@ -15,6 +15,9 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
+from fglaudit.registry import is_stand_in
+
+UNKNOWN_HASH = "not yet known   "
 
 
 def describe(plugin: Any) -> dict[str, Any]:
@@ -135,11 +138,14 @@ class Cell:
         """Return 16 hex digits over the description and the package version: equal cells are computed once.
 
         The data root is not part of it: where the files lie does not change what is in them. Of a graph of the user's
-        own the content counts.
+        own the content counts: its ``sha256``, which a suite pins when it is read. A cell with a plugin that was not
+        imported has no hash yet: :data:`UNKNOWN_HASH`.
         """
+        if any(map(is_stand_in, (self.protocol, self.defense, *self.attacks))):
+            return UNKNOWN_HASH
         data = self.description()
-        data["dataset"] = {k: v for k, v in data["dataset"].items() if k != "root"}
-        if self.dataset.path is not None and Path(self.dataset.path).is_file():
-            data["content"] = hashlib.blake2b(Path(self.dataset.path).read_bytes(), digest_size=8).hexdigest()
+        data["dataset"] = {k: v for k, v in data["dataset"].items() if k not in ("root", "sha256")}
+        if self.dataset.sha256 is not None:
+            data["content"] = self.dataset.sha256
         text = json.dumps([__version__, data], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
