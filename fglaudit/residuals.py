@@ -21,6 +21,8 @@ LEVEL = 1e-6
 """Probability that anything at all of an honest run fails."""
 MOST_RANKED = 2**15
 """Values per comparison whose empirical distribution is taken; norms and sums are of all values."""
+_MOST_SCORED = 2**18
+"""Values per comparison of which more than sizes is asked."""
 _MOST_KEPT = 4096
 _MOST_HISTORIES = 256
 _SIMULATED = 2**20
@@ -124,15 +126,26 @@ def strange_noise(
     sizes = _strange_size(residual, slack, shape, spending) or _left_out(residual, slack, shape, spending)
     if sizes is not None or float((slack / shape.scale).mean()) > 0.3:  # arithmetic drowns the noise: size alone
         return sizes
-    score = 2 * shape.cdf(residual) - 1  # uniform on [-1, 1]
-    shift = 2 * _PEAK.get(shape.name, 0.5) * (slack / shape.scale) + 2 * shape.blur
+    first = residual.flatten()[:_MOST_KEPT], slack.expand_as(residual).flatten()[:_MOST_KEPT], residual.shape
+    if residual.numel() > _MOST_SCORED:  # sizes are those of all values; the rest is asked of a block of rows
+        rows = max(1, _MOST_SCORED // residual.shape[1])
+        low = int(torch.randint(max(1, len(residual) - rows), (1,), generator=spending.rng))
+        block = slice(low, low + rows)
+        residual, values, slack = residual[block], values[block], slack.expand_as(residual)[block]
+    score, shift = _scored(residual, slack, shape)
     return (
         _strange_distribution(score, shift, shape, spending)
         or _strange_sums(score, shift, spending)
         or _depends(score, shift, values, spending)
         or _repeats(score, shift, spending)
-        or _strange_history(score, shift, shape, spending, key, previous)
+        or _strange_history(first, shape, spending, key, previous)
     )
+
+
+def _scored(residual: Tensor, slack: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Return scores, uniform on [-1, 1] if the noise is what is stated, and how far slack may move each in the mean."""
+    shift = 2 * _PEAK.get(shape.name, 0.5) * (slack / shape.scale) + 2 * shape.blur
+    return 2 * shape.cdf(residual) - 1, shift
 
 
 def _strange_size(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
@@ -215,13 +228,13 @@ def _repeats(score: Tensor, shift: Tensor, spending: Spending) -> str | None:
 
 
 def _strange_history(
-    score: Tensor, shift: Tensor, shape: Shape, spending: Spending, key: object, previous: float | None
+    first: tuple[Tensor, Tensor, torch.Size], shape: Shape, spending: Spending, key: object, previous: float | None
 ) -> str | None:
     if key is None or previous is None:
         return None
-    kept = score.flatten()[:_MOST_KEPT].cpu()
-    earlier = spending.last.pop((key, score.shape), None)
-    spending.last[key, score.shape] = kept
+    kept, shift = (part.cpu() for part in _scored(first[0], first[1], shape))
+    earlier = spending.last.pop((key, first[2]), None)
+    spending.last[key, first[2]] = kept
     while len(spending.last) > _MOST_HISTORIES:
         del spending.last[next(iter(spending.last))]
     if earlier is None:

@@ -146,6 +146,7 @@ class RecordingChannel:
 
     def send(self, batch: MessageBatch) -> Payload:
         """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
+        entered = None  # what was sealed just now
         if batch.payload.sealed_fields():
             batch = self.session.forward(batch)
             if not batch.payload.sealed_fields():
@@ -153,21 +154,30 @@ class RecordingChannel:
         else:
             batch = self._released(batch)
             if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
-                batch = self._sealed(batch)
+                entered, batch = self._sealed(batch)
         self._count(batch)
         if not batch.payload.sealed_fields():
+            if entered is not None:
+                self._observed.opened(entered, batch)
             self._record(batch)
             return batch.payload
         self._record(batch.ciphertexts())
         readers = self.session.readers(batch)
         if bool((batch.receivers != SERVER).all()):
             opened = self.session.unseal(batch)
+            if entered is not None:
+                self._observed.opened(entered, opened)
             self._observed.arrived(opened)
             self._record(opened, readers)
             return opened.payload
         readable = self._readable(batch, readers)
         if bool(readable.any()):
-            self._record(self.session.unseal(batch.select(readable)), readers)
+            opened = self.session.unseal(batch.select(readable))
+            if entered is not None:
+                self._observed.opened(entered, opened)
+            self._record(opened, readers)
+        if entered is not None and bool((more := self._observed.to_open(batch, readable)).any()):
+            self._observed.opened(entered, self.session.unseal(batch.select(more)))
         return batch.payload
 
     def _released(self, batch: MessageBatch) -> MessageBatch:
@@ -180,17 +190,13 @@ class RecordingChannel:
         self._observed.released(batch, before, payload)
         return MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
 
-    def _sealed(self, batch: MessageBatch) -> MessageBatch:
-        before = MessageBatch(
-            batch.round,
-            batch.senders.clone(),
-            batch.receivers,
-            type(batch.payload).from_tensors({name: _copy(v) for name, v in batch.payload.tensors().items()}),
-            batch.splits,
-        )
+    def _sealed(self, batch: MessageBatch) -> tuple[MessageBatch, MessageBatch]:
+        """Return what entered the seal, in memory of its own, and what left it."""
+        payload = type(batch.payload).from_tensors({n: _copy(value) for n, value in batch.payload.tensors().items()})
+        before = MessageBatch(batch.round, batch.senders.clone(), batch.receivers.clone(), payload, batch.splits)
         after = self.session.seal(batch, self._rng)
         self._observed.sealed(before, after)
-        return after
+        return before, after
 
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""

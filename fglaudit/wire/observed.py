@@ -208,46 +208,45 @@ class Observed:
         self._compare(target, stated, before, after, received, batch.round)
 
     def sealed(self, before: MessageBatch, after: MessageBatch) -> None:
-        """Open some of the messages that left ``seal`` again and compare them with what entered it; senders that are
-        missing must be stated."""
+        """Compare whose messages entered ``seal`` and left it: senders that are missing must be stated."""
         kind = type(before.payload)
-        facts = on(self.session.facts(), kind, "", "up")
         target = Field(kind.__name__, "", "up")
-        absent = before.senders[~torch.isin(before.senders, after.senders)]
-        allowed = [fact for fact in facts if isinstance(fact, Absent)]
-        if len(absent) and not any(fact.missing(absent, before.senders) for fact in allowed):
+        there = torch.isin(_codes(before), _codes(after))
+        absent = torch.unique(before.senders[~there])
+        stated = [fact for fact in on(self.session.facts(), kind, "", "up") if isinstance(fact, Absent)]
+        if len(absent) and not any(fact.missing(absent, torch.unique(before.senders)) for fact in stated):
             self._note(target, f"messages of {len(absent)} of {len(before.senders)} senders are missing")
-        if type(after.payload) is not kind or not same(
-            after.senders, before.senders[torch.isin(before.senders, after.senders)]
-        ):
-            self._note(target, "sealing changed the kind of a message or its sender")
-            return
-        stated = first(facts, Sealed)
-        chosen = self._chosen(after)
-        if bool(chosen.any()):
-            opened = (
-                self.session.unseal(after.select(chosen)) if after.payload.sealed_fields() else after.select(chosen)
-            )
-            kept = torch.isin(before.senders, after.senders[chosen])
-            if (why := strange_seal(before.select(kept), opened, stated)) is not None:
-                self._note(target, why)
+        if type(after.payload) is not kind or not same(_codes(after), _codes(before)[there]):
+            self._note(target, "sealing changed the kind of a message, its sender or its receiver")
 
-    def _chosen(self, batch: MessageBatch) -> Tensor:
-        """Return which messages [P] to open: at random, as many as the round's share allows, at least one a round."""
+    def opened(self, before: MessageBatch, opened: MessageBatch) -> None:
+        """Compare sealed messages that were opened again with what entered ``seal``, of which they may be a part."""
+        target = Field(type(before.payload).__name__, "", "up")
+        if target in self._found:
+            return
+        part = before.select(torch.isin(_codes(before), _codes(opened)))
+        stated = first(on(self.session.facts(), type(before.payload), "", "up"), Sealed)
+        if (why := strange_seal(part, opened, stated)) is not None:
+            self._note(target, why)
+
+    def to_open(self, batch: MessageBatch, readable: Tensor) -> Tensor:
+        """Return which sealed messages [P] to open besides those that are anyway: at random, as many as the round's
+        share allows, at least one a round."""
         rows = torch.ones(len(batch.senders), dtype=torch.long) if batch.splits is None else batch.splits.cpu().diff()
         width = sum(v[:1].numel() for v in batch.payload.tensors().values())
         name, most = type(batch.payload).__name__, _OPENED if batch.round else _OPENED_ONCE
         round, spent = self._opened.get(name, (-1, 0))
-        spent = spent if round == batch.round else 0
+        cost = rows * max(width, _ROW_COST)
+        spent = (spent if round == batch.round else 0) + int(cost[readable].sum())
         order = torch.randperm(len(rows), generator=self._rng)
-        cost = (rows[order] * max(width, _ROW_COST)).cumsum(0) + spent
-        few = cost <= most
+        order = order[~readable[order]]
+        total = cost[order].cumsum(0) + spent
+        few = total <= most
         if spent == 0:
             few[:1] = True
-        self._opened[name] = (batch.round, int(cost[few][-1]) if bool(few.any()) else spent)
-        chosen = torch.zeros(len(rows), dtype=torch.bool)
-        chosen[order[few]] = True
-        return chosen
+        self._opened[name] = (batch.round, int(total[few][-1]) if bool(few.any()) else spent)
+        codes = _codes(batch)
+        return torch.isin(codes, codes[order[few]]) & ~readable
 
     def _compare(
         self,
@@ -324,6 +323,11 @@ class Observed:
 
     def _note(self, target: Target, why: str) -> None:
         self._found.setdefault(target, why)
+
+
+def _codes(batch: MessageBatch) -> Tensor:
+    """Return a number [P] for every pair of sender and receiver."""
+    return (batch.senders.cpu() + 1) * 2**32 + batch.receivers.cpu() + 1
 
 
 def _by_row(fact: Fact) -> bool:
