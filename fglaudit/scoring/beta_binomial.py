@@ -12,7 +12,7 @@ each limit is the only root.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,9 @@ class BetaBinomialTotal:
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
-            raise ValueError(f"clusters must have at least one target each; got sizes {self.sizes}; leave empty ones out")
+            raise ValueError(
+                f"clusters must have at least one target each; got sizes {self.sizes}; leave empty ones out"
+            )
         if not 0 <= self.correlation <= 1:
             raise ValueError(f"an intra-cluster correlation lies in [0, 1]; got {self.correlation}")
 
@@ -64,23 +66,26 @@ class BetaBinomialTotal:
         misses, log_choose = self._log_choose
         hits, room = np.arange(misses.shape[1]), np.maximum(misses, 0)
         if self.correlation == 1:
-            return np.where(misses == 0, rate, np.where(hits == 0, 1 - rate, 0.0))
+            return np.where(misses == 0, rate, np.where(hits == 0, 1 - rate, 0.0)).astype(np.float64)
         if self.correlation == 0:
-            return np.exp(log_choose + hits * np.log(rate) + room * np.log1p(-rate))
+            return np.asarray(np.exp(log_choose + hits * np.log(rate) + room * np.log1p(-rate)), dtype=np.float64)
         concentration = (1 - self.correlation) / self.correlation
         a, b = rate * concentration, (1 - rate) * concentration
         rising_a = gammaln(hits + a) - gammaln(a)
         rising_b = (gammaln(hits + b) - gammaln(b))[room]
         whole = (gammaln(hits + concentration) - gammaln(concentration))[self._distinct[0]][:, None]
-        return np.exp(log_choose + rising_a + rising_b - whole)
+        return np.asarray(np.exp(log_choose + rising_a + rising_b - whole), dtype=np.float64)
 
     def probabilities(self, rate: float) -> Floats:
         """Return the probability of every total [targets + 1] at a mean ``rate``."""
         if rate <= 0 or rate >= 1:
             return np.eye(1, self.targets + 1, 0 if rate <= 0 else self.targets)[0]
-        clusters = self._distinct[1][:, None]
+        clusters = self._distinct[1]
         length = next_fast_len(self.targets + 1, real=True)
-        transform = np.prod(rfft(self._clusters(rate), n=length, axis=1) ** clusters, axis=0)
+        transform = rfft(self._clusters(rate), n=length, axis=1)
+        several = clusters > 1  # complex powers are slow, and where sizes differ most are 1
+        transform[several] **= clusters[several, None]
+        transform = transform.prod(0)
         return np.clip(irfft(transform, n=length)[: self.targets + 1], 0, 1)
 
     def high(self, total: float, tail: float) -> float:
@@ -102,3 +107,10 @@ class BetaBinomialTotal:
         if least <= 0:
             return 0.0
         return float(brentq(lambda rate: self.probabilities(rate)[least:].sum() - tail, 0, 1, xtol=_TOLERANCE))
+
+
+@lru_cache(maxsize=16384)
+def rate_limits(sizes: tuple[int, ...], correlation: float, total: float, tail: float) -> tuple[float, float]:
+    """Return :meth:`BetaBinomialTotal.low` and ``high``; all attacks of a cell share the limits of their control."""
+    law = BetaBinomialTotal(sizes, correlation)
+    return law.low(total, tail), law.high(total, tail)
