@@ -45,7 +45,7 @@ def cluster_rates(
     ``correlation``, else exactly ``rate``."""
     if shape == "mixture":
         sure = (rng.random(counts) < rate).astype(np.float64)
-        return np.where(rng.random(counts) < correlation, sure, np.float64(rate))
+        return np.where(rng.random(counts) < correlation, sure, np.full(counts, rate))
     return _beta_quantiles(rng.random(counts), rate, correlation)
 
 
@@ -117,7 +117,7 @@ def _beta_quantiles(u: Floats, rate: float, correlation: float) -> Floats:
     if correlation == 0 or rate <= 0:
         return np.full(u.shape, max(rate, 0.0))
     concentration = (1 - correlation) / correlation
-    return np.clip(beta.ppf(u, rate * concentration, (1 - rate) * concentration), 0, 1)
+    return np.asarray(beta.ppf(u, rate * concentration, (1 - rate) * concentration), dtype=np.float64)
 
 
 def _between(correlation: float) -> float:

@@ -79,14 +79,14 @@ class BetaBinomialTotal:
     def probabilities(self, rate: float) -> Floats:
         """Return the probability of every total [targets + 1] at a mean ``rate``."""
         if rate <= 0 or rate >= 1:
-            return np.eye(1, self.targets + 1, 0 if rate <= 0 else self.targets)[0]
+            return np.eye(1, self.targets + 1, 0 if rate <= 0 else self.targets, dtype=np.float64).ravel()
         clusters = self._distinct[1]
         length = next_fast_len(self.targets + 1, real=True)
         transform = rfft(self._clusters(rate), n=length, axis=1)
         several = clusters > 1  # complex powers are slow, and where sizes differ most are 1
         transform[several] **= clusters[several, None]
         transform = transform.prod(0)
-        return np.clip(irfft(transform, n=length)[: self.targets + 1], 0, 1)
+        return np.clip(irfft(transform, n=length)[: self.targets + 1], 0, 1).astype(np.float64)
 
     def high(self, total: float, tail: float) -> float:
         """Return the rate at which a total of at most ``total`` has probability ``tail``; 1 where all were hit.
