@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from fglaudit.scoring.clusters import Floats, PairedClusters
 from fglaudit.scoring.rates import _ratio, advantage_interval, clusters_needed, rate_interval, seeds_needed
 
 
-def paired(targets: list[float], control: list[float], gained: list[float], lost: list[float]) -> PairedClusters:
+def paired(
+    targets: Sequence[float], control: Sequence[float], gained: Sequence[float], lost: Sequence[float]
+) -> PairedClusters:
     return PairedClusters(*(np.array(column, dtype=np.float64) for column in (targets, control, gained, lost)))
 
 
