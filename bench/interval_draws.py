@@ -35,7 +35,7 @@ def cluster_sizes(clusters: int, sizes: str) -> Floats:
     if sizes == "equal":
         return np.full(clusters, float(TARGETS))
     shares = 1 / np.arange(1, clusters + 1)
-    return (shares / shares.sum() * clusters * TARGETS).round().clip(min=2.0)
+    return np.asarray((shares / shares.sum() * clusters * TARGETS).round().clip(min=2.0), dtype=np.float64)
 
 
 def cluster_rates(
