@@ -3,8 +3,8 @@
 The standard error is the cluster jackknife's, of the advantage as a whole, so that the control's own error and what the
 two have in common are in it. Its critical value is exact for the sizes of the clusters (:mod:`.studentized`). Scores
 near an end of their scale are skewed, and a symmetric interval then covers too little: the limits are also set on the
-logit of the attack's mean score and carried back, with the control where it is, and each limit is the outer of the two
-(the skew of a difference of two scores may be either way). ``python -m bench intervals`` measures the
+logit of the share that the attack gains of what its control leaves, with what it loses as it is, and each limit is the
+outer of the two (the skew of a difference of two scores may be either way). ``python -m bench intervals`` measures the
 coverage beside that of other methods: docs/intervals.md.
 
 Where at least half of the clusters show no change at all, or cannot be better, their spread says nothing about what
@@ -31,15 +31,14 @@ def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> I
         return NOTHING
     if len(paired.targets) < MIN_CLUSTERS:
         return paired.range()
-    advantage, control = paired.advantage, paired.control_rate
-    score = control + advantage * (1 - control)
-    error = jackknife_error(paired)
+    advantage, error = paired.advantage, jackknife_error(paired)
+    gain, lost = (float(part.sum() / paired.room.sum()) for part in (paired.gained, paired.lost))
     reach = critical_value(paired.targets, tail) * error
     low, high = advantage - reach, min(advantage + reach, 1.0)
-    if 0 < score < 1 and math.isfinite(reach):
-        stretch = reach * (1 - control) / (score * (1 - score))
-        ends = ((float(expit(logit(score) + s * stretch)) - control) / (1 - control) for s in (-1, 1))
-        low, high = min(low, next(ends)), max(high, next(ends))
+    if 0 < gain < 1 and math.isfinite(reach):
+        stretch = reach / (gain * (1 - gain))
+        low = min(low, float(expit(logit(gain) - stretch)) - lost)
+        high = max(high, float(expit(logit(gain) + stretch)) - lost)
     if not _spread_is_informative(paired) or error == 0:
         as_rate = advantage_interval(paired, tail=tail)
         assert as_rate.low is not None and as_rate.high is not None
