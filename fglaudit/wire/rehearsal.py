@@ -7,7 +7,8 @@ that a self-test plants its leak through the protocol's own messages.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -53,17 +54,21 @@ def rehearsal(protocol: FederatedProtocol) -> dict[str, Any]:
         payloads: Iterable[type[Payload]],
         *,
         rounds: int | None = None,
+        settings: Mapping[str, Any] | None = None,
         rng: torch.Generator,
         device: torch.device,
     ) -> Messages:
-        """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all)."""
+        """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all).
+
+        ``settings`` replace hyperparameters of the protocol.
+        """
         transcript = Transcript()
         parties = None if observer.wire else frozenset(observer.parties)
         keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))
         channel = _RehearsedChannel(DefenseSession(), graph.num_clients, rng, transcript, keep)
         channel.last = rounds
         with contextlib.suppress(_EnoughSentError):
-            protocol.train(graph, channel, rng=rng, device=device)
+            dataclasses.replace(protocol, **settings or {}).train(graph, channel, rng=rng, device=device)
         return transcript.seen_by(observer)
 
     return {"fit": fit, "rehearse": rehearse}
