@@ -1,17 +1,22 @@
-"""Building blocks of self-tests: messages held in memory, rows drawn from the prior, planted cross-client edges."""
+"""Building blocks of self-tests: rows drawn from the prior, planted cross-client edges, and the messages about them.
+
+The messages are the protocol's own: it is rehearsed, undefended, on the planted graph.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.graph import ClientGraph, FeatureKind
+from fglaudit.errors import FglauditError
+from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.rng import split
 from fglaudit.view import Auxiliary, View
 
 _BLIND_DENSITY = 0.02
@@ -41,6 +46,59 @@ def planted_rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
     extra = score.topk(min(_FEWEST_ENTRIES, score.shape[1]), dim=1, largest=False).indices
     rows.scatter_(1, extra, 1.0)
     return rows / rows.sum(1, keepdim=True) if view.public.features is FeatureKind.SCALED_BINARY else rows
+
+
+def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng: torch.Generator) -> FederatedGraph:
+    """Return the planted graph split over the cell's clients: what a rehearsal trains on.
+
+    The first node of every client is for training, none for testing. Labels of others are drawn at random.
+
+    Args:
+        x: rows of all nodes [N, F], the observer's own among them.
+        edges: [2, E].
+        owner: client of every node [N], -1 for nodes that take no part.
+    """
+    public, n = view.public, view.public.num_nodes
+    y = torch.randint(public.num_classes, (n,), generator=rng)
+    for client in view.own:
+        y[client.nodes] = client.y.clamp(min=0)
+    clients = tuple((owner == k).nonzero().squeeze(1) for k in range(public.num_clients))
+    first = tuple(torch.arange(len(nodes)) == 0 for nodes in clients)
+    none = tuple(torch.zeros_like(mask) for mask in first)
+    return FederatedGraph(
+        x=x,
+        y=y,
+        edge_index=canonical_edges(edges, n),
+        clients=clients,
+        train=first,
+        val=none,
+        test=none,
+        name="planted",
+        num_classes=public.num_classes,
+        features=public.features,
+    )
+
+
+def rehearsed(
+    view: View, graph: FederatedGraph, payloads: Iterable[type[Payload]], rng: torch.Generator, *, rounds: int = 0
+) -> View:
+    """Return ``view`` with the messages of types ``payloads`` that the protocol sends on ``graph``.
+
+    Args:
+        rounds: the last round of messages; 0: what is sent before training.
+
+    Raises:
+        FglauditError: the view comes without the protocol.
+    """
+    rehearse = view.public.rehearse
+    if rehearse is None:
+        raise FglauditError(
+            "a self-test plants its leak through the messages of the view's protocol; this view has public.rehearse"
+            " None; add what fglaudit.wire.rehearsal.rehearsal(protocol) returns to its public facts"
+        )
+    cpu = torch.device("cpu")
+    messages = rehearse(graph, view.observer, payloads, rounds=rounds, rng=split(rng, "rehearsal"), device=cpu)
+    return dataclasses.replace(view, messages=messages)
 
 
 def without_known_rows(auxiliary: Auxiliary) -> Auxiliary:
