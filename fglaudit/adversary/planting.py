@@ -80,12 +80,19 @@ def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng:
 
 
 def rehearsed(
-    view: View, graph: FederatedGraph, payloads: Iterable[type[Payload]], rng: torch.Generator, *, rounds: int = 0
+    view: View,
+    graph: FederatedGraph,
+    payloads: Iterable[type[Payload]],
+    rng: torch.Generator,
+    *,
+    rounds: int = 0,
+    **settings: object,
 ) -> View:
     """Return ``view`` with the messages of types ``payloads`` that the protocol sends on ``graph``.
 
     Args:
         rounds: the last round of messages; 0: what is sent before training.
+        settings: hyperparameters of the rehearsal, public as the cell's; those that the protocol lacks are left out.
 
     Raises:
         FglauditError: the view comes without the protocol.
@@ -97,8 +104,11 @@ def rehearsed(
             " None; add what fglaudit.wire.rehearsal.rehearsal(protocol) returns to its public facts"
         )
     cpu = torch.device("cpu")
-    messages = rehearse(graph, view.observer, payloads, rounds=rounds, rng=split(rng, "rehearsal"), device=cpu)
-    return dataclasses.replace(view, messages=messages)
+    changes = {name: value for name, value in settings.items() if name in view.public.hyperparameters}
+    seed = split(rng, "rehearsal")
+    messages = rehearse(graph, view.observer, payloads, rounds=rounds, settings=changes, rng=seed, device=cpu)
+    public = dataclasses.replace(view.public, hyperparameters={**view.public.hyperparameters, **changes})
+    return dataclasses.replace(view, messages=messages, public=public)
 
 
 def without_known_rows(auxiliary: Auxiliary) -> Auxiliary:
