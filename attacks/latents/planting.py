@@ -73,16 +73,22 @@ def _rehearsed(
     *,
     edges: Tensor | None = None,
     y: Tensor | None = None,
+    labelled: Tensor | None = None,
     rounds: int = 1,
     **settings: object,
 ) -> View:
-    """Return what the observer has of the first ``rounds`` on users with rows ``x`` [N, F] and labels ``y`` [N]."""
+    """Return what the observer has of the first ``rounds`` on users with rows ``x`` [N, F] and labels ``y`` [N].
+
+    Only the ``labelled`` users (ids; None: all) have labels that the server trains on.
+    """
     everyone = torch.arange(view.public.num_nodes)
     edges = torch.stack([everyone, everyone.roll(1)]) if edges is None else edges
     for client in view.own:
         x[client.nodes] = client.x.to(x)
     graph = planted_federation(view, x, edges, everyone, split(rng, "graph"))
-    graph = graph if y is None else dataclasses.replace(graph, y=y)
+    graph = dataclasses.replace(graph, y=graph.y if y is None else y)
+    if labelled is not None:
+        graph = dataclasses.replace(graph, train=tuple(torch.isin(everyone, labelled)[:, None]))
     own = tuple(
         dataclasses.replace(graph.client(c.client), **({"remote_degrees": None} if c.remote_degrees is None else {}))
         for c in view.own
@@ -132,14 +138,16 @@ def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
 
 
 def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on edges: pairs of users alike in row and label, joined by the only edges."""
+    """Return the problem for attacks on edges: pairs of users with rows of cosine 0.8, joined by the only edges.
+
+    Only the first pair is labelled: the gradients of all others are those of the regulariser, if there is one.
+    """
     rng = split(rng, "plant")
     order = torch.randperm(view.public.num_nodes, generator=rng)
     pairs = order[: len(order) // 2 * 2].view(-1, 2)
-    x = torch.randn(len(order), view.public.num_features, generator=rng)  # in directions of their own
-    y = torch.randint(view.public.num_classes, order.shape, generator=rng)
-    x[pairs[:, 1]], y[pairs[:, 1]] = x[pairs[:, 0]], y[pairs[:, 0]]
-    planted = _rehearsed(view, rng, x, y=y, edges=pairs.T, dropout=0.0)
+    x = torch.randn(len(order), view.public.num_features, generator=rng)
+    x[pairs[:, 1]] = 0.8 * x[pairs[:, 0]] + 0.6 * x[pairs[:, 1]]
+    planted = _rehearsed(view, rng, x, edges=pairs.T, labelled=pairs[0])
     return Planted(planted, torch.ones(len(pairs)), pairs)
 
 
