@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.known_graph import own_clients
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.payloads import MessageBatch, Payload
@@ -48,10 +49,19 @@ def planted_rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
     return rows / rows.sum(1, keepdim=True) if view.public.features is FeatureKind.SCALED_BINARY else rows
 
 
+def dealt(view: View, others: Tensor) -> Tensor:
+    """Return the client of every node [N]: of the observer's own nodes as they are, of ``others`` in turn one that does
+    not belong to the observer, and -1 for the rest."""
+    strangers = [k for k in range(view.public.num_clients) if k not in view.observer.clients]
+    owner = own_clients(view)
+    owner[others] = torch.tensor(strangers, dtype=torch.long)[torch.arange(len(others)) % max(1, len(strangers))]
+    return owner
+
+
 def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng: torch.Generator) -> FederatedGraph:
     """Return the planted graph split over the cell's clients: what a rehearsal trains on.
 
-    The first node of every client is for training, none for testing. Labels of others are drawn at random.
+    The first node of every client is for training and testing. Labels of others are drawn at random.
 
     Args:
         x: rows of all nodes [N, F], the observer's own among them.
@@ -72,7 +82,7 @@ def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng:
         clients=clients,
         train=first,
         val=none,
-        test=none,
+        test=first,
         name="planted",
         num_classes=public.num_classes,
         features=public.features,
