@@ -7,11 +7,14 @@ The messages are those of the protocol on this graph, without a defense.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
+from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import dealt, planted_federation, planted_graph, planted_rows, rehearsed
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload, RawFeatures
 from fglaudit.rng import split
@@ -25,30 +28,60 @@ def masked_payload(view: View) -> type[MaskedMatrices] | type[MaskedVectors]:
     return MaskedMatrices if next(iter(view.messages.of(MaskedVectors)), None) is None else MaskedVectors
 
 
+@dataclass(frozen=True)
+class PlantedPairs:
+    """The problem described in the module docstring, before anything is sent.
+
+    Attributes:
+        view: the observer's, with the messages of the cell.
+        graph: what the protocol is rehearsed on.
+        pairs: (own node, foreign node) of every cross-client edge [2, P].
+        nodes, rows: the answer: foreign nodes [R] and their rows [R, F].
+    """
+
+    view: View
+    graph: FederatedGraph
+    pairs: Tensor
+    nodes: Tensor
+    rows: Tensor
+
+
 def plant_masked_pairs(view: View, rng: torch.Generator, payload: type[Payload] = MaskedMatrices) -> Planted:
     """Return the problem described in the module docstring, sent as ``payload``.
 
     Args:
         payload: :class:`MaskedMatrices`, :class:`MaskedVectors` or :class:`RawFeatures`.
     """
-    public, n = view.public, view.public.num_nodes
     rng = split(rng, "plant")
+    planted = planted_pairs(view, rng, alone=payload is RawFeatures)
+    return Planted(rehearsed(planted.view, planted.graph, [payload], rng), planted.rows, planted.nodes)
+
+
+def planted_pairs(view: View, rng: torch.Generator, *, alone: bool = False, linked: bool = False) -> PlantedPairs:
+    """Return the pairs that are planted.
+
+    Args:
+        alone: foreign nodes without a neighbour are part of it too.
+        linked: the foreign nodes of every two pairs are neighbours of each other; an odd pair is left out.
+    """
+    public, n = view.public, view.public.num_nodes
     mine = own_nodes(view)
     others = (~mine).nonzero().squeeze(1)
     others = others[torch.randperm(len(others), generator=rng)][:_NEIGHBOURHOODS]
     own = mine.nonzero().squeeze(1)[:_NEIGHBOURHOODS]
     pairs = torch.stack([own[: len(others)], others[: len(own)]])
-    alone = len(own) == 0 or payload is RawFeatures
-    targets = others if alone else pairs[1]
-    rows = planted_rows(view, targets, rng)
+    if linked:
+        pairs = pairs[:, : pairs.shape[1] // 2 * 2]
+    nodes = others if alone or len(own) == 0 else pairs[1]
+    rows = planted_rows(view, nodes, rng)
     if public.features is FeatureKind.REAL:
         rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1)
     x = torch.zeros(n, public.num_features)
     for client in view.own:
         x[client.nodes] = client.x.float()
-    x[targets] = rows
-    taking_part = torch.isin(torch.arange(n), torch.cat([targets, pairs.flatten()]))
-    owner = torch.where(taking_part, dealt(view, targets), -1)
-    planted, edges = planted_graph(view, pairs, inner_edges=False)
-    graph = planted_federation(view, x, edges, owner, rng)
-    return Planted(rehearsed(planted, graph, [payload], rng), rows, targets)
+    x[nodes] = rows
+    taking_part = torch.isin(torch.arange(n), torch.cat([nodes, pairs.flatten()]))
+    owner = torch.where(taking_part, dealt(view, nodes), -1)
+    outer = pairs[1].view(-1, 2).T if linked else None
+    planted, edges = planted_graph(view, pairs, inner_edges=False, outer_edges=outer)
+    return PlantedPairs(planted, planted_federation(view, x, edges, owner, rng), pairs, nodes, rows)
