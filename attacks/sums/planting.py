@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 
 import torch
-from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
 from fglaudit.adversary.planting import (
     MemoryMessages,
+    dealt,
     planted_federation,
     planted_graph,
     planted_rows,
@@ -42,11 +42,6 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
     others = others[torch.randperm(len(others), generator=rng)]
     own = mine.nonzero().squeeze(1)
     pairs = torch.stack([own[: len(others)], others[: len(own)]])
-    strangers = [k for k in range(public.num_clients) if k not in view.observer.clients]
-    owner = torch.full((n,), -1)
-    for client in view.own:
-        owner[client.nodes] = client.client
-    owner[others] = torch.tensor(strangers, dtype=torch.long)[torch.arange(len(others)) % max(1, len(strangers))]
     if lone_nodes is None:
         lone_nodes = sees_deliveries(view) and view.topology is not None
     used = torch.unique(torch.cat([own, others if lone_nodes else pairs[1]]))
@@ -58,8 +53,8 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
     x[targets] = rows
 
     planted, edges = planted_graph(view, pairs, inner_edges=True)
-    owner[~torch.isin(torch.arange(n), used)] = -1
-    planted = rehearsed(planted, planted_federation(view, x, edges, owner, rng), [NeighborSums], rng)
+    graph = planted_federation(view, x, edges, dealt(view, targets), rng)
+    planted = rehearsed(planted, graph, [NeighborSums], rng)
     return Planted(planted if sees_parts(view) else _without_parts(planted), rows, targets)
 
 

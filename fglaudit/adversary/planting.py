@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.known_graph import own_clients
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.payloads import MessageBatch, Payload
@@ -48,10 +49,19 @@ def planted_rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
     return rows / rows.sum(1, keepdim=True) if view.public.features is FeatureKind.SCALED_BINARY else rows
 
 
+def dealt(view: View, others: Tensor) -> Tensor:
+    """Return the client of every node [N]: of the observer's own nodes as they are, of ``others`` in turn one that does
+    not belong to the observer, and -1 for the rest."""
+    strangers = [k for k in range(view.public.num_clients) if k not in view.observer.clients]
+    owner = own_clients(view)
+    owner[others] = torch.tensor(strangers, dtype=torch.long)[torch.arange(len(others)) % max(1, len(strangers))]
+    return owner
+
+
 def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng: torch.Generator) -> FederatedGraph:
     """Return the planted graph split over the cell's clients: what a rehearsal trains on.
 
-    The first node of every client is for training, none for testing. Labels of others are drawn at random.
+    The first node of every client is for training, all are for testing. Labels of others are drawn at random.
 
     Args:
         x: rows of all nodes [N, F], the observer's own among them.
@@ -72,7 +82,7 @@ def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng:
         clients=clients,
         train=first,
         val=none,
-        test=none,
+        test=tuple(torch.ones_like(mask) for mask in first),
         name="planted",
         num_classes=public.num_classes,
         features=public.features,
@@ -116,17 +126,21 @@ def without_known_rows(auxiliary: Auxiliary) -> Auxiliary:
     return dataclasses.replace(auxiliary, nodes=auxiliary.nodes[:0], x=auxiliary.x[:0], y=auxiliary.y[:0])
 
 
-def planted_graph(view: View, pairs: Tensor, *, inner_edges: bool) -> tuple[View, Tensor]:
+def planted_graph(
+    view: View, pairs: Tensor, *, inner_edges: bool, outer_edges: Tensor | None = None
+) -> tuple[View, Tensor]:
     """Return ``view`` without known rows and defense, with planted cross-client edges, and all edges [2, E].
 
     Args:
         pairs: (own node, remote node) of the cross-client edges [2, P].
         inner_edges: whether the edges between the observer's own nodes stay.
+        outer_edges: planted edges between nodes of others [2, M], each once.
     """
     n, own = view.public.num_nodes, view.own
     if not inner_edges:
         own = tuple(dataclasses.replace(client, edge_index=client.edge_index[:, :0]) for client in own)
-    edges = torch.cat([pairs, pairs.flip(0), *(client.nodes[client.edge_index] for client in own)], dim=1)
+    cross = pairs if outer_edges is None else torch.cat([pairs, outer_edges], dim=1)
+    edges = torch.cat([cross, cross.flip(0), *(client.nodes[client.edge_index] for client in own)], dim=1)
     degrees = torch.bincount(edges[0], minlength=n)
     clients = tuple(_planted_client(client, pairs, degrees) for client in own)
     if view.observer.degrees is False:
