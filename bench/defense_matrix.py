@@ -17,8 +17,8 @@ import torch
 from bench.defense_settings import SETUPS, Setup, defenses
 from bench.table import Table
 from fglaudit import registry
-from fglaudit.audit import run_cell
 from fglaudit.errors import FglauditError
+from fglaudit.execution.run_cell import run_cell
 from fglaudit.finding import Finding, Status
 from fglaudit.observers import ObserverSpec
 from fglaudit.suite.cell import Cell, arguments

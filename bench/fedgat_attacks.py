@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalis
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.attacks.neighborhoods.second_moments import SecondMoments
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
-from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.federated.neighborhood import KeptEdges
@@ -36,11 +35,12 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
+from fglaudit.quantities.game import Game, score
+from fglaudit.recording import record_training
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, score
-from fglaudit.view import Auxiliary, Messages, Observer, PublicFacts, View
-from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.transcript import Transcript, deserialise, serialise
+from fglaudit.view import Messages, Observer
+from fglaudit.wire.channel import Keep
+from fglaudit.wire.transcript import deserialise, serialise
 
 KEY = ("dataset", "attack", "variant", "embeddings", "clients", "threads")
 VALUES = (
@@ -76,14 +76,14 @@ class Stream:
     x: Tensor
     client: int
     nodes: Tensor
-    recorded: Messages | None
+    recorded: Messages
     sent: int = 0
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         """Yield the messages with this payload."""
         masked = self.protocol.masked
         if payload is not masked:
-            yield from self.recorded.of(payload) if self.recorded is not None else ()
+            yield from self.recorded.of(payload)
             return
         rng = derive(0, "masks", self.client)
         owner = torch.full_like(self.nodes, self.client)
@@ -116,44 +116,28 @@ def run(results: Path, root: str | None, dataset: str = "cora", clients: int = 1
         print(*(f"{name}={value}" for name, value in row.items()))
 
 
-def training(graph: FederatedGraph, protocol: FedGAT) -> tuple[Transcript, Mapping[str, tuple[int, ...]]]:
-    """Train on the fast path; return embeddings and models, and the layout of the weights."""
-    session = NoDefense().bind(Context(protocol.name, protocol.rounds, graph.num_clients, graph.num_features, ()))
-    transcript = Transcript()
-    keep = Keep({Embeddings: None, ModelUpdate: None})
-    channel = RecordingChannel(session, graph.num_clients, derive(0, "defense"), transcript, keep)
-    trained = protocol.train(graph, channel, rng=derive(0, "train"), device=torch.device("cpu"))
-    return transcript, trained.layout
-
-
 def measure(graph: FederatedGraph, attack: Attack, variant: str, embeddings: bool) -> dict[str, str]:
     """Return the figures of one attack, every client in turn, pooled.
 
     Args:
-        embeddings: whether a training is recorded as well, as long as the attack reads it (24 rounds if it reads all).
+        embeddings: whether the attack also has those that training sends, as long as it reads them (24 rounds if it
+            reads all).
     """
     started, worked = time.perf_counter(), time.process_time()
     protocol = FedGAT(variant=variant, remote="embeddings", rounds=(type(attack).first_rounds or 25) - 1)
-    transcript, layout = training(graph, protocol) if embeddings else (None, {})
-    own = [graph.client(k) for k in range(graph.num_clients)]
-    edges, x = KeptEdges.of(own, graph.degrees()), unit_ball(graph.x)
-    public = PublicFacts(
-        protocol=protocol.name,
-        hyperparameters=dataclasses.asdict(protocol),
-        defense="none",
-        defense_parameters={},
-        **graph.schema(),
-        layout=layout,
-    )
+    # Kept are embeddings and models alone: the protocol then trains by moments and never makes the masked messages.
+    keep = Keep({Embeddings: None, ModelUpdate: None} if embeddings else {})
+    recording, facts = record_training(graph, protocol, NoDefense(), keep=keep)
+    observers = [Observer((k,)) for k in range(graph.num_clients)]
+    views = [recording.view(observer) for observer in observers]
+    edges, x = KeptEdges.of([view.own[0] for view in views], graph.degrees()), unit_ball(graph.x)
     games, rebuilt, sent, nearest = [], [], 0, []
-    nothing = Auxiliary.empty(graph.num_features)
-    for k, client in enumerate(own):
-        observer = Observer((k,))
-        messages = Stream(protocol, edges, x, k, client.nodes, transcript and transcript.seen_by(observer))
-        view = View(observer, messages, (client,), nothing, public)
-        result = attack.run(view, rng=derive(0, "attack", k), device=torch.device("cpu"))
+    for k, (view, asked) in enumerate(zip(views, facts.about(observers, True), strict=True)):
+        messages = Stream(protocol, edges, x, k, view.own[0].nodes, view.messages)
+        streamed = dataclasses.replace(view, messages=messages)
+        result = attack.run(streamed, rng=derive(0, "attack", k), device=torch.device("cpu"))
         assert isinstance(result, Reconstruction)
-        game = Game.of(graph, protocol, view.observer, nothing, True)
+        game = Game.of(asked)
         truth, guess = (torch.nn.functional.normalize(rows.float(), dim=1) for rows in (game.truth, result.rows))
         nearest.append((truth @ guess.T).amax(1))
         games.append(game)

@@ -18,8 +18,6 @@ import torch
 from bench.table import Table
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
-from fglaudit.audit import run_cell
-from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.graph.fewer_features import FewerFeatures
@@ -27,13 +25,15 @@ from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
+from fglaudit.execution.run_cell import run_cell
 from fglaudit.interfaces import Defense
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.recording import record_training
 from fglaudit.rng import derive
 from fglaudit.suite.cell import Cell, arguments
-from fglaudit.wire.channel import RecordingChannel
+from fglaudit.wire.channel import Keep
 
 KEY = ("dataset", "clients", "defense", "arguments", "seed")
 VALUES = (
@@ -85,13 +85,10 @@ def measure(data: DatasetSpec, partition: PartitionSpec, defense: Defense, seed:
     """Return the figures of one defense."""
     started, cpu = time.process_time(), torch.device("cpu")
     graph = partition.apply(data.load(), data, derive(seed, "partition"))
-    protocol = FedGAT(variant="vector")
-    releases = protocol.releases(graph)
-    session = defense.bind(Context(protocol.name, protocol.rounds, graph.num_clients, graph.num_features, releases))
-    channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*because of the noise on the messages", category=UserWarning)
-        trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=cpu)
+        whole = FedGAT(variant="vector")
+        trained = record_training(graph, whole, defense, seed=seed, keep=Keep({}), clients=())[1].trained
         observers = (ObserverSpec(parties=("client:each",)),)
         short = FedGAT(variant="vector", rounds=1)
         cell = Cell(data, partition, short, "honest", defense, seed, observers, (VectorColumns(), MergedRows()))

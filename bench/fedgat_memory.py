@@ -10,6 +10,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,16 +18,17 @@ import torch
 from bench.table import Table
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
 from fglaudit.datasets import DatasetSpec
-from fglaudit.interfaces import DefenseSession, Reconstruction
+from fglaudit.defenses.none import NoDefense
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, Reconstruction, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.quantities.game import Game, score
+from fglaudit.recording import record_training
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, score
-from fglaudit.view import Observer, PublicFacts
-from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.side_knowledge import draw_auxiliary, make_view
-from fglaudit.wire.transcript import Transcript
+from fglaudit.view import Observer
+from fglaudit.wire.channel import Keep
 
 KEY = ("dataset", "clients", "threads")
 VALUES = (
@@ -39,6 +41,16 @@ VALUES = (
     "cpu_seconds",
     "peak_rss_gb",
 )
+
+
+@dataclass(frozen=True)
+class PreTraining(FedGAT):
+    """FedGAT up to its first round; no accuracy comes of it."""
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.prepare(graph, channel, rng, device)
+        nothing = torch.full((1, graph.num_clients), torch.nan)
+        return Trained(nothing, nothing[:, 0], {})
 
 
 def run(results: Path, root: str | None, dataset: str = "pubmed", clients: int = 3) -> None:
@@ -56,30 +68,21 @@ def measure(dataset: str, root: str | None, clients: int) -> dict[str, str]:
     started = time.process_time()
     spec, cpu = DatasetSpec(dataset, root=root), torch.device("cpu")
     graph = PartitionSpec("dirichlet", clients, 10000.0).apply(spec.load(), spec, derive(0, "partition"))
-    protocol, observer = FedGAT(), Observer((0,))
+    observer = Observer((0,))
     with tempfile.TemporaryDirectory(prefix="fglaudit-") as folder:
-        transcript = Transcript(Path(folder))
         keep = Keep.for_attacks([observer], [JointDiagonalisation()])
-        channel = RecordingChannel(DefenseSession(), clients, derive(0, "defense"), transcript, keep)
-        protocol.prepare(graph, channel, derive(0, "train"), cpu)
-        sizes = [path.stat().st_size for path in Path(folder).iterdir()]
-        public = PublicFacts(
-            protocol=protocol.name,
-            hyperparameters={"variant": protocol.variant, "remote": protocol.remote, "layers": protocol.layers},
-            defense="none",
-            defense_parameters={},
-            **graph.schema(),
+        recording, truth = record_training(
+            graph, PreTraining(), NoDefense(), keep=keep, clients=observer.clients, folder=Path(folder)
         )
-        nothing = draw_auxiliary(graph, 0.0, 0)
-        view = make_view(observer, graph, transcript, public, nothing)
-        result = JointDiagonalisation().run(view, rng=derive(0, "attack"), device=cpu)
+        sizes = [path.stat().st_size for path in Path(folder).iterdir()]
+        result = JointDiagonalisation().run(recording.view(observer), rng=derive(0, "attack"), device=cpu)
         assert isinstance(result, Reconstruction)
-        found = score([Game.of(graph, protocol, observer, nothing, False)], [result])
-        batches = sum(entry.payload == MaskedMatrices.__name__ for entry in transcript.entries)
+        found = score([Game.of(asked) for asked in truth.about([observer], False)], [result])
+        batches = sum(entry.payload == MaskedMatrices.__name__ for entry in recording.transcript.entries)
     return {
         "targets": str(len(found.rows.exact_rate)),
         "exact_matched": f"{found.matched_rate:.5f}",
-        "sent_gb": f"{float(channel.bytes_down.sum()) / 1e9:.2f}",
+        "sent_gb": f"{recording.columns['bytes_down'] / 1e9:.2f}",
         "recorded_gb": f"{sum(sizes) / 1e9:.2f}",
         "batches": str(batches),
         "largest_batch_gb": f"{max(sizes) / 1e9:.2f}",

@@ -8,7 +8,6 @@ attacks read, but 100 for the averaging of noise.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import statistics
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from torch import Tensor
 from bench import fedgt_tables
 from bench.fedgt_tables import FIRST_SEED, federated
 from bench.table import Table
+from fglaudit.attacking import run_attacks
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
 from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
@@ -30,23 +30,18 @@ from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters
 from fglaudit.attacks.updates.absent_words import AbsentWords
 from fglaudit.attacks.updates.update_labels import UpdateLabels
 from fglaudit.attacks.updates.update_linkage import UpdateLinkage
-from fglaudit.context import Context
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
-from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense
+from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
 from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.quantities import Truth
-from fglaudit.rng import derive
-from fglaudit.scoring.arena import Arena
-from fglaudit.scoring.measure import measure
-from fglaudit.testing import Run
+from fglaudit.recording import Recording, record_training
+from fglaudit.scoring import GroundTruth, score
 from fglaudit.view import Observer
 from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.transcript import Transcript
 
 KEY = ("dataset", "clients", "case", "attack", "seed")
 VALUES = (
@@ -100,6 +95,7 @@ ATTACKS: tuple[Attack, ...] = (
     UpdateLinkage(),
     OneNodeClusters(),
 )
+SERVER_WITH_ROWS = ObserverSpec(("server",), auxiliary=0.1)
 ROUNDS = 12
 LOOKS = (1, 2, 4, 8, 16, 32, 64, 100)
 
@@ -117,14 +113,28 @@ class _Sent(RecordingChannel):
         return super().send(batch)
 
 
-def train(graph: FederatedGraph, case: Case, seed: int, rounds: int, keep: Keep) -> tuple[Run, Tensor]:
-    """Return a recorded run and the global nodes before any noise [T, K, g, d]."""
+def train(
+    graph: FederatedGraph, case: Case, seed: int, rounds: int, keep: Keep
+) -> tuple[Recording, GroundTruth, Tensor]:
+    """Return a recorded run, its truth, and the global nodes before any noise [T, K, g, d]."""
+    made: list[_Sent] = []
+
+    def channel(*parts: Any) -> _Sent:
+        made.append(_Sent(*parts))
+        return made[0]
+
     protocol = FedGT(rounds=rounds, **case.settings)
-    context = Context(protocol.name, rounds, graph.num_clients, graph.num_features, protocol.releases(graph))
-    session, transcript = case.defense.bind(context), Transcript()
-    channel = _Sent(session, graph.num_clients, derive(seed, "defense"), transcript, keep)
-    trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
-    return Run(protocol, graph, session, case.defense, trained, transcript, channel), torch.stack(channel.plain)
+    recording, truth = record_training(
+        graph,
+        protocol,
+        case.defense,
+        seed=seed,
+        keep=keep,
+        clients=(),
+        fractions={SERVER_WITH_ROWS.auxiliary},
+        channel=channel,
+    )
+    return recording, truth, torch.stack(made[0].plain)
 
 
 def run(results: Path, root: str | None, seeds: int) -> None:
@@ -140,9 +150,11 @@ def run(results: Path, root: str | None, seeds: int) -> None:
         case = CASES[name]
         missing = [a for a in case.attacks or ATTACKS if not table.has(_key(name, seed, attack=a.name))]
         if missing:
-            recorded, _ = train(graph, case, seed, ROUNDS, Keep.for_attacks([Observer(parties=(SERVER,))], missing))
+            recording, truth, _ = train(
+                graph, case, seed, ROUNDS, Keep.for_attacks([Observer(parties=(SERVER,))], missing)
+            )
         for attack in missing:
-            table.add({**_key(name, seed, attack=attack.name), **figures(recorded, attack, seed)})
+            table.add({**_key(name, seed, attack=attack.name), **figures(recording, truth, attack)})
             print(*table.rows()[-1].values(), flush=True)
         looks = LOOKS if name in AVERAGED else ()
         if not all(noise.has(_key(name, seed, rounds=count)) for count in looks):
@@ -155,17 +167,13 @@ def _key(case: str, seed: int, **of: object) -> dict[str, object]:
     return {"dataset": "cora", "clients": 10, "case": case, "seed": seed, **of}
 
 
-def figures(recorded: Run, attack: Attack, seed: int) -> dict[str, str]:
+def figures(recording: Recording, truth: GroundTruth, attack: Attack) -> dict[str, str]:
     """Return the figures of one attack by the server."""
-    observer = Observer(parties=(SERVER,), auxiliary=0.1)
-    view = recorded.view(observer, seed=seed)
-    facts = Truth(recorded.graph, recorded.protocol, observer, view.auxiliary, recorded.trained.truth, False)
-    fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
-    blank = Finding(**{**fields, "attack": attack.name, "status": Status.OK, "clients": 10, "seed": seed})  # type: ignore[arg-type]
-    found = measure(attack, blank, Arena((view,), (facts,), seed), torch.device("cpu")).finding
+    (measured,) = score(run_attacks(recording, [SERVER_WITH_ROWS], [attack]), truth)
+    found = measured.finding
     claimed = None if found.claimed_rate is None or found.targets is None else round(found.claimed_rate * found.targets)
     named = {"status": found.status.value, "claimed": claimed, "false_claims": found.false_claim_rate}
-    promise = recorded.session.guarantee()
+    promise = recording.guarantee
     named |= {"epsilon_claimed": promise.epsilon_claimed, "epsilon_accounted": promise.epsilon_accounted}
     numbers = {name: getattr(found, name) for name in VALUES if name not in named}
     return {
@@ -188,9 +196,9 @@ NOISE_VALUES = (
 
 def noise_rows(graph: FederatedGraph, case: Case, seed: int) -> Iterator[dict[str, object]]:
     """Yield the errors of the last global nodes, relative to their clipped values, from the last T uploads alone."""
-    recorded, plain = train(graph, case, seed, max(LOOKS), Keep({GlobalNodes: None}))
+    recording, _, plain = train(graph, case, seed, max(LOOKS), Keep({GlobalNodes: None}))
     assert isinstance(case.defense, ClippedLaplace)
-    view = recorded.view(Observer(parties=(SERVER,)))
+    view = recording.view(Observer(parties=(SERVER,)))
     uploads = [b.payload for b in view.messages.of(GlobalNodes) if int(b.senders[0].item()) != SERVER]
     uploaded = torch.stack([p.values for p in uploads if isinstance(p, GlobalNodes)])
     clipped = torch.stack([clip_messages(values, case.defense.clip, case.defense.norm) for values in plain])

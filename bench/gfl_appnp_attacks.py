@@ -21,21 +21,20 @@ from torch.nn.functional import normalize
 from bench.gfl_appnp import SETTINGS
 from bench.table import Table
 from fglaudit import registry
-from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Attack, Inference, Reconstruction, Trained
+from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Jacobians
 from fglaudit.protocols.gfl_appnp import gfl_appnp
+from fglaudit.quantities.claims import SAME_DIRECTION, check_claims
+from fglaudit.quantities.game import Game, score
+from fglaudit.recording import record_training
 from fglaudit.rng import derive
-from fglaudit.scoring.claims import SAME_DIRECTION, check_claims
-from fglaudit.scoring.game import Game, score
-from fglaudit.view import Auxiliary, Observer, PublicFacts, View
-from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.side_knowledge import make_view
-from fglaudit.wire.transcript import Transcript
+from fglaudit.scoring import GroundTruth
+from fglaudit.view import Observer, View
+from fglaudit.wire.channel import Keep
 
 KEY = ("dataset", "variant", "learning_rate", "attack", "observer", "topology", "draw")
 VALUES = (
@@ -115,16 +114,22 @@ def measure(case: Case, **changes: Any) -> dict[str, str]:
     attack = registry.build("attack", case.attack, {})
     with tempfile.TemporaryDirectory(prefix="fglaudit-") as spool:
         start = time.process_time()
-        transcript, trained = recorded(graph, protocol, observer, attack, Path(spool), case.draw)
-        middle = time.process_time()
-        view = make_view(
-            observer, graph, transcript, public(graph, protocol, trained), Auxiliary.empty(graph.num_features)
+        recording, truth = record_training(
+            graph,
+            protocol,
+            NoDefense(),
+            seed=case.draw,
+            keep=kept(graph, observer, attack),
+            clients=observer.clients,
+            folder=Path(spool),
         )
+        middle = time.process_time()
+        view = recording.view(observer)
         result = attack.run(view, rng=derive(case.draw, "attack"), device=torch.device("cpu"))
         end = time.process_time()
-    figures = labels(graph, result) if isinstance(result, Inference) else rows(graph, protocol, view, result)
+    figures = labels(graph, result) if isinstance(result, Inference) else rows(truth, view, result)
     return {
-        "accuracy": f"{trained.whole_test_set:.4f}",
+        "accuracy": f"{truth.trained.whole_test_set:.4f}",
         **figures,
         "train_cpu_seconds": f"{middle - start:.1f}",
         "attack_cpu_seconds": f"{end - middle:.1f}",
@@ -132,32 +137,13 @@ def measure(case: Case, **changes: Any) -> dict[str, str]:
     }
 
 
-def recorded(
-    graph: FederatedGraph, protocol: gfl_appnp.GFLAPPNP, observer: Observer, attack: Attack, spool: Path, draw: int
-) -> tuple[Transcript, Trained]:
-    """Train, and record in ``spool`` what ``attack`` reads of what ``observer`` sees."""
-    context = Context(
-        protocol.name, protocol.num_rounds, graph.num_clients, graph.num_features, protocol.releases(graph)
-    )
+def kept(graph: FederatedGraph, observer: Observer, attack: Attack) -> Keep:
+    """Return what ``attack`` reads of what ``observer`` sees."""
     keep = Keep.for_attacks([observer], [attack])
     assert keep.payloads is not None
     if graph.x.dim() == 3 and Jacobians in keep.payloads:
-        keep = Keep({**keep.payloads, Jacobians: JACOBIAN_ROUNDS - 1}, keep.parties)
-    transcript = Transcript(spool)
-    channel = RecordingChannel(NoDefense().bind(context), graph.num_clients, derive(draw, "defense"), transcript, keep)
-    return transcript, protocol.train(graph, channel, rng=derive(draw, "train"), device=torch.device("cpu"))
-
-
-def public(graph: FederatedGraph, protocol: gfl_appnp.GFLAPPNP, trained: Trained) -> PublicFacts:
-    """Return what everybody knows."""
-    return PublicFacts(
-        protocol=protocol.name,
-        hyperparameters=vars(protocol),
-        defense="none",
-        defense_parameters={},
-        **graph.schema(),
-        layout=trained.layout,
-    )
+        return Keep({**keep.payloads, Jacobians: JACOBIAN_ROUNDS - 1}, keep.parties)
+    return keep
 
 
 def labels(graph: FederatedGraph, result: Inference) -> dict[str, str]:
@@ -167,10 +153,10 @@ def labels(graph: FederatedGraph, result: Inference) -> dict[str, str]:
     return {"targets": str(len(truth)), "label_accuracy": f"{right:.4f}"}
 
 
-def rows(graph: FederatedGraph, protocol: gfl_appnp.GFLAPPNP, view: View, result: object) -> dict[str, str]:
+def rows(truth: GroundTruth, view: View, result: object) -> dict[str, str]:
     """Return the figures of a reconstruction."""
     assert isinstance(result, Reconstruction)
-    game = Game.of(graph, protocol, view.observer, view.auxiliary, False)
+    (game,) = (Game.of(asked) for asked in truth.about([view.observer], False))
     found = score([game], [result], matching=False)
     claims = check_claims(result, game, view)
     claimed = torch.ones(len(result.rows), dtype=torch.bool) if result.claimed is None else result.claimed

@@ -16,11 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from bench.table import Table
 from fglaudit import registry
+from fglaudit.attacking import run_attacks
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.datasets.csbm_tasks import CsbmTask
@@ -35,7 +37,7 @@ from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
-from fglaudit.finding import Finding, Status
+from fglaudit.finding import Status
 from fglaudit.interfaces import Attack, Defense, DefenseSession, FederatedProtocol
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
@@ -45,15 +47,12 @@ from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
-from fglaudit.quantities import Truth
+from fglaudit.recording import Recording, record_training
 from fglaudit.rng import derive
-from fglaudit.scoring.arena import Arena
-from fglaudit.scoring.measure import Measurement, measure
+from fglaudit.scoring import GroundTruth, Measurement, score
 from fglaudit.scoring.stats import advantage_interval
 from fglaudit.suite.cell import arguments
-from fglaudit.testing import Run
 from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.transcript import Transcript
 
 WORKS_UP_TO = 0.02
 NEAR_ZERO = 1e-6
@@ -333,12 +332,11 @@ def evaluate(case: Case, defense: Defense, near_zero: bool) -> Rows:
     accuracy, epsilon = [], None
     measured: dict[tuple[str, str], list[Measurement]] = {}
     for seed in range(case.seeds):
-        recorded = train(case, defense, near_zero, attacks, seed)
-        accuracy.append(recorded.trained.whole_test_set)
-        epsilon = None if near_zero else recorded.session.guarantee().epsilon_accounted
-        for spec in case.observers:
-            for attack, found in zip(attacks, attacked(recorded, spec, attacks, seed), strict=True):
-                measured.setdefault((spec.name, attack.name), []).append(found)
+        recording, truth = train(case, defense, near_zero, attacks, seed)
+        accuracy.append(truth.trained.whole_test_set)
+        epsilon = None if near_zero else recording.guarantee.epsilon_accounted
+        for found in score(run_attacks(recording, case.observers, attacks), truth):
+            measured.setdefault((found.finding.observer, found.finding.attack), []).append(found)
     shared = {
         "accuracy": f"{sum(accuracy) / len(accuracy):.4f}",
         "epsilon_accounted": "" if epsilon is None else f"{epsilon:.4g}",
@@ -348,18 +346,28 @@ def evaluate(case: Case, defense: Defense, near_zero: bool) -> Rows:
     return [{**shared, "observer": o, "attack": a, **pooled(found)} for (o, a), found in measured.items()]
 
 
-def train(case: Case, defense: Defense, near_zero: bool, attacks: Sequence[Attack], seed: int) -> Run:
+def train(
+    case: Case, defense: Defense, near_zero: bool, attacks: Sequence[Attack], seed: int
+) -> tuple[Recording, GroundTruth]:
     """Return a recorded run under ``defense``."""
     graph = case.partition.apply(case.dataset.load(), case.dataset, derive(seed, "partition"))
-    protocol = case.protocol
-    session = defense.bind(protocol.context(graph))
-    if near_zero:
-        turn_down(session)
     observers = [o for spec in case.observers for o in expand(spec, graph.num_clients)[0]]
-    transcript, keep = Transcript(), Keep.for_attacks(observers, attacks)
-    channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"), transcript, keep)
-    trained = protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
-    return Run(protocol, graph, session, defense, trained, transcript, channel)
+    return record_training(
+        graph,
+        case.protocol,
+        defense,
+        seed=seed,
+        keep=Keep.for_attacks(observers, attacks),
+        clients={k for o in observers for k in o.clients},
+        fractions={spec.auxiliary for spec in case.observers},
+        channel=quiet_channel if near_zero else RecordingChannel,
+    )
+
+
+def quiet_channel(session: DefenseSession, *rest: Any) -> RecordingChannel:
+    """Return the channel of a defense whose noise is turned down."""
+    turn_down(session)
+    return RecordingChannel(session, *rest)
 
 
 def turn_down(session: DefenseSession) -> None:
@@ -370,19 +378,6 @@ def turn_down(session: DefenseSession) -> None:
         payload: (release, dataclasses.replace(mechanism, multiplier=mechanism.multiplier * NEAR_ZERO))
         for payload, (release, mechanism) in session.noised.items()
     }
-
-
-def attacked(recorded: Run, spec: ObserverSpec, attacks: Sequence[Attack], seed: int) -> list[Measurement]:
-    """Return what every attack of one observer comes to."""
-    members, each = expand(spec, recorded.graph.num_clients)
-    views = [recorded.view(observer, seed=seed) for observer in members]
-    facts = [
-        Truth(recorded.graph, recorded.protocol, v.observer, v.auxiliary, recorded.trained.truth, each) for v in views
-    ]
-    arena = Arena(tuple(views), tuple(facts), seed)
-    fields = {f.name: "" for f in dataclasses.fields(Finding) if f.default is dataclasses.MISSING}
-    blank = Finding(**{**fields, "status": Status.OK, "clients": recorded.graph.num_clients, "seed": seed})  # type: ignore[arg-type]
-    return [measure(attack, blank, arena, torch.device("cpu")) for attack in attacks]
 
 
 def pooled(found: Sequence[Measurement]) -> dict[str, str]:

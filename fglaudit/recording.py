@@ -221,7 +221,13 @@ def record_training(
     shown, remarks = _empirical_bound(protocol, graph, session, guarantee, seed, device) if empirical else ({}, ())
     held = range(graph.num_clients) if clients is None else clients
     recording = Recording(
-        description={"protocol": describe(protocol), "defense": describe(defense), "seed": seed},
+        description={
+            "protocol": describe(protocol),
+            "protocol_class": registry.reference(protocol),
+            "defense": describe(defense),
+            "defense_class": registry.reference(defense),
+            "seed": seed,
+        },
         transcript=transcript,
         side=SideKnowledge.of(graph, held, fractions, labelled_parties(protocol, graph), wire.inputs, seed),
         public=public_facts(protocol, defense, graph, session, trained),

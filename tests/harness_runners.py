@@ -1,5 +1,5 @@
-"""Stand-ins for ``fglaudit.execution.run_cell.run_cell`` that worker processes can import: quick, and failing on demand by the
-cell's seed."""
+"""Stand-ins for :func:`fglaudit.execution.run_cell.run_cell` that worker processes can import: quick, and failing on
+demand by the cell's seed."""
 
 from __future__ import annotations
 

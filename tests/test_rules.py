@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from swapped_data import with_data
 from torch import Tensor
 
 from fglaudit.attacks import ATTACKS
@@ -23,12 +24,14 @@ from fglaudit.payloads import SERVER
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.baselines.local_gcn import LocalGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.quantities import Truth
+from fglaudit.quantities.game import Game
+from fglaudit.recording import record_training
 from fglaudit.registry import build
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game
 from fglaudit.testing import CPU, check_attack, check_defense, check_protocol, example_graph, record
 from fglaudit.view import Observer, View
-from fglaudit.wire.side_knowledge import draw_auxiliary, save_views
+from fglaudit.wire.side_knowledge import draw_auxiliary
 
 PROTOCOLS = [
     FedGCN(hops=0, rounds=3),
@@ -104,7 +107,7 @@ def test_rule_1_attacks_see_messages_not_the_truth(name: str, hops: int) -> None
     run = record(FedGCN(hops=hops, rounds=1))
     for observer in (Observer(parties=(0,)), Observer(parties=(SERVER,), topology=True), Observer(parties=(SERVER,))):
         first = outcome(name, run.view(observer))
-        swapped = dataclasses.replace(run, graph=with_other_private_data(run.graph, observer))
+        swapped = with_data(run, with_other_private_data(run.graph, observer))
         again = outcome(name, swapped.view(observer))
         assert (first is None) == (again is None)
         if first is not None and again is not None:
@@ -116,18 +119,18 @@ def digest(*tensors: Tensor) -> str:
 
 
 def test_rule_1_attacks_give_the_same_in_a_fresh_process(tmp_path: Path) -> None:
-    run = record(FedGCN(hops=1, rounds=1))
-    view = run.view(Observer(parties=(1,), auxiliary=0.1))
-    run.transcript.save(tmp_path)
-    save_views([view], tmp_path)
+    recording, _ = record_training(example_graph(), FedGCN(hops=1, rounds=1), NoDefense(), fractions=(0.1,))
+    view = recording.view(Observer(parties=(1,), auxiliary=0.1))
+    recording.save(tmp_path)
     code = """
 import sys, hashlib
 from pathlib import Path
+from fglaudit.recording import Recording
 from fglaudit.registry import build
 from fglaudit.rng import derive
-from fglaudit.wire.side_knowledge import load_views
+from fglaudit.view import Observer
 import torch
-view, = load_views(Path(sys.argv[1]))
+view = Recording.load(Path(sys.argv[1])).view(Observer(parties=(1,), auxiliary=0.1))
 for name in sys.argv[2:]:
     attack = build("attack", name, {})
     if attack.unsupported(view) is None:
@@ -148,7 +151,7 @@ def test_rule_3_own_and_auxiliary_nodes_are_no_targets() -> None:
     graph, protocol = example_graph(), FedGCN(hops=2)
     auxiliary = draw_auxiliary(graph, 0.3, 0)
     for observer in OBSERVERS:
-        game = Game.of(graph, protocol, observer, auxiliary, False)
+        game = Game.of(Truth(graph, protocol, observer, auxiliary, {}, False))
         own = torch.cat([graph.clients[k] for k in observer.clients] or [torch.empty(0, dtype=torch.long)])
         assert len(game.targets) > 0
         assert not torch.isin(game.targets, torch.cat([own, auxiliary.nodes])).any()

@@ -16,7 +16,7 @@ Under noise too strong for the prior the prior remains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -34,6 +34,7 @@ from fglaudit.view import View
 _FACTORS = tuple(2 ** (step / 2) for step in range(-4, 9))
 """Tried distances between cluster means, relative to clusters that hold all classes at random."""
 _LEAST_SLOPE = 1e-12
+_CLOSE = 0.3
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,15 @@ class GlobalNodeLabels(Attack):
         return Inference(type(self).quantity, books.clients, result)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients whose nodes have the mean rows of their classes, in one cluster each."""
+        """Plant clients whose nodes have the mean rows of their classes; auxiliary rows lie close to these."""
         known, owner = view.known_rows(), dealt_nodes(view)
         kinds = torch.nn.functional.one_hot(known.y.clamp(min=0), view.public.num_classes) * (known.y >= 0)[:, None]
         rows = known.x.float()
         size = kinds.sum(0).unsqueeze(1)
         means = torch.where(size > 0, kinds.T.to(rows) @ rows / size.clamp(min=1), rows.mean(0))
+        aux = view.auxiliary
+        near = means[aux.y.clamp(min=0)]
+        view = replace(view, auxiliary=replace(aux, x=near + _CLOSE * (aux.x - near)))
         chance = torch.rand(view.public.num_clients, view.public.num_classes, generator=rng).square()
         y = torch.multinomial(chance[owner], 1, generator=rng).squeeze(1)
         planted = rehearsed_round(view, means[y], owner, rng, y=y, everybody=True)

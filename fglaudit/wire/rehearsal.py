@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,33 +43,36 @@ class _RehearsedChannel(RecordingChannel):
 
 
 def rehearsal(protocol: FederatedProtocol) -> dict[str, Any]:
-    """Return ``fit`` and ``rehearse`` of ``protocol``, by the names of ``fglaudit.view.PublicFacts``."""
+    """Return ``fit`` and ``rehearse`` of ``protocol``, by the names of ``fglaudit.view.PublicFacts``; views that hold
+    them can be pickled."""
+    return {"fit": partial(_fit, protocol), "rehearse": partial(_rehearse, protocol)}
 
-    def fit(graph: FederatedGraph, rng: torch.Generator, device: torch.device) -> Trained:
-        silent = RecordingChannel(DefenseSession(), graph.num_clients, rng)
-        return protocol.train(graph, silent, rng=rng, device=device)
 
-    def rehearse(
-        graph: FederatedGraph,
-        observer: Observer,
-        payloads: Iterable[type[Payload]],
-        *,
-        rounds: int | None = None,
-        settings: Mapping[str, Any] | None = None,
-        rng: torch.Generator,
-        device: torch.device,
-    ) -> Messages:
-        """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all).
+def _fit(protocol: FederatedProtocol, graph: FederatedGraph, rng: torch.Generator, device: torch.device) -> Trained:
+    silent = RecordingChannel(DefenseSession(), graph.num_clients, rng)
+    return protocol.train(graph, silent, rng=rng, device=device)
 
-        ``settings`` replace hyperparameters of the protocol.
-        """
-        transcript = Transcript()
-        parties = None if observer.wire else frozenset(observer.parties)
-        keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))
-        channel = _RehearsedChannel(DefenseSession(), graph.num_clients, rng, transcript, keep)
-        channel.last = rounds
-        with contextlib.suppress(_EnoughSentError):
-            dataclasses.replace(protocol, **settings or {}).train(graph, channel, rng=rng, device=device)
-        return transcript.seen_by(observer)
 
-    return {"fit": fit, "rehearse": rehearse}
+def _rehearse(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    observer: Observer,
+    payloads: Iterable[type[Payload]],
+    *,
+    rounds: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    rng: torch.Generator,
+    device: torch.device,
+) -> Messages:
+    """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all).
+
+    ``settings`` replace hyperparameters of the protocol.
+    """
+    transcript = Transcript()
+    parties = None if observer.wire else frozenset(observer.parties)
+    keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))
+    channel = _RehearsedChannel(DefenseSession(), graph.num_clients, rng, transcript, keep)
+    channel.last = rounds
+    with contextlib.suppress(_EnoughSentError):
+        dataclasses.replace(protocol, **settings or {}).train(graph, channel, rng=rng, device=device)
+    return transcript.seen_by(observer)

@@ -92,20 +92,21 @@ class SideKnowledge:
                 " among them; record with record: all"
             )
         if observer.auxiliary not in self.auxiliary:
-            known = ", ".join(f"{fraction:g}" for fraction in self.auxiliary)
+            drawn = ", ".join(f"{fraction:g}" for fraction in self.auxiliary)
             raise FglauditError(
-                f"auxiliary rows are drawn when a run is recorded; this one has shares {known}, not"
+                f"auxiliary rows are drawn when a run is recorded; this one has shares {drawn}, not"
                 f" {observer.auxiliary:g}; use one of them, or add an observer with it to the suite"
             )
         own = tuple(self.own[k] for k in observer.clients)
         if observer.degrees is False:
             own = tuple(dataclasses.replace(client, remote_degrees=None) for client in own)
         degrees = torch.bincount(self.edges[0], minlength=self.num_nodes) if observer.degrees else None
+        known = self.auxiliary[observer.auxiliary]
         return View(
             observer=observer,
             messages=transcript.seen_by(observer),
             own=tuple(_copied(client) for client in own),
-            auxiliary=dataclasses.replace(self.auxiliary[observer.auxiliary]),
+            auxiliary=Auxiliary(known.nodes.clone(), known.x.clone(), known.y.clone()),
             public=public,
             topology=self.edges.clone() if observer.topology else None,
             degrees=degrees,

@@ -15,7 +15,6 @@ from report_runs import store, texts
 from user_graphs import GCN, user_graph
 
 from fglaudit.attacks.sums.row_space import RowSpace
-from fglaudit.audit import run_cell
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
@@ -24,6 +23,7 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
 from fglaudit.empirical.defense import audit_defense
+from fglaudit.execution.run_cell import run_cell
 from fglaudit.finding import CellRecord
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee

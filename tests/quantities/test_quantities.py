@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from scored_runs import inferred
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
@@ -17,16 +18,18 @@ from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import QUANTITIES, Question, Truth, quantity
 from fglaudit.quantities.ranking import found_at, placements
+from fglaudit.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph, record
 from fglaudit.view import Observer, View
-from fglaudit.wire.side_knowledge import draw_auxiliary, load_views, save_views
+from fglaudit.wire.side_knowledge import draw_auxiliary
 
 GRAPH = example_graph()
 SERVER_ONLY = Observer(parties=(SERVER,))
+CONTROL = derive(0, "control")
 ASKED_EVERYWHERE = [
-    name for name in QUANTITIES if name not in ("global-nodes", "centroids")
-]  # those are asked of FedGT alone
+    name for name in QUANTITIES if name not in ("features", "global-nodes", "centroids")
+]  # the last two are asked of FedGT alone; feature rows have tests of their own (test_game.py)
 
 
 def facts(
@@ -79,11 +82,11 @@ def test_a_constant_score_finds_as_many_as_it_wrongly_names() -> None:
 def test_the_truth_scores_one_and_the_guess_less(name: str) -> None:
     observer = dataclasses.replace(SERVER_ONLY, auxiliary=0.2)
     question = ask(name, observer)
-    kind = quantity(name)
+    kind = inferred(name)
     truth = question.truth
     if name == "labels":
         truth = torch.nn.functional.one_hot(truth, GRAPH.num_classes).double()
-    guess = kind.guess(view(observer), question.subjects)
+    guess = kind.guess(view(observer), question.subjects, CONTROL)
     perfect = kind.score(question, infer(name, question.subjects, truth), guess)
     guessed = kind.score(question, guess, guess)
     assert perfect.values.mean() == 1.0
@@ -94,8 +97,8 @@ def test_the_truth_scores_one_and_the_guess_less(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ASKED_EVERYWHERE if name != "edges"])
 def test_where_an_attack_is_silent_the_guess_stands_and_order_does_not_matter(name: str) -> None:
     observer = dataclasses.replace(SERVER_ONLY, auxiliary=0.2)
-    question, kind = ask(name, observer), quantity(name)
-    guess = kind.guess(view(observer), question.subjects)
+    question, kind = ask(name, observer), inferred(name)
+    guess = kind.guess(view(observer), question.subjects, CONTROL)
     nothing = infer(name, question.subjects[:0], guess.estimate[:0])
     assert torch.equal(kind.score(question, nothing, guess).values, kind.score(question, guess, guess).values)
     estimate = torch.rand(guess.estimate.shape, generator=derive(0, "estimate"))
@@ -118,16 +121,16 @@ def test_edges_are_ranked_among_all_pairs_of_foreign_nodes() -> None:
     own = ~(torch.isin(pairs, foreign).all(1))
     adjacent = torch.zeros(GRAPH.num_nodes, GRAPH.num_nodes, dtype=torch.bool)
     adjacent[GRAPH.edge_index[0], GRAPH.edge_index[1]] = True
-    found = quantity("edges").score(
-        question, infer("edges", pairs.flip(1), score + own), quantity("edges").guess(view(), pairs)
+    found = inferred("edges").score(
+        question, infer("edges", pairs.flip(1), score + own), inferred("edges").guess(view(), pairs, CONTROL)
     )
     expected = roc_auc_score(adjacent[pairs[~own, 0], pairs[~own, 1]].numpy(), score[~own].numpy())
     assert found.columns["auc"] == pytest.approx(expected)
 
 
 def test_edges_that_are_not_named_rank_last() -> None:
-    question, kind = ask("edges"), quantity("edges")
-    guess = kind.guess(view(), question.subjects)
+    question, kind = ask("edges"), inferred("edges")
+    guess = kind.guess(view(), question.subjects, CONTROL)
     assert kind.score(question, guess, guess).columns["auc"] == pytest.approx(0.5)
     half = question.subjects[: len(question.subjects) // 2]
     share = len(half) / len(question.subjects)
@@ -154,9 +157,9 @@ def test_labels_that_the_protocol_gives_away_are_known_and_not_asked_for() -> No
 
 def test_with_the_topology_the_guess_of_labels_follows_the_edges() -> None:
     observer = Observer(parties=(SERVER,), auxiliary=0.3, topology=True)
-    question, kind = ask("labels", observer), quantity("labels")
-    blind = kind.guess(view(dataclasses.replace(observer, topology=False)), question.subjects)
-    informed = kind.guess(view(observer), question.subjects)
+    question, kind = ask("labels", observer), inferred("labels")
+    blind = kind.guess(view(dataclasses.replace(observer, topology=False)), question.subjects, CONTROL)
+    informed = kind.guess(view(observer), question.subjects, CONTROL)
     plain, spread = (kind.score(question, guess, guess).values.mean() for guess in (blind, informed))
     assert spread > plain + 0.1
 
@@ -180,7 +183,6 @@ def test_label_distributions_are_those_of_the_clients() -> None:
 def test_views_keep_their_labels_when_saved(tmp_path: Path) -> None:
     run = record(Labelling(hops=0, rounds=1))
     seen = run.view(SERVER_ONLY)
-    run.transcript.save(tmp_path)
-    save_views([seen], tmp_path)
-    (loaded,) = load_views(tmp_path)
+    run.recording.save(tmp_path)
+    loaded = Recording.load(tmp_path).view(SERVER_ONLY)
     assert torch.equal(loaded.labels.nodes, GRAPH.clients[0]) and torch.equal(loaded.labels.y, seen.labels.y)

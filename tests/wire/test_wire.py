@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import DefenseSession
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, payload_type
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, is_repeated, payload_type
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.recording import Recording, record_training
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
-from fglaudit.view import Observer, PublicFacts
+from fglaudit.view import Observer, View
 from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.side_knowledge import draw_auxiliary, load_views, make_view, save_views
+from fglaudit.wire.side_knowledge import draw_auxiliary
 from fglaudit.wire.transcript import MOST_RANGES, Transcript, party_ranges
 
 
@@ -156,27 +163,19 @@ def test_damaged_transcripts_name_the_file(tmp_path: Path) -> None:
         Transcript.load(tmp_path)
 
 
-def public_facts() -> PublicFacts:
-    graph = example_graph()
-    return PublicFacts(
-        protocol="fedgcn",
-        hyperparameters={"hops": 1},
-        defense="none",
-        defense_parameters={},
-        **graph.schema(),
-    )
+def recorded(**options: Any) -> Recording:
+    return record_training(example_graph(), FedGCN(hops=1, rounds=1), NoDefense(), **options)[0]
 
 
 def test_side_knowledge_is_only_what_was_stated() -> None:
-    graph, transcript = example_graph(), Transcript()
-    none = draw_auxiliary(graph, 0.0, 0)
-    view = make_view(Observer(parties=(1,)), graph, transcript, public_facts(), none)
+    recording = recorded()
+    view = recording.view(Observer(parties=(1,)))
     assert [c.client for c in view.own] == [1]
     assert view.topology is None and view.degrees is None and len(view.auxiliary.nodes) == 0
     assert view.own[0].remote_degrees is not None
-    blind = make_view(Observer(parties=(1,), degrees=False), graph, transcript, public_facts(), none)
+    blind = recording.view(Observer(parties=(1,), degrees=False))
     assert blind.own[0].remote_degrees is None
-    server = make_view(Observer(parties=(SERVER,)), graph, transcript, public_facts(), none)
+    server = recording.view(Observer(parties=(SERVER,)))
     assert server.own == ()
 
 
@@ -189,20 +188,74 @@ def test_auxiliary_rows_depend_on_the_seed_alone() -> None:
     assert torch.equal(first.x, graph.x[first.nodes])
 
 
-def test_saved_views_load_in_a_fresh_process(tmp_path: Path) -> None:
-    graph, transcript = example_graph(), Transcript(tmp_path)
-    transcript.add(sums_up())
-    transcript.save(tmp_path)
-    observer = Observer(parties=(0, SERVER), topology=True, auxiliary=0.25)
-    view = make_view(observer, graph, transcript, public_facts(), draw_auxiliary(graph, 0.25, 0))
-    save_views([view], tmp_path)
-    (loaded,) = load_views(tmp_path)
-    assert loaded.observer == observer and loaded.public == view.public
-    assert torch.equal(loaded.own[0].x, view.own[0].x)
+def test_what_was_not_kept_is_named_with_the_fix() -> None:
+    recording = recorded(clients=(0,), fractions=(0.25,))
+    assert len(recording.view(Observer(parties=(0,), auxiliary=0.25)).auxiliary.nodes) == 15
+    with pytest.raises(FglauditError, match=r"client:2 is not.*record: all"):
+        recording.view(Observer(parties=(0, 2)))
+    with pytest.raises(FglauditError, match=r"shares 0, 0\.25, not 0\.5"):
+        recording.view(Observer(parties=(0,), auxiliary=0.5))
+
+
+def tensors(value: Any) -> list[Tensor]:
+    """Every tensor that ``value`` holds, messages included."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [tensor for held in value.values() for tensor in tensors(held)]
+    if isinstance(value, tuple | list):
+        return [tensor for held in value for tensor in tensors(held)]
+    if isinstance(value, View):
+        sent = [list(value.messages.of(payload)) for payload in (NeighborSums, ModelUpdate)]
+        return tensors([sent, *(getattr(value, f.name) for f in dataclasses.fields(value) if f.name != "messages")])
+    if dataclasses.is_dataclass(value):
+        return tensors([getattr(value, f.name) for f in dataclasses.fields(value)])
+    return []
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_write_through_a_view_changes_nothing(tmp_path: Path, saved: bool) -> None:
+    """Neither the graph, nor the truth, nor what the next observer sees."""
+    graph = example_graph()
+    recording, truth = record_training(graph, FedGCN(hops=1, rounds=1), NoDefense(), fractions=(0.25,))
+    if saved:
+        recording.save(tmp_path)
+        recording = Recording.load(tmp_path)
+    observer = Observer(parties=(SERVER, 0, 2), topology=True, degrees=True, auxiliary=0.25)
+    before = [tensor.clone() for tensor in tensors([recording.view(observer), graph, truth.graph, truth.trained])]
+    written = tensors(recording.view(observer))
+    assert len(written) > 30
+    for tensor in (t[:1] if is_repeated(t) else t for t in written):
+        tensor.copy_(torch.ones_like(tensor) if tensor.dtype == torch.bool else tensor + 1)
+    after = tensors([recording.view(observer), graph, truth.graph, truth.trained])
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_a_saved_recording_loads_in_a_fresh_process(tmp_path: Path) -> None:
+    graph, observer = example_graph(), Observer(parties=(0, SERVER), topology=True, auxiliary=0.25)
+    recording, _ = record_training(graph, FedGCN(hops=1, rounds=1), NoDefense(), fractions=(0.25,), folder=tmp_path)
+    recording.save(tmp_path)
+    view, loaded = recording.view(observer), Recording.load(tmp_path).view(observer)
+    assert loaded.observer == observer
+    stored = (dataclasses.replace(public, fit=None, rehearse=None) for public in (view.public, loaded.public))
+    assert next(stored) == next(stored)
+    assert loaded.public.fit is not None and loaded.public.rehearse is not None
+    assert all(torch.equal(a, b) for a, b in zip(tensors(view), tensors(loaded), strict=True))
     code = (
-        "import sys; from pathlib import Path; from fglaudit.wire.side_knowledge import load_views;"
-        "from fglaudit.payloads import NeighborSums; v, = load_views(Path(sys.argv[1]));"
-        "b, = v.messages.of(NeighborSums); print(b.payload.sums.sum().item(), len(v.auxiliary.nodes))"
+        "import sys; from pathlib import Path; from fglaudit.recording import Recording;"
+        "from fglaudit.payloads import SERVER, NeighborSums; from fglaudit.view import Observer;"
+        "v = Recording.load(Path(sys.argv[1])).view(Observer((0, SERVER), topology=True, auxiliary=0.25));"
+        "print(sum(b.payload.sums.sum().item() for b in v.messages.of(NeighborSums)), len(v.auxiliary.nodes))"
     )
     out = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["105.0", "15"]
+    sums = sum(batch.payload.tensors()["sums"].sum().item() for batch in view.messages.of(NeighborSums))
+    assert out.stdout.split() == [str(sums), "15"] and sums > 0
+
+
+@pytest.mark.parametrize("file", ["recording.json", "side.json", "side.safetensors"])
+def test_damaged_recordings_say_what_to_do(tmp_path: Path, file: str) -> None:
+    recorded().save(tmp_path)
+    path = tmp_path / file
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(FglauditError, match=f"{path.stem}.*record the run again"):
+        Recording.load(tmp_path)

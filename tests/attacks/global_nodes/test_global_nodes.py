@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+from scored_runs import inferred, truth_about
 
 from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.linkage import pseudonymous
@@ -59,19 +60,18 @@ def runs() -> dict[str, Run]:
 
 def ask(run: Run, view: View, name: str) -> Question:
     """Return the question that the observer of ``view`` is asked."""
-    facts = Truth(run.graph, run.protocol, view.observer, view.auxiliary, run.trained.truth, False)
-    asked = quantity(name).ask(facts)
+    asked = inferred(name).ask(truth_about(run, view.observer))
     assert not isinstance(asked, str), asked
     return asked
 
 
 def value(run: Run, view: View, attack: Attack) -> tuple[float, float]:
     """Return the attack's and the guess's mean score."""
-    kind = quantity(type(attack).quantity)
+    kind = inferred(type(attack).quantity)
     asked = ask(run, view, kind.name)
     result = attack.run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Inference)
-    guess = kind.guess(view, asked.subjects)
+    guess = kind.guess(view, asked.subjects, derive(0, "control"))
     scores = (kind.score(asked, r, guess) for r in (result, guess))
     found, control = (float(s.values.mean().item()) for s in scores)
     return found, control
@@ -88,12 +88,13 @@ def test_conformance(attack: Attack, defense: str, runs: dict[str, Run]) -> None
 @pytest.mark.parametrize("attack", INFERENCES, ids=lambda a: type(a).name)
 def test_a_planted_leak_is_seen(attack: Attack, runs: dict[str, Run]) -> None:
     view = runs["none"].view(SERVER_WITH_ROWS)
-    kind = quantity(type(attack).quantity)
+    kind = inferred(type(attack).quantity)
     planted = attack.plant(view, rng=derive(1, "plant"))
     result = attack.run(planted.view, rng=derive(2, "attack"), device=CPU)
     assert isinstance(result, Inference)
     question = kind.planted(planted)
-    assert float(kind.score(question, result, kind.guess(planted.view, planted.nodes)).values.mean().item()) >= 0.95
+    guess = kind.guess(planted.view, planted.nodes, derive(0, "control"))
+    assert float(kind.score(question, result, guess).values.mean().item()) >= 0.95
 
 
 @pytest.mark.parametrize("attack", INFERENCES, ids=lambda a: type(a).name)
@@ -184,10 +185,11 @@ def test_linkage_reads_no_senders(runs: dict[str, Run]) -> None:
 @pytest.mark.parametrize("name", ["global-nodes", "linkage", "centroids"])
 def test_the_truth_scores_one_and_the_guess_less(name: str, runs: dict[str, Run]) -> None:
     view = runs["noisy"].view(Observer(parties=(SERVER,)))
-    asked, kind = ask(runs["noisy"], view, name), quantity(name)
+    asked, kind = ask(runs["noisy"], view, name), inferred(name)
     assert kind.judge(asked, asked.truth).values.mean() == pytest.approx(1)
     most = 0.98 if name == "centroids" else 0.5  # rows of this graph have few words that tell them apart
-    assert float(kind.judge(asked, kind.guess(view, asked.subjects).estimate).values.mean()) <= most
+    guess = kind.guess(view, asked.subjects, derive(0, "control")).estimate
+    assert float(kind.judge(asked, guess).values.mean()) <= most
 
 
 def test_linkage_pairs_are_those_of_the_shuffled_messages(runs: dict[str, Run]) -> None:
@@ -244,8 +246,8 @@ def test_planted_mean_rows_are_found_to_rounding_where_a_guess_misses_them(runs:
     view = runs["none"].view(SERVER_WITH_ROWS)
     planted = GlobalNodeCentroids().plant(view, rng=derive(1, "plant"))
     result = GlobalNodeCentroids().run(planted.view, rng=derive(0, "attack"), device=CPU)
-    kind = quantity("centroids")
-    question, guess = kind.planted(planted), kind.guess(planted.view, planted.nodes)
+    kind = inferred("centroids")
+    question, guess = kind.planted(planted), kind.guess(planted.view, planted.nodes, derive(0, "control"))
     found, control = (float(kind.score(question, r, guess).values.mean().item()) for r in (result, guess))
     assert 1 - found < 0.1 * (1 - control)
 

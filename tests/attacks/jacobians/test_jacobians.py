@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from scored_runs import game_of, self_test
 from torch import Tensor
 
 from fglaudit.attacks.jacobians.encoder import Model, activations, unit_rows
@@ -24,12 +25,12 @@ from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, Jacobians, MessageBatch
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.quantities.claims import check_claims
+from fglaudit.quantities.features import exact_share
+from fglaudit.quantities.game import score
 from fglaudit.rng import derive
-from fglaudit.scoring.claims import check_claims
-from fglaudit.scoring.game import Game, score
-from fglaudit.scoring.selftest import exact_share, self_test
 from fglaudit.testing import Run, check_attack, record
-from fglaudit.view import Auxiliary, Noise, Observer, View
+from fglaudit.view import Noise, Observer, View
 from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
@@ -52,10 +53,6 @@ def rebuild(attack: Attack, view: View) -> Reconstruction:
     result = attack.run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction)
     return result
-
-
-def game_of(run: Run, observer: Observer) -> Game:
-    return Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), pooled=False)
 
 
 def cosine(result: Reconstruction, graph: FederatedGraph) -> Tensor:
@@ -180,7 +177,7 @@ def test_it_passes_its_self_test_and_sees_nothing_in_noise(attack: Attack) -> No
     view, game = run.view(SERVER), game_of(run, SERVER)
     blank = torch.zeros_like(game.truth)
     control = Reconstruction(blank, game.targets, torch.zeros(len(blank)))
-    assert self_test(attack, view, control, game.targets, game.truth, rng=derive(0, "self-test"), device=CPU) is None
+    assert self_test(attack, view, game, control) is None
 
 
 def test_representations_of_moving_weights_are_inverted() -> None:
@@ -204,7 +201,7 @@ def test_a_frozen_encoder_does_not_determine_rows_and_nothing_is_claimed() -> No
     run = recorded(variant="v2", learning_rate=1e-6)
     result = rebuild(RepresentationInversion(starts=1), run.view(SERVER))
     assert result.claimed is not None and not bool(result.claimed.any())
-    assert exact_share(result, torch.arange(40), run.graph.x, run.graph.features) == 0
+    assert exact_share(result, game_of(run, SERVER)) == 0
 
 
 @pytest.mark.parametrize("observer", [SERVER, Observer(parties=(-1,)), Observer(parties=(2,), topology=True)])

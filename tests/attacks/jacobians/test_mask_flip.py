@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from scored_runs import game_of, self_test
+from swapped_data import with_data
 from torch import Tensor
 
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
@@ -21,12 +23,12 @@ from fglaudit.graph import FeatureKind, FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.quantities.claims import Claims, check_claims
+from fglaudit.quantities.features import exact_share
+from fglaudit.quantities.game import Game
 from fglaudit.rng import derive
-from fglaudit.scoring.claims import Claims, check_claims
-from fglaudit.scoring.game import Game
-from fglaudit.scoring.selftest import exact_share, self_test
 from fglaudit.testing import Run, check_attack, record
-from fglaudit.view import Auxiliary, Noise, Observer, View
+from fglaudit.view import Noise, Observer, View
 from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
@@ -54,8 +56,7 @@ def rebuild(view: View) -> Reconstruction:
 
 
 def claims(run: Run, observer: Observer, result: Reconstruction) -> Claims:
-    game = Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), pooled=False)
-    checked = check_claims(result, game, run.view(observer))
+    checked = check_claims(result, game_of(run, observer), run.view(observer))
     assert checked is not None
     return checked
 
@@ -84,9 +85,9 @@ def test_it_conforms_and_passes_its_self_test() -> None:
     for observer in (ONE, Observer(parties=(3,)), Observer(parties=(3, 9), topology=True)):
         view = run.view(observer)
         check_attack(MaskFlip(), view)
-        game = Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), pooled=False)
+        game = game_of(run, observer)
         control = Reconstruction(torch.zeros_like(game.truth), game.targets, torch.zeros(len(game.targets)))
-        assert self_test(MaskFlip(), view, control, game.targets, game.truth, rng=derive(0, "t"), device=CPU) is None
+        assert self_test(MaskFlip(), view, game, control) is None
 
 
 def test_without_the_edges_rows_have_directions_and_no_names() -> None:
@@ -99,9 +100,8 @@ def test_without_the_edges_rows_have_directions_and_no_names() -> None:
 
 def test_nothing_but_the_messages_is_read() -> None:
     run = recorded()
-    shifted = dataclasses.replace(
-        run, graph=dataclasses.replace(run.graph, x=run.graph.x.index_fill(0, torch.arange(10, 60), 7.0))
-    )
+    shifted = with_data(run, dataclasses.replace(run.graph, x=run.graph.x.index_fill(0, torch.arange(10, 60), 7.0)))
+    assert bool((shifted.view(Observer(parties=(12,))).own[0].x == 7.0).all())
     assert torch.equal(rebuild(run.view(ONE)).rows, rebuild(shifted.view(ONE)).rows)
 
 
@@ -139,8 +139,9 @@ def test_several_samples_per_node_are_claimed_only_where_they_are_right() -> Non
 def test_its_self_test_holds_with_several_samples_per_node(observer: Observer, samples: int) -> None:
     view = recorded("csbm-snc", samples=samples, rounds=5).view(observer)
     planted = MaskFlip().plant(view, rng=derive(0, "plant"))
+    asked = Game.about(planted.nodes, planted.rows, planted.view.public.features)
     assert len(planted.rows) == min(samples, 6) and len(torch.unique(planted.nodes)) == 1
-    assert exact_share(rebuild(planted.view), planted.nodes, planted.rows, planted.view.public.features) == 1
+    assert exact_share(rebuild(planted.view), asked) == 1
 
 
 @pytest.mark.parametrize("scaled", [False, True])

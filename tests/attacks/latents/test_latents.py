@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from scored_runs import game_of, inferred, self_test, truth_about
 from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import determined, fitting
@@ -22,9 +23,8 @@ from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
-from fglaudit.quantities import Question, Truth, quantity
+from fglaudit.quantities import Question
 from fglaudit.rng import derive
-from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import Run, check_attack, example_graph, record
 from fglaudit.view import Noise, Observer, View
 
@@ -161,10 +161,11 @@ def test_self_test_and_conformance(name: str) -> None:
     run = recorded(**WIDE)
     view = run.view(OBSERVER)
     check_attack(attack(name), view)
-    nodes = torch.tensor([n for n in range(run.graph.num_nodes) if n not in set(view.auxiliary.nodes.tolist())])
-    control = prior_only(view, nodes, derive(0, "control"))
-    truth = run.graph.x[nodes]
-    assert self_test(attack(name), view, control, nodes, truth, rng=derive(0, "self"), device=CPU) is None
+    game = game_of(run, OBSERVER)
+    known = set(view.auxiliary.nodes.tolist())
+    assert game.targets.tolist() == [n for n in range(run.graph.num_nodes) if n not in known]
+    control = prior_only(view, game.targets, derive(0, "control"))
+    assert self_test(attack(name), view, game, control) is None
 
 
 def test_the_other_reconstructions_find_what_is_planted() -> None:
@@ -189,19 +190,19 @@ def test_inferences_find_what_is_planted_and_beat_a_guess_without_topology(name:
     view = run.view(Observer((SERVER,), topology=topology, auxiliary=0.2))
     plugin = attack(name)
     check_attack(plugin, view)
-    asked = quantity(type(plugin).quantity)
+    asked, rng = inferred(type(plugin).quantity), derive(0, "control")
     planted = plugin.plant(view, rng=derive(0, "plant"))
     question = asked.planted(planted)
     found = plugin.run(planted.view, rng=derive(0, "planted"), device=CPU)
     assert isinstance(found, Inference)
-    score = asked.score(question, found, asked.guess(planted.view, question.subjects))
+    score = asked.score(question, found, asked.guess(planted.view, question.subjects, rng))
     assert float(score.values.mean()) >= 0.95
     if not topology:
-        real = asked.ask(Truth(run.graph, run.protocol, view.observer, view.auxiliary, {}, False))
+        real = asked.ask(truth_about(run, view.observer))
         assert isinstance(real, Question)
         result = plugin.run(view, rng=derive(0, "attack"), device=CPU)
         assert isinstance(result, Inference)
-        guess = asked.guess(view, real.subjects)
+        guess = asked.guess(view, real.subjects, rng)
         values = [asked.score(real, answer, guess).values.mean() for answer in (result, guess)]
         assert values[0] >= values[1] + 0.1
 

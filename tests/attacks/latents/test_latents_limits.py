@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from scored_runs import game_of, inferred, self_test
 
 from fglaudit.adversary.bit_recovery import recover_bits
 from fglaudit.adversary.clipping import Clipping
@@ -24,9 +25,7 @@ from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
-from fglaudit.quantities import quantity
 from fglaudit.rng import derive
-from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import Run, example_graph, record
 from fglaudit.view import Observer
 
@@ -79,9 +78,10 @@ def test_self_test_with_few_latents(name: str, settings: dict[str, Any]) -> None
     view = run.view(OBSERVER)
     known = torch.zeros(NODES, dtype=torch.bool)
     known[view.auxiliary.nodes] = True
-    nodes = (~known).nonzero().squeeze(1)
-    control = prior_only(view, nodes, derive(0, "control"))
-    assert self_test(attack(name), view, control, nodes, run.graph.x[nodes], rng=derive(0, "self"), device=CPU) is None
+    game = game_of(run, OBSERVER)
+    assert torch.equal(game.targets, (~known).nonzero().squeeze(1))
+    control = prior_only(view, game.targets, derive(0, "control"))
+    assert self_test(attack(name), view, game, control) is None
 
 
 def test_a_single_one_is_found_and_noise_is_not_taken_for_one() -> None:
@@ -111,7 +111,7 @@ def test_clipped_noise_leaves_at_least_the_prior(mechanism: str, epsilon: float,
     norms = attack("update-l1-norms").run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(norms, Inference)
     sums = run.graph.x[norms.subjects].sum(1)
-    guess = quantity("l1-norms").guess(view, norms.subjects)
+    guess = inferred("l1-norms").guess(view, norms.subjects, derive(0, "control"))
     error, usual = ((estimate - sums).abs() for estimate in (norms.estimate, guess.estimate))
     assert float(error.mean()) <= 1.02 * float(usual.mean())
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import torch
+from scored_runs import game_of, self_test
 from torch import Tensor
 
 from fglaudit.adversary.prior_only import prior_only
@@ -18,11 +19,11 @@ from fglaudit.graph import canonical_edges
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import Embeddings, MessageBatch, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.quantities.game import score
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, score
-from fglaudit.scoring.selftest import NoiseMessages, self_test
+from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record
-from fglaudit.view import Auxiliary, Messages, Observer, View
+from fglaudit.view import Messages, Observer, View
 
 CLIENT = Observer((0,))
 
@@ -43,7 +44,7 @@ def run() -> Run:
 
 
 def rate(view: View, result: Reconstruction) -> float:
-    found = score([Game.of(run().graph, run().protocol, CLIENT, Auxiliary.empty(80), False)], [result])
+    found = score([game_of(run(), CLIENT)], [result])
     assert found.false_proofs == 0
     return float(found.rows.exact_rate.mean())
 
@@ -108,9 +109,9 @@ def test_nodes_among_own_neighbours_only_are_inverted_exactly() -> None:
 
 def test_the_inversion_proves_itself_and_keeps_its_promises() -> None:
     attack, view = EmbeddingInversion(), run().view(CLIENT)
-    game = Game.of(run().graph, run().protocol, CLIENT, Auxiliary.empty(80), False)
+    game = game_of(run(), CLIENT)
     control = prior_only(view, game.targets, derive(0, "control"))
-    assert self_test(attack, view, control, game.targets, game.truth, rng=derive(0, "self-test"), device=CPU) is None
+    assert self_test(attack, view, game, control) is None
     check_attack(attack, view)
     check_attack(attack, run().view(Observer((0, 2), auxiliary=0.2)))
     assert attack.unsupported(run().view(Observer((-1,)))) is not None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from scored_runs import game_of
 
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, decode_totals
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.interfaces import Reconstruction
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.quantities.game import score
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, score
 from fglaudit.testing import CPU, check_attack, example_graph, record
-from fglaudit.view import Auxiliary, Observer
+from fglaudit.view import Observer
 
 
 def scaled(bits: torch.Tensor) -> torch.Tensor:
@@ -53,7 +54,7 @@ def test_merging_two_neighbours_hides_little(variant: str) -> None:
     check_attack(MergedRows(), view)
     result = MergedRows().run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction)
-    found = score([Game.of(graph, run.protocol, observer, Auxiliary.empty(graph.num_features), False)], [result])
+    found = score([game_of(run, observer)], [result])
     assert found.matched_rate > 0.3
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from masked_views import masked_view, unit_rows
 from neighbor_sum_views import federated, random_federated
+from scored_runs import self_test
 
 from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
@@ -15,9 +16,9 @@ from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import MaskedMatrices, MessageBatch
+from fglaudit.quantities.game import Game
+from fglaudit.quantities.row_metrics import matched_exact
 from fglaudit.rng import derive
-from fglaudit.scoring.metrics import matched_exact
-from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import check_attack
 from fglaudit.view import Observer, View
 
@@ -130,6 +131,7 @@ def test_self_test_passes_and_noise_is_left_to_others(attack: Attack) -> None:
     view = masked_view(graph, CLIENT)
     targets = torch.unique(torch.cat([c.remote_nodes for c in view.own]))
     control = prior_only(view, targets, derive(0, "control"))
-    assert self_test(attack, view, control, targets, graph.x[targets], rng=derive(0, "self-test"), device=CPU) is None
+    game = Game.about(targets, graph.x[targets], graph.features)
+    assert self_test(attack, view, game, control) is None
     check_attack(attack, view)
     assert attack.unsupported(masked_view(graph, CLIENT, std=0.1)) is not None

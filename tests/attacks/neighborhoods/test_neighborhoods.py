@@ -11,6 +11,7 @@ import pytest
 import torch
 from masked_views import closed_neighbourhood, masked_batches, masked_view, unit_rows
 from neighbor_sum_views import federated, random_federated
+from scored_runs import self_test
 from torch import Tensor
 
 from fglaudit.adversary.prior_only import prior_only
@@ -23,9 +24,9 @@ from fglaudit.attacks.neighborhoods.row_types import close_rows
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER, MaskedMatrices
+from fglaudit.quantities.game import Game
+from fglaudit.quantities.row_metrics import matched_exact
 from fglaudit.rng import derive
-from fglaudit.scoring.metrics import matched_exact
-from fglaudit.scoring.selftest import self_test
 from fglaudit.testing import check_attack
 from fglaudit.view import Observer, View
 
@@ -244,10 +245,8 @@ def test_self_test_passes(name: str, vector: bool) -> None:
     view = masked_view(graph, observer, vector=vector)
     targets = remote_nodes(view) if view.own else torch.arange(graph.num_nodes)
     control = prior_only(view, targets, derive(0, "control"))
-    assert (
-        self_test(attack(name), view, control, targets, graph.x[targets], rng=derive(0, "self-test"), device=CPU)
-        is None
-    )
+    game = Game.about(targets, graph.x[targets], graph.features)
+    assert self_test(attack(name), view, game, control) is None
     check_attack(attack(name), view)
 
 

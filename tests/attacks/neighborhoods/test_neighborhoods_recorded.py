@@ -7,6 +7,8 @@ import importlib
 
 import pytest
 import torch
+from scored_runs import game_of
+from swapped_data import with_data
 
 from fglaudit.attacks import ATTACKS
 from fglaudit.defenses.graph.drop_singletons import DropSingletons
@@ -14,10 +16,10 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.interfaces import Attack, Defense, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.quantities.game import score
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, score
 from fglaudit.testing import CPU, Run, check_attack, record
-from fglaudit.view import Auxiliary, Observer
+from fglaudit.view import Observer
 
 NAMES = ("joint-diagonalisation", "second-moments", "vector-columns", "raw-features")
 CLIENT = Observer((0,))
@@ -40,9 +42,7 @@ def rates(run: Run, name: str, observer: Observer) -> tuple[float, float] | None
         return None
     result = attack(name).run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction)
-    found = score(
-        [Game.of(run.graph, run.protocol, observer, Auxiliary.empty(run.graph.num_features), False)], [result]
-    )
+    found = score([game_of(run, observer)], [result])
     assert found.false_proofs == 0
     return float(found.rows.exact_rate.mean()), found.matched_rate
 
@@ -84,9 +84,8 @@ def test_other_parties_private_data_is_out_of_reach_once_recorded(variant: str) 
     run = trained(variant)
     mine = torch.zeros(run.graph.num_nodes, dtype=torch.bool)
     mine[run.graph.clients[0]] = True
-    other = dataclasses.replace(
-        run, graph=dataclasses.replace(run.graph, x=torch.where(mine[:, None], run.graph.x, 0.0))
-    )
+    other = with_data(run, dataclasses.replace(run.graph, x=torch.where(mine[:, None], run.graph.x, 0.0)))
+    assert not bool(other.view(Observer((1,))).own[0].x.any())
     for name in NAMES[:3]:
         if attack(name).unsupported(run.view(CLIENT)) is not None:
             continue

@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 import torch
 from neighbor_sum_views import random_federated
+from swapped_data import with_data
 
 from fglaudit.attacks.sums.integer_propagation import IntegerPropagation
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
@@ -111,7 +112,7 @@ def test_conformance_and_planted_leaks(observer: Observer) -> None:
 def test_messages_of_noise_show_nothing() -> None:
     recorded = run()
     noise = dataclasses.replace(GRAPH, x=(torch.rand(60, 40, generator=derive(0, "noise")) < 0.08).float())
-    other = dataclasses.replace(recorded, graph=noise)
+    other = with_data(recorded, noise)
     found = SubsetSum().run(other.view(KNOWING), rng=derive(0, "attack"), device=CPU)
     assert isinstance(found, Reconstruction)
     assert float((found.rows == noise.x[found.nodes]).all(1).float().mean()) < 0.05

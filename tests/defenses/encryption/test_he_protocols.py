@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from node_graphs import graph as node_graph
+from scored_runs import finding_of, game_of
 from small_protocols import MATRICES, TINY_GT
 from user_graphs import GCN, user_graph
 
@@ -18,27 +19,24 @@ from fglaudit.context import Aggregate
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.errors import FglauditError
-from fglaudit.finding import Finding, Status
+from fglaudit.finding import Status
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.he.ckks import PRODUCTS, SUMS
 from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.he.weighted_rows import RowScheme, WeightedRows
 from fglaudit.interfaces import Attack, FederatedProtocol, Reconstruction
+from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, RawFeatures
 from fglaudit.protocols.baselines.fedmlp import FedMLP
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
-from fglaudit.quantities import Truth
+from fglaudit.quantities.claims import check_claims
 from fglaudit.rng import derive
-from fglaudit.scoring.arena import Arena
-from fglaudit.scoring.claims import check_claims
-from fglaudit.scoring.game import Game
-from fglaudit.scoring.measure import measure
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.testing import CPU, Run, check_defense, example_graph, record
-from fglaudit.view import Auxiliary, Observer
+from fglaudit.view import Observer
 
 pytest.importorskip("tenseal")
 
@@ -238,16 +236,12 @@ def encrypted() -> Run:
 def test_who_holds_the_key_reads_features_all_the_same(encrypted: Run, attack: Attack, observer: Observer) -> None:
     result = attack.run(encrypted.view(observer), rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction)
-    game = Game.of(encrypted.graph, encrypted.protocol, observer, Auxiliary.empty(20), pooled=False)
-    counted = check_claims(result, game, encrypted.view(observer))
+    counted = check_claims(result, game_of(encrypted, observer), encrypted.view(observer))
     assert counted is not None and counted.false == 0
     assert int(counted.found.sum()) == len(counted.found) == 19
 
 
 def test_the_server_alone_has_ciphertexts(encrypted: Run) -> None:
-    server = Observer(parties=(SERVER,))
-    facts = Truth(encrypted.graph, encrypted.protocol, server, Auxiliary.empty(20), {}, False)
-    blank = Finding("s", "c", "d", "p", 20, "gfl-appnp", "", "honest", "he", "", 0, "server", "", "a", Status.OK)
-    found = measure(JacobianReading(), blank, Arena((encrypted.view(server),), (facts,), 0), CPU).finding
+    found = finding_of(encrypted, JacobianReading(), ObserverSpec(("server",)))
     assert found.status is Status.NOT_APPLICABLE
     assert found.reason == "server sees ciphertexts only of Jacobians, and holds no key"

@@ -18,7 +18,6 @@ from fglaudit import registry
 from fglaudit.attacks.neighborhoods.raw_features import PlainFeatures
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.subset_sum import SubsetSum
-from fglaudit.audit import run_cell
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
@@ -29,6 +28,7 @@ from fglaudit.defenses.none import NoDefense
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
+from fglaudit.execution.run_cell import run_cell
 from fglaudit.finding import Status
 from fglaudit.graph import ClientGraph, FederatedGraph, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol

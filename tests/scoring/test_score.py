@@ -10,32 +10,37 @@ from typing import ClassVar
 import pytest
 import torch
 
+from fglaudit.attacking import run_attacks
+from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
+from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import Truth
+from fglaudit.quantities.claims import check_claims
+from fglaudit.quantities.features import with_guesses
+from fglaudit.quantities.game import Game
+from fglaudit.quantities.game import score as score_games
+from fglaudit.recording import record_training
 from fglaudit.rng import derive
-from fglaudit.scoring.arena import Arena
-from fglaudit.scoring.claims import check_claims
-from fglaudit.scoring.game import Game, score
-from fglaudit.scoring.measure import measure
-from fglaudit.scoring.score_reconstructions import with_guesses
-from fglaudit.testing import CPU, example_graph, record
+from fglaudit.scoring import score
+from fglaudit.testing import example_graph, record
 from fglaudit.view import Observer, View
 from fglaudit.wire.channel import Keep
 from fglaudit.wire.side_knowledge import draw_auxiliary
 
 GRAPH = example_graph()
-OBSERVER = Observer(parties=(SERVER,), auxiliary=0.2)
-BLANK = Finding("s", "c", "d", "p", 3, "fedgcn", "", "honest", "none", "", 0, "server", "", "a", Status.OK)
+OBSERVER = ObserverSpec(("server",), auxiliary=0.2)
 
 
-def arena(observer: Observer = OBSERVER) -> Arena:
-    run = record(FedGCN(hops=1, rounds=1))
-    facts = Truth(GRAPH, run.protocol, observer, draw_auxiliary(GRAPH, observer.auxiliary, 0), {}, False)
-    return Arena((run.view(observer),), (facts,), 0)
+def attacked(attack: Attack, observer: ObserverSpec = OBSERVER) -> Finding:
+    """Record, attack and score: what a suite does."""
+    shares = (0.0, observer.auxiliary)
+    recording, truth = record_training(GRAPH, FedGCN(hops=1, rounds=1), NoDefense(), fractions=shares)
+    (measured,) = score(run_attacks(recording, [observer], [attack]), truth)
+    return measured.finding
 
 
 @dataclass(frozen=True)
@@ -79,27 +84,28 @@ class _Planted:
 
 
 def test_an_inference_becomes_a_finding_with_its_control() -> None:
-    finding = measure(LabelAttack(), BLANK, arena(), CPU).finding
+    finding = attacked(LabelAttack())
     assert finding.status is Status.OK and finding.metric == "label_accuracy"
-    strangers = arena().truths[0].strangers()
+    known = draw_auxiliary(GRAPH, 0.2, 0).nodes
+    strangers = torch.tensor([n for n in range(GRAPH.num_nodes) if n not in set(known.tolist())])
     assert finding.targets == len(strangers)
     assert finding.value == pytest.approx(float((GRAPH.y[strangers] == 0).double().mean()))
     assert finding.advantage == pytest.approx((finding.value - finding.control) / (1 - finding.control))  # type: ignore[operator]
 
 
 def test_an_inference_that_reads_what_was_not_sent_is_broken() -> None:
-    finding = measure(LabelAttack(cheats=True), BLANK, arena(), CPU).finding
+    finding = attacked(LabelAttack(cheats=True))
     assert finding.status is Status.BROKEN_ATTACK and "noise" in finding.reason
 
 
 def test_an_inference_that_misses_what_is_planted_is_broken() -> None:
-    finding = measure(LabelAttack(blind=True), BLANK, arena(), CPU).finding
+    finding = attacked(LabelAttack(blind=True))
     assert finding.status is Status.BROKEN_ATTACK and "planted" in finding.reason
 
 
 def test_what_is_not_asked_is_not_applicable_with_the_reason() -> None:
-    everybody = Observer(parties=(SERVER, 0, 1, 2))
-    finding = measure(LabelAttack(), BLANK, arena(everybody), CPU).finding
+    everybody = ObserverSpec(("server", "client:0", "client:1", "client:2"))
+    finding = attacked(LabelAttack(), everybody)
     assert finding.status is Status.NOT_APPLICABLE and "every label" in finding.reason
 
 
@@ -108,18 +114,22 @@ def several_samples(samples: int = 3) -> FederatedGraph:
     return dataclasses.replace(GRAPH, x=x, features=FeatureKind.REAL)
 
 
+def game_about(graph: FederatedGraph, observer: Observer) -> Game:
+    return Game.of(Truth(graph, FedGCN(), observer, draw_auxiliary(graph, 0.0, 0), {}, False))
+
+
 def test_rows_of_a_node_with_several_samples_are_matched_within_the_node() -> None:
     graph = several_samples()
-    game = Game.of(graph, FedGCN(), Observer(parties=(0,)), draw_auxiliary(graph, 0.0, 0), False)
+    game = game_about(graph, Observer(parties=(0,)))
     nodes = torch.unique(game.targets)
     assert len(game.targets) == 3 * len(nodes) and torch.equal(game.truth.reshape(-1, 3, 5), graph.x[nodes])
     shuffled = graph.x[nodes][:, [2, 0, 1]].reshape(-1, 5)
     whole = Reconstruction(shuffled, nodes.repeat_interleave(3), torch.rand(len(shuffled), generator=derive(1)))
-    assert score([game], [whole]).rows.exact_rate.mean() == 1.0
+    assert score_games([game], [whole]).rows.exact_rate.mean() == 1.0
     swapped = Reconstruction(shuffled, nodes.roll(1).repeat_interleave(3), whole.confidence)
-    assert score([game], [swapped]).rows.exact_rate.mean() == 0.0
+    assert score_games([game], [swapped]).rows.exact_rate.mean() == 0.0
     one_each = Reconstruction(graph.x[nodes][:, 1], nodes, torch.ones(len(nodes)))
-    assert score([game], [one_each]).rows.exact_rate.mean() == pytest.approx(1 / 3)
+    assert score_games([game], [one_each]).rows.exact_rate.mean() == pytest.approx(1 / 3)
     guess = Reconstruction(torch.zeros(len(game.targets), 5), game.targets, torch.zeros(len(game.targets)))
     completed = with_guesses(one_each, guess)
     assert torch.equal(torch.bincount(completed.nodes)[nodes], torch.full((len(nodes),), 3))
@@ -129,7 +139,7 @@ def test_claims_count_directions_found_and_rows_that_are_nobodys() -> None:
     graph = several_samples(1)
     graph = dataclasses.replace(graph, x=graph.x[:, 0])
     observer = Observer(parties=(0,))
-    game = Game.of(graph, FedGCN(), observer, draw_auxiliary(graph, 0.0, 0), False)
+    game = game_about(graph, observer)
     view = dataclasses.replace(record(FedGCN(hops=1, rounds=1), graph).view(observer))
     rows = torch.cat([-3 * game.truth[:4], torch.eye(5)[:2], graph.x[graph.clients[0]][:1], torch.eye(5)[2:]])
     claimed = torch.tensor([True] * 7 + [False] * 3)
@@ -179,7 +189,7 @@ class _PlantedRows:
 
 
 def test_rows_found_up_to_a_factor_and_without_their_node_count_by_direction() -> None:
-    finding = measure(Directions(), BLANK, arena(), CPU).finding
+    finding = attacked(Directions())
     assert finding.metric == "direction_rate" and finding.status is Status.OK
     assert finding.value == finding.direction_rate == 1.0
     assert finding.exact_rate == finding.control_exact_rate  # by its own assignment it has nothing but the guess
@@ -195,9 +205,10 @@ class TwoRounds(LabelAttack):
 
 
 def test_a_recorder_keeps_the_rounds_that_some_attack_reads() -> None:
-    keep = Keep.for_attacks([OBSERVER], [TwoRounds()])
+    server = Observer(parties=(SERVER,), auxiliary=0.2)
+    keep = Keep.for_attacks([server], [TwoRounds()])
     assert [keep.wants(ModelUpdate, round) for round in (0, 2, 3)] == [True, True, False]
     assert not keep.wants(NeighborSums)
-    both = Keep.for_attacks([OBSERVER], [TwoRounds(), LabelAttack()])
+    both = Keep.for_attacks([server], [TwoRounds(), LabelAttack()])
     assert both.wants(NeighborSums, 99) and not both.wants(ModelUpdate, 3)
     assert Keep().wants(ModelUpdate, 99)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,28 +15,30 @@ from typing import ClassVar
 import pytest
 import torch
 
+from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.sums.subset_sum import SubsetSum
-from fglaudit.audit import run_cell
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
-from fglaudit.finding import CellRecord, Status
-from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
+from fglaudit.execution.run_cell import run_cell
+from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.scoring.game import Game
+from fglaudit.recording import Recording, protocol_of
+from fglaudit.recording import record as record_cell
+from fglaudit.scoring import GroundTruth, score
 from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU
-from fglaudit.view import View
-from fglaudit.wire.side_knowledge import load_views
+from fglaudit.view import Observer, View
 
 OPTIONS = CsbmOptions(nodes=120, edges=260, dimensions=40, ones_per_row=5)
 CELL = Cell(
@@ -47,7 +54,8 @@ CELL = Cell(
 
 
 def run(cell: Cell, folder: Path | None = None) -> CellRecord:
-    return run_cell(cell, suite="test", device=CPU, transcript_dir=folder)
+    kept = (None, None) if folder is None else (folder / "recording", folder / "truth")
+    return run_cell(cell, suite="test", device=CPU, recording_dir=kept[0], truth_dir=kept[1])
 
 
 def without_seconds(record: CellRecord) -> list[dict[str, object]]:
@@ -77,20 +85,61 @@ def test_two_runs_are_equal() -> None:
     assert CellRecord.from_json(run(CELL).to_json()).findings[0].cell == CELL.hash()
 
 
-def test_whole_transcripts_can_be_attacked_later(tmp_path: Path) -> None:
-    record = run(dataclasses.replace(CELL, record="all"), tmp_path)
-    views = load_views(tmp_path)
-    assert len(views) == 7  # six clients in turn and the server
-    assert {type(b.payload) for b in views[0].messages.of(ModelUpdate)} == {ModelUpdate}
-    game = Game.load(tmp_path / "game.safetensors", views[0].public.features)
-    assert len(game.targets) == 120
-    result = RowSpace().run(views[6], rng=torch.Generator(), device=CPU)
-    assert record.findings[4].identifiable_rate == pytest.approx(_proven_share(result, game))
+ALL = dataclasses.replace(CELL, record="all")
 
 
-def _proven_share(result: Reconstruction | Inference, game: Game) -> float:
-    assert isinstance(result, Reconstruction)
-    return float(game.answer(result)[2].float().mean())
+def found(findings: Iterable[Finding]) -> list[dict[str, object]]:
+    """All columns but seconds, and but what a suite writes into its rows."""
+    rows = [dataclasses.asdict(f) for f in findings]
+    return [
+        {k: v for k, v in row.items() if not k.startswith("seconds_") and k not in ("suite", "cell")} for row in rows
+    ]
+
+
+def test_an_attack_on_a_saved_recording_finds_what_it_found_in_the_suite(tmp_path: Path) -> None:
+    record = run(ALL, tmp_path)
+    recording = Recording.load(tmp_path / "recording")
+    assert {type(b.payload) for b in recording.view(Observer((SERVER,))).messages.of(ModelUpdate)} == {ModelUpdate}
+    truth = GroundTruth.load(tmp_path / "truth", protocol_of(recording.description))
+    later = score(run_attacks(recording, ALL.observers, ALL.attacks), truth)
+    assert found(m.finding for m in later) == found(record.findings)
+    assert {f.status for f in record.findings} == {Status.OK, Status.NOT_APPLICABLE}
+
+
+ATTACK_WITHOUT_TRUTH = """
+import pickle, sys
+from pathlib import Path
+from fglaudit.attacking import run_attacks
+from fglaudit.recording import Recording, protocol_of
+from fglaudit.recording import record as record_cell
+observers, attacks = pickle.load(sys.stdin.buffer)
+pickle.dump(run_attacks(Recording.load(Path(sys.argv[1])), observers, attacks), sys.stdout.buffer)
+"""
+
+
+def test_attacks_run_in_a_process_that_never_had_the_truth(tmp_path: Path) -> None:
+    record = run(ALL, tmp_path)
+    truth = GroundTruth.load(tmp_path / "truth", ALL.protocol)
+    shutil.rmtree(tmp_path / "truth")
+    asked = pickle.dumps((ALL.observers, ALL.attacks))
+    child = [sys.executable, "-c", ATTACK_WITHOUT_TRUTH, str(tmp_path / "recording")]
+    outputs = pickle.loads(subprocess.run(child, input=asked, stdout=subprocess.PIPE, check=True).stdout)
+    assert found(m.finding for m in score(outputs, truth)) == found(record.findings)
+
+
+def test_a_saved_truth_is_the_truth(tmp_path: Path) -> None:
+    _, truth = record_cell(ALL)
+    truth.save(tmp_path)
+    loaded = GroundTruth.load(tmp_path, ALL.protocol)
+    assert torch.equal(loaded.graph.x, truth.graph.x) and torch.equal(loaded.graph.edge_index, truth.graph.edge_index)
+    for name in ("clients", "train", "val", "test"):
+        assert all(
+            torch.equal(a, b) for a, b in zip(getattr(loaded.graph, name), getattr(truth.graph, name), strict=True)
+        )
+    assert loaded.graph.schema() == truth.graph.schema() and loaded.seed == truth.seed
+    (tmp_path / "truth.safetensors").write_bytes(b"{")
+    with pytest.raises(FglauditError, match=r"whole; .* run the suite again with record: all"):
+        GroundTruth.load(tmp_path, ALL.protocol)
 
 
 def test_a_defense_that_does_not_fit_is_a_row_with_a_reason() -> None:

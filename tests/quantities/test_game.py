@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
+from fglaudit.quantities.base import Comparison
+from fglaudit.quantities.features import with_guesses
+from fglaudit.quantities.game import Game, breakdown, score
+from fglaudit.quantities.row_metrics import auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
-from fglaudit.scoring.game import Game, breakdown, cluster_sums, score
-from fglaudit.scoring.metrics import auc_of_entries, matched_exact, score_rows
-from fglaudit.scoring.score_reconstructions import with_guesses
 from fglaudit.scoring.stats import advantage, advantage_interval
 
 TRUTH = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0]])
@@ -25,11 +26,11 @@ def game(kind: FeatureKind = FeatureKind.BINARY, truth: Tensor = TRUTH) -> Game:
     return Game(
         nodes,
         truth,
-        kind,
         torch.tensor([0, 0, 1]),
-        torch.tensor([1, 3, 9]),
-        torch.tensor([1, 1, 2]),
-        torch.tensor([0, 0, 1]),
+        kind=kind,
+        labels=torch.tensor([0, 0, 1]),
+        degrees=torch.tensor([1, 3, 9]),
+        owners=torch.tensor([1, 1, 2]),
     )
 
 
@@ -101,7 +102,8 @@ def test_breakdown_and_clusters() -> None:
     parts = breakdown([game()], values)
     assert parts["degree"] == {"0-1": 1.0, "3-4": 0.0, "9+": 1.0}
     assert parts["class"] == {"0": 0.5, "1": 1.0}
-    assert cluster_sums(game().clusters, values, torch.zeros(3)) == [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0]]
+    compared = Comparison("exact_rate", values, torch.zeros(3), game().clusters, {})
+    assert compared.cluster_sums() == [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0]]
 
 
 def test_advantage_by_hand() -> None:
