@@ -11,7 +11,9 @@ from torch import Tensor
 
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.wire.rehearsal import rehearsal
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def make_view(
         defense_parameters={},
         **graph.schema(),
         noise={"NeighborSums": Noise("gaussian", std)} if std else {},
+        **rehearsal(FedGCN(hops=hops, aggregate=aggregate)),
     )
     return View(
         observer=observer,
