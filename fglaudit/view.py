@@ -119,7 +119,7 @@ class PublicFacts:
     structure: Structure = field(default_factory=Structure)
     facts: tuple[Fact, ...] = ()
     fit: Callable[..., Any] | None = None
-    rehearse: Callable[..., Messages] | None = None
+    rehearse: Callable[..., tuple[Messages, Structure]] | None = None
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload, RawFeatures
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.structure import Attention, Structure
 from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.wire.rehearsal import rehearsal
 
 
 def closed_neighbourhood(graph: FederatedGraph, node: int) -> list[int]:
@@ -122,6 +124,7 @@ def masked_view(
         defense="none",
         defense_parameters={},
         **graph.schema(),
+        **rehearsal(FedGAT(variant="vector" if vector else "matrix")),
         noise={name: Noise("gaussian", std)} if std else {},
     )
     return View(

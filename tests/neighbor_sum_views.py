@@ -11,8 +11,10 @@ from torch import Tensor
 
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.structure import Structure, Sums
 from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.wire.rehearsal import rehearsal
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def make_view(
         defense_parameters={},
         **graph.schema(),
         noise={"NeighborSums": Noise("gaussian", std)} if std else {},
+        **rehearsal(FedGCN(hops=hops, aggregate=aggregate)),
     )
     return View(
         observer=observer,

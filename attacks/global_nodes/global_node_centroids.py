@@ -26,11 +26,12 @@ from torch import Tensor
 from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
 from fglaudit.attacks.global_nodes.clusters import cluster_weight, moved_clusters
-from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
+from fglaudit.rng import derive
 from fglaudit.structure import Centroids
 from fglaudit.view import View
 
@@ -123,23 +124,23 @@ class GlobalNodeCentroids(Attack):
         return Inference(type(self).quantity, subjects, rows.flatten(0, 1))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clusters whose mean rows differ from the known rows' mean in directions that the input layer keeps."""
-        prior = RowPrior.of(view)
+        """Plant clients whose nodes have one row, which differs from the known rows' mean in directions that the input
+        layer keeps.
 
-        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
-            weight, bias = (part.double() for part in input_map(view, models))
-            count = global_nodes.shape[1]
-            seen = torch.randn(len(models), count, weight.shape[2], generator=rng, dtype=torch.double)
-            offset = prior.variance * torch.einsum("kfd,kgd->kgf", weight, seen)
-            rows = prior.mean + _PLANTED_SPREAD * offset / offset.abs().amax(2, keepdim=True).clamp(min=1e-12)
-            w = cluster_weight(view, 1, count, len(models))
-            moved = (1 - w) * global_nodes + w * (rows @ weight + bias)
-            return moved.float(), rows.flatten(0, 1)
-
-        planted, rows = planted_rounds(view, rng, move)
-        books = codebooks(planted, 1)
-        subjects = torch.cartesian_prod(books.clients, torch.arange(books.uploaded.shape[2]))
-        return Planted(planted, rows, subjects)
+        The first of two rehearsals with the same draws shows the input layer.
+        """
+        prior, owner, clients = RowPrior.of(view), dealt_nodes(view), codebooks(view, 1).clients
+        seed = int(torch.randint(2**31, (1,), generator=rng).item())
+        blank = torch.zeros(len(owner), view.public.num_features)
+        first = rehearsed_round(view, blank, owner, derive(seed, "rehearsal"))
+        models = next(model_rounds(first, 1)).received
+        weight = input_map(view, models)[0].double()
+        seen = torch.randn(len(clients), weight.shape[2], generator=rng, dtype=torch.double)
+        offset = prior.variance * torch.einsum("kfd,kd->kf", weight, seen)
+        rows = prior.mean + _PLANTED_SPREAD * offset / offset.abs().amax(1, keepdim=True).clamp(min=1e-12)
+        x = rows.float()[torch.searchsorted(clients, owner).clamp(max=len(clients) - 1)]
+        planted = rehearsed_round(view, x, owner, derive(seed, "rehearsal"), everybody=True)
+        return Planted(planted, rows, torch.stack([clients, torch.zeros_like(clients)], 1))
 
 
 def _layers(view: View, prior: RowPrior, rounds: int, start: int) -> tuple[Layer, list[Tensor]]:

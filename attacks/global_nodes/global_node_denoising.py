@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.uploads import codebooks, missing_uploads
-from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, Payload
 from fglaudit.view import Noise, View
@@ -108,13 +108,10 @@ class GlobalNodeDenoising(Attack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant global nodes without noise."""
-
-        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
-            moved = torch.randn(global_nodes.shape, generator=rng)
-            return moved, moved.flatten(1)
-
-        planted, values = planted_rounds(view, rng, move)
-        return Planted(planted, values, codebooks(planted).clients)
+        x = torch.randn(view.public.num_nodes, view.public.num_features, generator=rng)
+        planted = rehearsed_round(view, x, dealt_nodes(view), rng)
+        books = codebooks(planted, 1)
+        return Planted(planted, books.uploaded[0].flatten(1), books.clients)
 
 
 def _density(difference: Tensor, noise: Noise) -> Tensor:

@@ -16,7 +16,7 @@ Under noise too strong for the prior the prior remains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 from fglaudit.adversary.clipped_uploads import LinearResponse, UploadClip
 from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
 from fglaudit.attacks.global_nodes.clusters import cluster_weight, moved_clusters
-from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
 from fglaudit.attacks.global_nodes.simplex_fit import fit_distributions
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
@@ -35,6 +35,7 @@ from fglaudit.view import View
 _FACTORS = tuple(2 ** (step / 2) for step in range(-4, 9))
 """Tried distances between cluster means, relative to clusters that hold all classes at random."""
 _LEAST_SLOPE = 1e-12
+_CLOSE = 0.3
 
 
 @dataclass(frozen=True)
@@ -102,20 +103,21 @@ class GlobalNodeLabels(Attack):
         return Inference(type(self).quantity, books.clients, result)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients whose global nodes are mixtures of the class means, one cluster each."""
-
-        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
-            classes = class_means(view, models).means.double()
-            shares = torch.rand(classes.shape[:2], generator=rng, dtype=torch.double).square()
-            shares = shares / shares.sum(1, keepdim=True)
-            target = torch.einsum("kc,kcd->kd", shares, classes)
-            moved = global_nodes.double().clone()
-            weight = cluster_weight(view, 1, 1, len(models))
-            moved[:, 0] += weight * (target - moved[:, 0])
-            return moved.float(), shares
-
-        planted, shares = planted_rounds(view, rng, move)
-        return Planted(planted, shares, codebooks(planted, 1).clients)
+        """Plant clients whose nodes have the mean rows of their classes; auxiliary rows lie close to these."""
+        known, owner = view.known_rows(), dealt_nodes(view)
+        kinds = torch.nn.functional.one_hot(known.y.clamp(min=0), view.public.num_classes) * (known.y >= 0)[:, None]
+        rows = known.x.float()
+        size = kinds.sum(0).unsqueeze(1)
+        means = torch.where(size > 0, kinds.T.to(rows) @ rows / size.clamp(min=1), rows.mean(0))
+        aux = view.auxiliary
+        near = means[aux.y.clamp(min=0)]
+        view = replace(view, auxiliary=replace(aux, x=near + _CLOSE * (aux.x - near)))
+        chance = torch.rand(view.public.num_clients, view.public.num_classes, generator=rng).square()
+        y = torch.multinomial(chance[owner], 1, generator=rng).squeeze(1)
+        planted = rehearsed_round(view, means[y], owner, rng, y=y, everybody=True)
+        clients, count = codebooks(planted, 1).clients, torch.zeros_like(chance, dtype=torch.double)
+        count.index_put_((owner, y), torch.ones(len(y), dtype=torch.double), accumulate=True)
+        return Planted(planted, (count / count.sum(1, keepdim=True))[clients], clients)
 
 
 def class_means(view: View, models: Tensor) -> ClassMeans:

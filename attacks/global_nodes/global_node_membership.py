@@ -17,11 +17,13 @@ from torch.nn.functional import normalize
 
 from fglaudit.adversary.known_nodes import log_probabilities, unknown_architecture
 from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_rounds
-from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.graph_transformer import Dropout
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.view import View
+
+_NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -54,24 +56,19 @@ class GlobalNodeMembership(Attack):
         return Inference(type(self).quantity, torch.cartesian_prod(books.clients, known.nodes), score.flatten())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients whose only node is a known one: all their global nodes lie on it."""
-        count = len(view.auxiliary.nodes)
-
-        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
-            weight, bias = input_map(view, models)
-            nodes = torch.randperm(count, generator=rng)[: len(models)]
-            held = nodes[torch.arange(len(models)) % len(nodes)]
-            rows = view.auxiliary.x.to(weight)
-            center = rows.mean(0) @ weight + bias.squeeze(1)
-            place = (rows[held].unsqueeze(1) @ weight + bias).squeeze(1)
-            # Far outside, so that the model, which is random here, does not outweigh it.
-            far = center + 1000 * (place - center)
-            truth = torch.zeros(len(models), count, dtype=torch.double)
-            truth[torch.arange(len(models)), held] = 1
-            return far.unsqueeze(1).expand_as(global_nodes).clone(), truth.flatten()
-
-        planted, truth = planted_rounds(view, rng, move)
-        return Planted(planted, truth, torch.cartesian_prod(codebooks(planted, 1).clients, view.auxiliary.nodes))
+        """Plant clients that see no node but one of the known: the global node that it reaches becomes its image."""
+        known, owner, clients = view.auxiliary, dealt_nodes(view), codebooks(view, 1).clients
+        order = torch.randperm(len(known.nodes), generator=rng)
+        held = order[torch.arange(len(clients)) % len(order)]
+        nodes = first_nodes(owner, clients)
+        x = torch.zeros(len(owner), view.public.num_features)
+        y = torch.zeros_like(owner)
+        x[nodes], y[nodes] = known.x[held].to(x), known.y[held].clamp(min=0)
+        # Global nodes that start at nothing show nothing else.
+        planted = rehearsed_round(view, x, owner, rng, y=y, momentum=0.0, global_scale=_NOTHING)
+        truth = torch.zeros(len(clients), len(order), dtype=torch.double)
+        truth[torch.arange(len(clients)), held] = 1
+        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, known.nodes))
 
 
 def _closeness(view: View, models: Tensor, global_nodes: Tensor) -> Tensor:

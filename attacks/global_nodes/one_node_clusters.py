@@ -27,7 +27,7 @@ from fglaudit.adversary.message_passing import Measurements, bernoulli, message_
 from fglaudit.adversary.planting import planted_rows
 from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
 from fglaudit.attacks.global_nodes.clusters import moved_clusters
-from fglaudit.attacks.global_nodes.planting import planted_rounds
+from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.nn.weights import unflatten
@@ -152,24 +152,14 @@ class OneNodeClusters(Attack):
         return rows, fits
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant one node alone in the first cluster of every client."""
-        count = len(codebooks(view, 1).clients)
-        known = torch.zeros(view.public.num_nodes, dtype=torch.bool)
-        known[view.known_rows().nodes] = True
-        nodes = (~known).nonzero().squeeze(1)[:count]
+        """Plant clients of which one node alone reaches a cluster."""
+        owner = dealt_nodes(view)
+        nodes = first_nodes(owner, codebooks(view, 1).clients)
         rows = planted_rows(view, nodes, split(rng, "rows"))
         rows = rows * (rows.cumsum(1) <= _PLANTED_ONES)  # few enough to be found without any prior
-        gamma = view.public.structure.of(Centroids).momentum
-
-        def move(models: Tensor, global_nodes: Tensor) -> tuple[Tensor, Tensor]:
-            weight, bias = input_map(view, models[: len(nodes)])
-            place = (rows.unsqueeze(1) @ weight + bias).squeeze(1)
-            moved = global_nodes.clone()
-            moved[: len(nodes), 0] = gamma * moved[: len(nodes), 0] + (1 - gamma) * place
-            return moved, rows
-
-        planted, rows = planted_rounds(view, rng, move)
-        return Planted(planted, rows, nodes)
+        x = torch.zeros(len(owner), view.public.num_features)
+        x[nodes] = rows
+        return Planted(rehearsed_round(view, x, owner, rng), rows, nodes)
 
 
 def _sizes_by_length(books: Codebooks) -> Tensor:

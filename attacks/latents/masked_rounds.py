@@ -35,7 +35,7 @@ from fglaudit.attacks.latents.latent_rounds import (
     unknown_users,
 )
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
-from fglaudit.attacks.latents.planting import plant_first_round
+from fglaudit.attacks.latents.planting import plant_latents
 from fglaudit.attacks.latents.weight_replay import ReplayAttack, no_replay, typical_ones
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted, Reconstruction
@@ -137,7 +137,7 @@ class MaskedRounds(ReplayAttack):
         return Reconstruction(rows, nodes, sure, torch.zeros(len(nodes), dtype=torch.bool))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        return plant_first_round(view, rng, feature_dropout=1e-6)
+        return plant_latents(view, rng, feature_dropout=1e-6)
 
     def _follow(
         self, view: View, rounds: LatentRounds, weights: Tensor, chance: Tensor, rng: torch.Generator

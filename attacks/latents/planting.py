@@ -1,7 +1,8 @@
-"""Self-test problems for attacks on nFedGNN's latents: rows with so few entries that D latents determine them.
+"""Self-test problems for attacks on nFedGNN's and CNFGNN's latents: the first rounds of the protocol on made-up users.
 
-The users, shapes and known rows stay; first weights are drawn again and broadcast; nothing is dropped and nothing is
-added. The rows of the others are drawn from the prior, with about one non-zero entry for every twelve latents.
+The users, shapes and known rows stay; rows of others have few non-zero entries, drawn from the prior. The users form a
+ring, and all of them are labelled, so that all get gradients. First weights are broadcast, nothing is dropped, nothing
+decays and nothing is added.
 """
 
 from __future__ import annotations
@@ -12,19 +13,26 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.adversary.planting import MemoryMessages, without_known_rows
+from fglaudit.adversary.planting import planted_federation, rehearsed, without_known_rows
 from fglaudit.attacks.latents.latent_rounds import unknown_users
-from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
-from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate
+from fglaudit.payloads import LatentGradients, Latents, ModelUpdate
 from fglaudit.rng import split
-from fglaudit.structure import Training
 from fglaudit.view import View
 
 _LATENTS_PER_ENTRY = 12
 _BLIND_DENSITY = 0.02
-_NUMBERS_AT_ONCE = 1 << 24
+_ENTRIES = 3
+_PLAIN = {
+    "initial_weights": "broadcast",
+    "participation": 1.0,
+    "evaluation": "training",
+    "feature_dropout": 0.0,
+    "weight_decay": 0.0,
+}
+_STEEP = {"loss": "sum", "dropout": 0.0, "learning_rate": 1.0}
+"""Settings under which a step of SGD changes weights by about as much as they are."""
 
 
 def planted_sparse_rows(view: View, nodes: Tensor, entries: int, rng: torch.Generator) -> Tensor:
@@ -46,34 +54,6 @@ def planted_sparse_rows(view: View, nodes: Tensor, entries: int, rng: torch.Gene
     return torch.zeros(weight.shape).scatter_(1, place, value)
 
 
-def planted_first_weights(view: View, dimensions: int, rng: torch.Generator) -> tuple[Tensor, MessageBatch]:
-    """Return fresh first weights [F, D] and the message that broadcasts them."""
-    features, users = view.public.num_features, torch.arange(view.public.num_nodes)
-    weights = (torch.rand(features, dimensions, generator=rng) * 2 - 1) * (6 / (features + dimensions)) ** 0.5
-    everyone = weights.reshape(1, -1).expand(len(users), -1)
-    return weights, MessageBatch(0, torch.full_like(users, SERVER), users, ModelUpdate(everyone))
-
-
-def latent_width(view: View) -> int:
-    """Return D, the number of latents of a user."""
-    payload = next(iter(view.messages.of(Latents))).payload
-    assert isinstance(payload, Latents)
-    return payload.values.shape[1]
-
-
-def plain_view(view: View, batches: tuple[MessageBatch, ...], **training: object) -> View:
-    """Return ``view`` with other messages and without defense; ``training`` replaces what is stated of it."""
-    public = dataclasses.replace(
-        view.public,
-        defense="none",
-        defense_parameters={},
-        noise={},
-        structure=view.public.structure.replace(Training, **{"feature_dropout": 0.0, **training}),
-        layout=view.public.layout or {"layers.0.weight": (view.public.num_features, latent_width(view))},
-    )
-    return dataclasses.replace(view, messages=MemoryMessages(batches), public=public)
-
-
 def fitting_known_rows(view: View, entries: int, rng: torch.Generator) -> View:
     """Return ``view`` with auxiliary rows that fit the planted ones.
 
@@ -86,125 +66,119 @@ def fitting_known_rows(view: View, entries: int, rng: torch.Generator) -> View:
     return dataclasses.replace(view, auxiliary=dataclasses.replace(auxiliary, x=rows.to(auxiliary.x)))
 
 
-def plant_latents(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem described in the module docstring, for attacks that read first latents."""
-    rng = split(rng, "plant")
+def _rehearsed(
+    view: View,
+    rng: torch.Generator,
+    x: Tensor,
+    *,
+    edges: Tensor | None = None,
+    y: Tensor | None = None,
+    labelled: Tensor | None = None,
+    rounds: int = 1,
+    **settings: object,
+) -> View:
+    """Return what the observer has of the first ``rounds`` on users with rows ``x`` [N, F] and labels ``y`` [N].
+
+    Only the ``labelled`` users (ids; None: all) have labels that the server trains on.
+    """
+    everyone = torch.arange(view.public.num_nodes)
+    edges = torch.stack([everyone, everyone.roll(1)]) if edges is None else edges
+    for client in view.own:
+        x[client.nodes] = client.x.to(x)
+    graph = planted_federation(view, x, edges, everyone, split(rng, "graph"))
+    graph = dataclasses.replace(graph, y=graph.y if y is None else y)
+    if labelled is not None:
+        graph = dataclasses.replace(graph, train=tuple(torch.isin(everyone, labelled)[:, None]))
+    own = tuple(
+        graph.client(c.client)
+        if c.remote_degrees is not None
+        else dataclasses.replace(graph.client(c.client), remote_degrees=None)
+        for c in view.own
+    )
+    plain = dataclasses.replace(
+        view,
+        own=own,
+        topology=None if view.topology is None else graph.edge_index,
+        degrees=None if view.degrees is None else graph.degrees(),
+        labels=dataclasses.replace(view.labels, y=graph.y[view.labels.nodes]),
+        public=dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={}, sealed=()),
+    )
+    payloads = (ModelUpdate, Latents, LatentGradients)
+    return rehearsed(plain, graph, payloads, rng, rounds=rounds, **{**_PLAIN, **settings})
+
+
+def _plant_rows(view: View, rng: torch.Generator, entries: int, **settings: object) -> Planted:
+    """Return the problem of rows with ``entries`` non-zero entries each."""
     nodes = unknown_users(view)
-    dimensions = latent_width(view)
-    entries = max(1, dimensions // _LATENTS_PER_ENTRY)
     rows = planted_sparse_rows(view, nodes, entries, rng)
-    weights, broadcast = planted_first_weights(view, dimensions, rng)
-    up = MessageBatch(1, nodes, torch.full_like(nodes, SERVER), Latents(rows @ weights))
-    view = fitting_known_rows(plain_view(view, (broadcast, up)), entries, rng)
-    return Planted(view, rows, nodes)
+    view = fitting_known_rows(view, entries, rng)
+    x = torch.zeros(view.public.num_nodes, view.public.num_features)
+    x[nodes], x[view.auxiliary.nodes] = rows, view.auxiliary.x.to(x)
+    return Planted(_rehearsed(view, rng, x, **settings), rows, nodes)  # type: ignore[arg-type]
 
 
-def plant_first_round(view: View, rng: torch.Generator, **training: object) -> Planted:
-    """Return :func:`plant_latents` with gradients of zero returned: the answer lies in the first round."""
-    planted = plant_latents(view, rng)
-    up = next(iter(planted.view.messages.of(Latents)))
-    assert isinstance(up.payload, Latents)
-    down = MessageBatch(1, up.receivers, up.senders, LatentGradients(torch.zeros_like(up.payload.values)))
-    batches = (*planted.view.messages.of(ModelUpdate), up, down)
-    return dataclasses.replace(planted, view=plain_view(planted.view, batches, **training))
+def plant_latents(view: View, rng: torch.Generator, **settings: object) -> Planted:
+    """Return the problem for attacks on first latents: rows with so few entries that D latents determine them."""
+    dimensions = next(iter(next(iter(view.messages.of(Latents))).payload.tensors().values())).shape[1]
+    return _plant_rows(view, split(rng, "plant"), max(1, dimensions // _LATENTS_PER_ENTRY), **settings)
 
 
 def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on uploaded weights: one step of SGD under unit gradients, without decay."""
-    rng = split(rng, "plant")
-    nodes = unknown_users(view)
-    rows = planted_sparse_rows(view, nodes, 3, rng)
-    dimensions = latent_width(view)
-    weights, broadcast = planted_first_weights(view, dimensions, rng)
-    gradients = torch.randn(len(nodes), dimensions, generator=rng)
-    server = torch.full_like(nodes, SERVER)
-    batches = [broadcast, MessageBatch(1, nodes, server, Latents(rows @ weights))]
-    batches.append(MessageBatch(1, server, nodes, LatentGradients(gradients)))
-    for low in range(0, len(nodes), size := max(1, _NUMBERS_AT_ONCE // weights.numel())):
-        part = slice(low, low + size)
-        stepped = weights - rows[part, :, None] * gradients[part, None]
-        batches.append(MessageBatch(1, nodes[part], server[part], ModelUpdate(stepped.flatten(1))))
-    plain = plain_view(view, tuple(batches), optimizer="sgd", learning_rate=1.0, weight_decay=0.0)
-    return Planted(fitting_known_rows(plain, 3, rng), rows, nodes)
+    """Return the problem for attacks on uploaded weights: one step of SGD."""
+    return _plant_rows(view, split(rng, "plant"), _ENTRIES, optimizer="sgd", **_STEEP)
 
 
 def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
-    """Return the problem for attacks on update dynamics: three steps under unit gradients, without decay.
+    """Return the problem for attacks on update dynamics: three steps.
 
     The answers are the norms that ``optimizer`` ("sgd": squared, "adam": L1) shows.
     """
-    rng = split(rng, "plant")
-    nodes = unknown_users(view)
-    rows = planted_sparse_rows(view, nodes, 3, rng)
-    dimensions = latent_width(view)
-    bound = (6 / (view.public.num_features + dimensions)) ** 0.5
-    value, _ = rows.abs().topk(3, dim=1)
-    start = (torch.rand(len(nodes), dimensions, 3, generator=rng) * 2 - 1) * bound
-    replay = Replay(UserOptimizer(optimizer == "adam", 1.0, 0.0), start)
-    server = torch.full_like(nodes, SERVER)
-    batches = []
-    for number in range(1, 4):
-        gradients = torch.randn(len(nodes), dimensions, generator=rng)
-        batches.append(MessageBatch(number, nodes, server, Latents((replay.weights * value[:, None]).sum(-1))))
-        batches.append(MessageBatch(number, server, nodes, LatentGradients(gradients)))
-        replay.step(gradients[..., None] * value[:, None])
-    settings = {"optimizer": optimizer, "learning_rate": 1.0, "weight_decay": 0.0, "participation": 1.0}
-    norms = value.square().sum(1) if optimizer == "sgd" else value.sum(1)
-    return Planted(plain_view(view, tuple(batches), **settings), norms, nodes)
+    steep = {**_STEEP, "smoothness": 0.0, "server_learning_rate": 0.0}
+    planted = _plant_rows(view, split(rng, "plant"), _ENTRIES, optimizer=optimizer, rounds=3, **steep)
+    norms = planted.rows.square().sum(1) if optimizer == "sgd" else planted.rows.abs().sum(1)
+    return Planted(dataclasses.replace(planted.view, auxiliary=view.auxiliary), norms, planted.nodes)
 
 
 def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on edges: pairs of users with one latent, and gradients that point to it."""
+    """Return the problem for attacks on edges: pairs of users with rows of cosine 0.8, joined by the only edges.
+
+    Only the first pair is labelled: the gradients of all others are those of the regulariser, if there is one.
+    """
     rng = split(rng, "plant")
-    everyone = torch.arange(view.public.num_nodes)
-    order = torch.randperm(len(everyone), generator=rng)
-    pairs = order[: len(everyone) // 2 * 2].view(-1, 2)
-    latents = torch.randn(len(everyone), latent_width(view), generator=rng)
-    latents[pairs[:, 1]] = latents[pairs[:, 0]]
-    server = torch.full_like(everyone, SERVER)
-    up = MessageBatch(1, everyone, server, Latents(latents))
-    down = MessageBatch(1, server, everyone, LatentGradients(-latents))
-    return Planted(plain_view(view, (up, down)), torch.ones(len(pairs)), pairs)
+    order = torch.randperm(view.public.num_nodes, generator=rng)
+    pairs = order[: len(order) // 2 * 2].view(-1, 2)
+    x = torch.randn(len(order), view.public.num_features, generator=rng)
+    x[pairs[:, 1]] = 0.8 * x[pairs[:, 0]] + 0.6 * x[pairs[:, 1]]
+    planted = _rehearsed(view, rng, x, edges=pairs.T, labelled=pairs[0])
+    return Planted(planted, torch.ones(len(pairs)), pairs)
 
 
 def plant_labels(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on labels: latents around one center per class, and no known edges."""
+    """Return the problem for attacks on labels: all users of a class have one row, and no edges are known."""
     rng = split(rng, "plant")
-    everyone = torch.arange(view.public.num_nodes)
-    classes = view.public.num_classes
-    nodes, labels = view.known_rows().nodes, view.labels
+    known, labels = view.known_rows(), view.labels
     # No other class can be learned.
-    learned = torch.unique(torch.cat([view.known_rows().y, labels.y]).clamp(min=0))
-    y = learned[torch.randint(len(learned), everyone.shape, generator=rng)]
-    for known in (view.known_rows(), labels):
-        y[known.nodes] = known.y.clamp(min=0)
-    centers = 10 * torch.randn(classes, latent_width(view), generator=rng)
-    latents = centers[y] + torch.randn(len(y), centers.shape[1], generator=rng)
-    up = MessageBatch(1, everyone, torch.full_like(everyone, SERVER), Latents(latents))
-    plain = plain_view(view, (up,))
-    asked = everyone[~torch.isin(everyone, torch.cat([nodes, labels.nodes]))]
-    alone = tuple(
-        dataclasses.replace(
-            client,
-            remote_nodes=client.remote_nodes[:0],
-            remote_degrees=None if client.remote_degrees is None else client.remote_degrees[:0],
-            boundary=client.boundary[:, :0],
-        )
-        for client in plain.own
-    )
-    return Planted(dataclasses.replace(plain, own=alone, topology=None), y[asked], asked)
+    learned = torch.unique(torch.cat([known.y, labels.y]).clamp(min=0))
+    y = learned[torch.randint(len(learned), (view.public.num_nodes,), generator=rng)]
+    for part in (known, labels):
+        y[part.nodes] = part.y.clamp(min=0)
+    rows = planted_sparse_rows(view, torch.full((view.public.num_classes,), -1), _ENTRIES, rng)
+    alone = dataclasses.replace(view, topology=None)
+    planted = _rehearsed(alone, rng, rows[y], y=y, edges=torch.empty(2, 0, dtype=torch.long))
+    asked = torch.arange(len(y))
+    asked = asked[~torch.isin(asked, torch.cat([known.nodes, labels.nodes]))]
+    return Planted(planted, y[asked], asked)
 
 
 def plant_shared_code(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for learned decoders: users have one of D kinds of rows, and the latent shows the kind."""
+    """Return the problem for learned decoders: users have one of at most D kinds of rows."""
     rng = split(rng, "plant")
-    everyone, dimensions = torch.arange(view.public.num_nodes), latent_width(view)
+    dimensions = next(iter(next(iter(view.messages.of(Latents))).payload.tensors().values())).shape[1]
     known, asked = view.known_rows().nodes, unknown_users(view)
     kinds = min(dimensions, max(2, len(known) // 4))
-    code = planted_sparse_rows(view, torch.full((kinds,), -1), 3, rng)
-    kind = torch.randint(kinds, everyone.shape, generator=rng)
+    code = planted_sparse_rows(view, torch.full((kinds,), -1), _ENTRIES, rng)
+    kind = torch.randint(kinds, (view.public.num_nodes,), generator=rng)
     kind[known] = torch.arange(len(known)) % kinds
-    latents = torch.nn.functional.one_hot(kind, dimensions).float()
-    up = MessageBatch(1, everyone, torch.full_like(everyone, SERVER), Latents(latents))
     auxiliary = dataclasses.replace(view.auxiliary, x=code[kind[view.auxiliary.nodes]])
-    return Planted(dataclasses.replace(plain_view(view, (up,)), auxiliary=auxiliary), code[kind[asked]], asked)
+    planted = _rehearsed(dataclasses.replace(view, auxiliary=auxiliary), rng, code[kind])
+    return Planted(planted, code[kind[asked]], asked)

@@ -38,7 +38,7 @@ from fglaudit.attacks.latents.latent_rounds import (
     unknown_users,
 )
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer, unknown_steps
-from fglaudit.attacks.latents.planting import plant_first_round
+from fglaudit.attacks.latents.planting import plant_latents
 from fglaudit.attacks.latents.sparse_recovery import no_known_weights
 from fglaudit.attacks.latents.weight_moments import WeightMoments, count_spread, legendre, weight_moments
 from fglaudit.graph import FeatureKind
@@ -144,7 +144,7 @@ class WeightReplay(ReplayAttack):
         return Reconstruction(rows, nodes, confidence, proven)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        return plant_first_round(view, rng)
+        return plant_latents(view, rng)
 
     def _recover(
         self, view: View, rounds: LatentRounds, weights: Tensor, odds: Tensor, typical: float, rng: torch.Generator

@@ -112,7 +112,7 @@ class EmbeddingInversion(Attack):
         return Reconstruction(rows.float()[foreign], nodes[foreign], (1 / missing)[foreign], claimed=alone[foreign])
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        return plant_lone_embeddings(view, rng)
+        return plant_lone_embeddings(view, rng, self.rounds)
 
     def _solve(self, problem: _Problem, sparse: bool) -> Tensor:
         """Return the mean of the missing rows [J, F]; ``sparse``: they have few non-zero entries."""

@@ -85,7 +85,7 @@ class EmbeddingNeighbors(Attack):
         return self._pairs(equations.nodes, ids, membership.found & candidates & ~options, n)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        return plant_linked_embeddings(view, rng)
+        return plant_linked_embeddings(view, rng, self.rounds)
 
     def _pairs(self, nodes: Tensor, ids: Tensor, found: Tensor, n: int) -> Inference:
         """Return every pair of nodes that is found, with the number of embeddings that show it.

@@ -13,13 +13,15 @@ occur at the client" against the words' frequencies over all clients.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.upload_planting import planted_updates
+from fglaudit.adversary.known_graph import own_nodes
+from fglaudit.adversary.planting import MemoryMessages, dealt, planted_federation, rehearsed
+from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
     input_map,
     missing_uploads,
@@ -30,6 +32,7 @@ from fglaudit.adversary.uploads import (
 )
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.rng import split
 from fglaudit.structure import Training
 from fglaudit.view import View
 
@@ -66,26 +69,29 @@ class AbsentWords(Attack):
         return Inference(type(self).quantity, pairs, (ratio @ has.T).flatten().cpu())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients that hold one known node each, with the fewest words in common, and no other."""
-        clients = sending_clients(view, ModelUpdate)
-        nodes = torch.randperm(len(view.auxiliary.nodes), generator=rng)[: len(clients)]
-        has = (view.auxiliary.x != 0)[nodes]
+        """Plant clients that each train on one known node, without neighbours, in a single step.
 
-        def changes(models: Tensor) -> Tensor:
-            step = view.public.structure.of(Training).learning_rate
-            weight, _ = input_map(view, models)
-            changed = torch.zeros_like(models)
-            moved, _ = input_map(view, changed)  # a view into ``changed``
-            lost = -step * weight.sign() if _decays(view) else torch.zeros_like(weight)
-            moves = step * torch.randn(weight.shape, generator=rng).sign()
-            moved.copy_(lost)
-            moved[: len(nodes)] = torch.where(has.unsqueeze(2), moves[: len(nodes)], lost[: len(nodes)])
-            return changed
-
-        planted = planted_updates(view, rng, changes)
-        truth = torch.zeros(len(clients), len(view.auxiliary.nodes), dtype=torch.double)
-        truth[torch.arange(len(nodes)), nodes] = 1
-        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, view.auxiliary.nodes))
+        Clients beyond the known nodes train on a node without words, as all their other nodes are.
+        """
+        rng = split(rng, "plant")
+        public, known, clients = view.public, view.auxiliary, sending_clients(view, ModelUpdate)
+        chosen = torch.randperm(len(known.nodes), generator=rng)[: len(clients)]
+        owner = dealt(view, (~own_nodes(view)).nonzero().squeeze(1))
+        owner[known.nodes] = -1
+        owner[known.nodes[chosen]] = clients[: len(chosen)]
+        x = torch.zeros(public.num_nodes, public.num_features)
+        x[known.nodes] = known.x.float()
+        for client in view.own:
+            x[client.nodes] = client.x.float()
+        graph = planted_federation(view, x, owner.new_empty(2, 0), owner, rng)
+        held = (torch.isin(nodes, known.nodes) for nodes in graph.clients)
+        train = tuple(mask if bool(mask.any()) else first for mask, first in zip(held, graph.train, strict=True))
+        one_step = {"local_epochs": 1, "batch_size": public.num_nodes, "dropout": 0.0}
+        bare = without_defense(view, MemoryMessages(()))
+        planted = rehearsed(bare, replace(graph, train=train), [ModelUpdate], rng, rounds=1, **one_step)
+        truth = torch.zeros(len(clients), len(known.nodes), dtype=torch.double)
+        truth[torch.arange(len(chosen)), chosen] = 1
+        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, known.nodes))
 
 
 def _decays(view: View) -> bool:

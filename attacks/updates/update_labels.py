@@ -110,7 +110,8 @@ class UpdateLabels(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted.
 
-        The models contain nothing but biases, different ones in every round.
+        The models contain nothing but biases, different ones in every round. They are simulated: in a rehearsal biases
+        would move as the clients' own nodes have it, which the prediction for known nodes only approximates.
         """
         clients = sending_clients(view, ModelUpdate)
         rounds, classes = type(self).first_rounds or 1, view.public.num_classes
