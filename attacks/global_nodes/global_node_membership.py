@@ -25,6 +25,7 @@ from fglaudit.view import View
 
 _NOTHING = 1e-6
 
+
 @dataclass(frozen=True)
 class GlobalNodeMembership(Attack):
     """Infer membership from global nodes and models."""
