@@ -12,8 +12,8 @@ drawn at random. Messages follow the protocol's formulas without noise; other pu
 The messages are simulated, not rehearsed with the protocol. It refuses graphs that fall into components, without which
 a client that does not know the edges cannot know its weights; its training moves no unit by half a circle; independent
 models would need a rehearsal for each of hundreds of rounds; and the sums that a client receives after training on
-planted labels often fail to name its neighbour's against label propagation. ``tests/attacks/jacobians/test_planting.py`` compares
-these messages with those of the protocol's own code.
+planted labels often fail to name its neighbour's against label propagation. The test of this file compares the messages
+with those that the protocol's own code makes.
 """
 
 from __future__ import annotations
