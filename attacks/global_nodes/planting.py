@@ -54,9 +54,8 @@ def rehearsed_round(
     """
     for client in view.own:
         x[client.nodes] = client.x.to(x)
-    graph = planted_federation(
-        view, x, _rings(owner) if everybody else owner.new_empty(2, 0), owner, split(rng, "graph")
-    )
+    edges = _rings(owner) if everybody else owner.new_empty(2, 0)
+    graph = planted_federation(view, x, edges, owner, split(rng, "graph"))
     train = tuple(torch.ones_like(mask) for mask in graph.train) if everybody else graph.train
     graph = dataclasses.replace(graph, y=graph.y if y is None else y, train=train)
     plain = {"defense": "none", "defense_parameters": {}, "noise": {}, "sealed": ()}

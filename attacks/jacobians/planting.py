@@ -8,6 +8,12 @@ drawn at random. Messages follow the protocol's formulas without noise; other pu
   observer without a node cannot know their number, and gets every other node with one sample and the rest with three.
 * Without Jacobians the models are independent random draws and every node has one sample: a representation averaged
   over several fits no single row.
+
+The messages are simulated, not rehearsed with the protocol. It refuses graphs that fall into components, without which
+a client that does not know the edges cannot know its weights; its training moves no unit by half a circle; independent
+models would need a rehearsal for each of hundreds of rounds; and the sums that a client receives after training on
+planted labels often fail to name its neighbour's against label propagation. The test of this file compares the messages
+with those that the protocol's own code makes.
 """
 
 from __future__ import annotations

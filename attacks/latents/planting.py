@@ -119,8 +119,12 @@ def _plant_rows(view: View, rng: torch.Generator, entries: int, **settings: obje
 
 def plant_latents(view: View, rng: torch.Generator, **settings: object) -> Planted:
     """Return the problem for attacks on first latents: rows with so few entries that D latents determine them."""
-    dimensions = next(iter(next(iter(view.messages.of(Latents))).payload.tensors().values())).shape[1]
-    return _plant_rows(view, split(rng, "plant"), max(1, dimensions // _LATENTS_PER_ENTRY), **settings)
+    return _plant_rows(view, split(rng, "plant"), max(1, _width(view) // _LATENTS_PER_ENTRY), **settings)
+
+
+def _width(view: View) -> int:
+    """Return D, the number of latents of a user."""
+    return next(iter(next(iter(view.messages.of(Latents))).payload.tensors().values())).shape[1]
 
 
 def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
@@ -140,16 +144,16 @@ def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
 
 
 def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on edges: pairs of users with rows of cosine 0.8, joined by the only edges.
+    """Return the problem for attacks on edges: pairs of users with rows of cosine 0.9, joined by the only edges.
 
-    Only the first pair is labelled: the gradients of all others are those of the regulariser, if there is one.
+    Only a user without edges is labelled: the gradients of others are those of the regulariser, if there is one.
     """
     rng = split(rng, "plant")
     order = torch.randperm(view.public.num_nodes, generator=rng)
-    pairs = order[: len(order) // 2 * 2].view(-1, 2)
+    pairs = order[1 + (len(order) + 1) % 2 :].view(-1, 2)
     x = torch.randn(len(order), view.public.num_features, generator=rng)
-    x[pairs[:, 1]] = 0.8 * x[pairs[:, 0]] + 0.6 * x[pairs[:, 1]]
-    planted = _rehearsed(view, rng, x, edges=pairs.T, labelled=pairs[0])
+    x[pairs[:, 1]] = 0.9 * x[pairs[:, 0]] + 0.19**0.5 * x[pairs[:, 1]]
+    planted = _rehearsed(view, rng, x, edges=pairs.T, labelled=order[:1])
     return Planted(planted, torch.ones(len(pairs)), pairs)
 
 
@@ -173,9 +177,8 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
 def plant_shared_code(view: View, rng: torch.Generator) -> Planted:
     """Return the problem for learned decoders: users have one of at most D kinds of rows."""
     rng = split(rng, "plant")
-    dimensions = next(iter(next(iter(view.messages.of(Latents))).payload.tensors().values())).shape[1]
     known, asked = view.known_rows().nodes, unknown_users(view)
-    kinds = min(dimensions, max(2, len(known) // 4))
+    kinds = min(_width(view), max(2, len(known) // 4))
     code = planted_sparse_rows(view, torch.full((kinds,), -1), _ENTRIES, rng)
     kind = torch.randint(kinds, (view.public.num_nodes,), generator=rng)
     kind[known] = torch.arange(len(known)) % kinds
