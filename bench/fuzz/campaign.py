@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.fuzz import graphs, suites
-from bench.fuzz.server import HANG_SECONDS, Outcome, judge, preload, run
+from bench.fuzz.server import WAIT_SECONDS, Outcome, judge, preload, run
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def forked(kind: Kind, seed: int, cases: int, seconds: float = float("inf"), fir
         for number in range(first, first + cases):
             path = kind.write(seed, number, Path(folder))
             tally.add(number, run(partial(kind.check, path)))
+            if (number + 1 - first) % 100 == 0:
+                print(f"  {kind.name}s: {number + 1 - first} done, {len(tally.faults)} faults", flush=True)
             path.unlink()
             if time.monotonic() - start > seconds:
                 break
@@ -90,7 +92,7 @@ def _command(words: list[str], folder: str) -> Outcome:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=HANG_SECONDS + 20,  # importing torch takes seconds of its own
+            timeout=WAIT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -17,7 +17,10 @@ from dataclasses import dataclass
 
 from fglaudit.errors import MESSAGE, FglauditError
 
-HANG_SECONDS = 20.0
+HANG_SECONDS = 20
+"""Of processor time: on a busy machine a case may wait for long without hanging."""
+WAIT_SECONDS = 120.0
+"""Of wall time, for a case that waits for what never comes."""
 MEMORY = 4 * 2**30
 """Bytes of address space that a case may add: a bomb that unfolds ends in a MemoryError, not in a swapping machine."""
 
@@ -64,7 +67,7 @@ def run(case: Callable[[], None]) -> Outcome:
     answer = b""
     try:
         while True:
-            left = HANG_SECONDS - (time.monotonic() - start)
+            left = WAIT_SECONDS - (time.monotonic() - start)
             if not select.select([here], [], [], max(left, 0))[0]:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
@@ -79,12 +82,13 @@ def run(case: Callable[[], None]) -> Outcome:
     seconds = time.monotonic() - start
     kind, _, text = answer.decode("utf-8", "replace").partition("\n")
     if not kind:
-        return Outcome("crash", f"wait status {status}", seconds)
+        overrun = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
+        return Outcome("hang" if overrun else "crash", f"wait status {status}", seconds)
     return Outcome(kind, text, seconds)
 
 
 def _report(pipe: int, case: Callable[[], None]) -> None:
-    _limit_memory()
+    _limit()
     out = io.StringIO()
     try:
         with redirect_stdout(out), redirect_stderr(out):
@@ -104,11 +108,14 @@ def _report(pipe: int, case: Callable[[], None]) -> None:
     os._exit(0)
 
 
-def _limit_memory() -> None:
+def _limit() -> None:
+    """Limit memory and processor time of a child, above what the fork server itself has used."""
     try:
         import resource
         from pathlib import Path
 
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + HANG_SECONDS, hard))
         used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     except (ImportError, OSError, ValueError):  # not on this system

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.fuzz import server
 from bench.fuzz.server import judge, run
 from fglaudit.errors import FglauditError
 
@@ -24,7 +25,9 @@ def test_a_sample_of_mutated_suites_and_graphs_ends_in_values_or_messages() -> N
     assert set(refused) == {"suite", "graph"} and min(refused.values()) > 0, done.stdout
 
 
-def test_the_server_tells_faults_apart() -> None:
+def test_the_server_tells_faults_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HANG_SECONDS", 1)
+
     def hangs_up() -> None:
         os._exit(3)
 
@@ -33,6 +36,10 @@ def test_the_server_tells_faults_apart() -> None:
 
     def grumbles() -> None:
         raise FglauditError("no")
+
+    def loops() -> None:
+        while True:
+            pass
 
     def writes_a_traceback() -> None:
         sys.stderr.write("Traceback (most recent call last):\n")
@@ -43,6 +50,7 @@ def test_the_server_tells_faults_apart() -> None:
     assert run(lambda: None).kind == "accepted"
     assert run(refuses).kind == "refused"
     assert run(grumbles).kind == "message" and run(grumbles).fault
+    assert run(loops).kind == "hang"
     assert run(fails).kind == "traceback"
     assert run(hangs_up).kind == "crash"
     assert run(writes_a_traceback).kind == "traceback"
