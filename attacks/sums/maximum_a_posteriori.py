@@ -25,6 +25,7 @@ from fglaudit.attacks.sums.linear_posterior import linear_posterior
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.row_scales import RowScales, resolve_scales
+from fglaudit.facts import Additive, Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -45,7 +46,7 @@ class MaximumAPosteriori(Attack):
     name: ClassVar[str] = "maximum-a-posteriori"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "f1"
-    reads_noisy_rows: ClassVar[tuple[str, ...]] = ("gaussian", "laplace")
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive,)
 
     rounds: int = 8
 

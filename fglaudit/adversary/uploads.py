@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.public_rules import noise_std as noise_std
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.structure import Models, Training
@@ -116,12 +117,6 @@ def model_rounds(view: View, most: int | None = None) -> Iterator[ModelRound]:
     """Yield at most ``most`` rounds of models, from the first: one at a time, since models are large."""
     for _, received, change in _rounds(view, ModelUpdate, most):
         yield ModelRound(received, change)
-
-
-def noise_std(view: View, payload: type[Payload]) -> float:
-    """Return the standard deviation of the noise that the defense adds to ``payload``; 0 without any."""
-    noise = view.public.noise.get(payload.__name__)
-    return 0.0 if noise is None else noise.std
 
 
 def input_map(view: View, models: Tensor) -> tuple[Tensor, Tensor]:
