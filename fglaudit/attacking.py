@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, decides, runs_on_reports
+from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
+from fglaudit.adversary.modelled import decides
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
