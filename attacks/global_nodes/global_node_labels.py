@@ -102,15 +102,17 @@ class GlobalNodeLabels(Attack):
         return Inference(type(self).quantity, books.clients, result)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients whose nodes have the mean rows of their classes; auxiliary rows lie close to these."""
+        """Plant clients whose nodes have the mean rows of their classes; known rows lie close to these."""
         known, owner = view.known_rows(), dealt_nodes(view)
         kinds = torch.nn.functional.one_hot(known.y.clamp(min=0), view.public.num_classes) * (known.y >= 0)[:, None]
         rows = known.x.float()
         size = kinds.sum(0).unsqueeze(1)
         means = torch.where(size > 0, kinds.T.to(rows) @ rows / size.clamp(min=1), rows.mean(0))
-        aux = view.auxiliary
-        near = means[aux.y.clamp(min=0)]
-        view = replace(view, auxiliary=replace(aux, x=near + _CLOSE * (aux.x - near)))
+        aux, *own = (
+            replace(part, x=means[part.y.clamp(min=0)].lerp(part.x.float(), _CLOSE))
+            for part in (view.auxiliary, *view.own)
+        )
+        view = replace(view, auxiliary=aux, own=tuple(own))
         chance = torch.rand(view.public.num_clients, view.public.num_classes, generator=rng).square()
         y = torch.multinomial(chance[owner], 1, generator=rng).squeeze(1)
         planted = rehearsed_round(view, means[y], owner, rng, y=y, everybody=True)
