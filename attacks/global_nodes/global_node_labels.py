@@ -108,11 +108,10 @@ class GlobalNodeLabels(Attack):
         rows = known.x.float()
         size = kinds.sum(0).unsqueeze(1)
         means = torch.where(size > 0, kinds.T.to(rows) @ rows / size.clamp(min=1), rows.mean(0))
-        aux, *own = (
-            replace(part, x=means[part.y.clamp(min=0)].lerp(part.x.float(), _CLOSE))
-            for part in (view.auxiliary, *view.own)
-        )
-        view = replace(view, auxiliary=aux, own=tuple(own))
+        aux = view.auxiliary
+        near = means[aux.y.clamp(min=0)].lerp(aux.x.float(), _CLOSE)
+        own = tuple(replace(c, x=means[c.y.clamp(min=0)].lerp(c.x.float(), _CLOSE)) for c in view.own)
+        view = replace(view, auxiliary=replace(aux, x=near), own=own)
         chance = torch.rand(view.public.num_clients, view.public.num_classes, generator=rng).square()
         y = torch.multinomial(chance[owner], 1, generator=rng).squeeze(1)
         planted = rehearsed_round(view, means[y], owner, rng, y=y, everybody=True)

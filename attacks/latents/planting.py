@@ -90,8 +90,8 @@ def _rehearsed(
     if labelled is not None:
         graph = dataclasses.replace(graph, train=tuple(torch.isin(everyone, labelled)[:, None]))
     own = tuple(
-        dataclasses.replace(graph.client(c.client), **({"remote_degrees": None} if c.remote_degrees is None else {}))
-        for c in view.own
+        held if c.remote_degrees is not None else dataclasses.replace(held, remote_degrees=None)
+        for c, held in ((c, graph.client(c.client)) for c in view.own)
     )
     plain = dataclasses.replace(
         view,

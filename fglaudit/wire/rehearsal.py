@@ -74,5 +74,6 @@ def _rehearse(
     channel = _RehearsedChannel(DefenseSession(), graph.num_clients, rng, transcript, keep)
     channel.last = rounds
     with contextlib.suppress(_EnoughSentError):
-        dataclasses.replace(protocol, **settings or {}).train(graph, channel, rng=rng, device=device)
+        rehearsed: Any = dataclasses.replace(protocol, **settings or {})  # type: ignore[type-var]
+        rehearsed.train(graph, channel, rng=rng, device=device)
     return transcript.seen_by(observer)
