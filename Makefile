@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: audit test lint bench benchmarks clean
+.PHONY: audit test fuzz lint bench benchmarks clean
 
 audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the embedded data set
 	$(BIN)/fglaudit run quickstart --out runs/quickstart
 
 test: $(VENV)/.dev  ## all tests; those on real data sets skip where the data root is absent
 	$(BIN)/python -m pytest
+
+fuzz: $(VENV)/.dev  ## 1,000 mutated suites and 500 mutated graphs: no traceback, no hang; a sample of it is part of the tests
+	$(BIN)/python -m bench.fuzz
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

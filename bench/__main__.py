@@ -25,6 +25,7 @@ from bench import (
     fedgt_tables,
     gfl_appnp,
     gfl_appnp_attacks,
+    intervals,
     nfedgnn,
     scale,
     working_defenses,
@@ -48,6 +49,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "working-defenses": lambda o: working_defenses.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
+    "intervals": lambda o: intervals.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 

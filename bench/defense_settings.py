@@ -99,8 +99,30 @@ _SHARED_MODELS = ["Latents", "ModelUpdate"]
 _TRANSFORMER = ["GlobalNodes", "ModelUpdate"]
 _APPNP = ["HiddenRepresentations", "Jacobians", "ModelUpdate"]
 
+_SEALED: list[dict[str, Any]] = [{"name": "homomorphic-encryption"}]
+
+
+def _stack(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"parts": list(parts)}
+
+
+DEFAULTS: dict[str, list[dict[str, Any]]] = {
+    "stack": [_stack({"name": "local-features", "epsilon": 8.0}, {"name": "drop-singletons"})]
+}
+"""Settings of defenses that have no defaults of their own, for every protocol."""
+
 SETTINGS: dict[str, dict[str, list[dict[str, Any]]]] = {
-    "fedgcn": {"gaussian": [{"epsilon": 8.0, "clip": 3.0}, {"epsilon": 5000.0, "clip": 3.0}]},
+    "fedgcn": {
+        "gaussian": [{"epsilon": 8.0, "clip": 3.0}, {"epsilon": 5000.0, "clip": 3.0}],
+        "stack": [
+            _stack(
+                {"name": "gaussian", "epsilon": 5000.0, "clip": 3.0},
+                {"name": "dp-sgd", "edges": "public", "epsilon": 50.0},
+                *_SEALED,
+            ),
+            _stack({"name": "minimum-neighborhood", "fewest": 3}, {"name": "secure-aggregation"}),
+        ],
+    },
     "fedgat": {
         "gaussian": [
             {"epsilon": 8.0, "on": "RawFeatures"},
@@ -109,6 +131,7 @@ SETTINGS: dict[str, dict[str, list[dict[str, Any]]]] = {
             {"epsilon": 8.0, "on": "MaskedVectors"},
         ],
         "merge-neighbors": [{"size": 2}],
+        "stack": [_stack({"name": "gaussian", "epsilon": 1e4, "on": "RawFeatures"}, {"name": "merge-neighbors"})],
         "fewer-features": [{"share": 0.25}],
     },
     "nfedgnn": {
@@ -146,5 +169,7 @@ def defenses(protocol: str) -> list[Defense]:
     """Return every known defense with its settings for ``protocol``."""
     chosen = SETTINGS.get(protocol, {})
     return [
-        registry.build("defense", name, each) for name in registry.names("defense") for each in chosen.get(name, [{}])
+        registry.build("defense", name, each)
+        for name in registry.names("defense")
+        for each in chosen.get(name, DEFAULTS.get(name, [{}]))
     ]

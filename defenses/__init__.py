@@ -18,4 +18,5 @@ DEFENSES: dict[str, str] = {
     "local-features": "fglaudit.defenses.noise.local_features:LocalFeatures",
     "multi-bit": "fglaudit.defenses.noise.multi_bit:MultiBit",
     "gaussian": "fglaudit.defenses.noise.gaussian:Gaussian",
+    "stack": "fglaudit.defenses.stack:Stack",
 }

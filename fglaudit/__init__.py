@@ -1,3 +1,31 @@
-"""fglaudit audits the privacy of federated graph learning: train, record, attack, report."""
+"""fglaudit audits the privacy of federated graph learning: train, record, attack, report.
+
+From Python: :func:`record` trains a cell and records it, :func:`run_attacks` attacks the recording, :func:`score`
+brings in the truth. They are imported when asked for, so that ``import fglaudit`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fglaudit.attacking import run_attacks
+    from fglaudit.recording import Recording, record
+    from fglaudit.scoring.score import score
 
 __version__ = "0.1.0"
+__all__ = ["Recording", "__version__", "record", "run_attacks", "score"]
+
+_HOMES = {
+    "Recording": "fglaudit.recording",
+    "record": "fglaudit.recording",
+    "run_attacks": "fglaudit.attacking",
+    "score": "fglaudit.scoring.score",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)

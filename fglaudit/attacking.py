@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fglaudit.adversary.local_reports import as_sent, attack_reports
-from fglaudit.finding import Finding, Status
+from fglaudit.facts import Fact, Field, kind_of
+from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.payloads import Ciphertexts
@@ -18,6 +19,7 @@ from fglaudit.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
+from fglaudit.structure import NotStatedError
 from fglaudit.view import FEATURE_ROWS, Observer, View
 
 NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
@@ -78,6 +80,8 @@ def _attempt(
         seconds = time.perf_counter() - start
         tested, rng = _widest(views), derive(seed, "self-test", name)
         flaw = planted_flaw(attack, views[tested], rng, device)
+    except NotStatedError as error:
+        return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
     except Exception as error:
         failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}")
         return replace(output, blank=failed)
@@ -130,8 +134,18 @@ def _blank(recording: Recording, spec: ObserverSpec, members: Sequence[Observer]
         observer_knowledge=spec.knowledge,
         attack=type(attack).name,
         status=Status.OK,
+        adapted=adapted(attack, recording.public.facts),
         **columns,
     )
+
+
+def adapted(attack: Attack, facts: Iterable[Fact]) -> str:
+    """Return the column ``adapted``: whether ``attack`` allows for every fact about rows, edges, gradients and the
+    payloads it reads."""
+    read = {payload.__name__ for payload in (*type(attack).consumes, *type(attack).also_reads)}
+    asked = [fact for fact in facts if not isinstance(fact.target, Field) or fact.target.payload in read]
+    names = dict.fromkeys(kind_of(fact) for fact in asked if not attack.models(fact))
+    return f"no: {', '.join(names)}" if names else ADAPTED
 
 
 def _guarantee_columns(promise: Guarantee, shown: Any, members: Sequence[Observer]) -> dict[str, Any]:

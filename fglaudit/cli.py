@@ -87,15 +87,27 @@ def run(
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing.")
+        bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing, run no plugin file.")
+    ] = False,
+    trust_plugins: Annotated[
+        bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
     ] = False,
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
+    from fglaudit.suite.plugin_files import PluginFile, Trust
 
-    resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds)
-    directory = out or output_folder(resolved, dataset or ())
     console = _console()
+
+    def announce(files: Sequence[PluginFile]) -> None:
+        for file in files:
+            console.print(
+                f"plugin file: {file.path}  sha256 {file.sha256}", markup=False, highlight=False, soft_wrap=True
+            )
+
+    trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
+    resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
+    directory = out or output_folder(resolved, dataset or ())
     chosen = pick_device(device)
     if dry_run:
         from fglaudit.execution.display import print_plan
@@ -143,6 +155,52 @@ def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder
         print(path)
     if failed := {row.cell for row in failed_rows(read_records(directory))}:
         print(f"note: {len(failed)} cells failed or were not run; the report lists them", file=sys.stderr)
+
+
+@app.command()
+def attack(
+    source: Annotated[Path, typer.Argument(metavar="RUN_OR_RECORDING", help="A run made with record: all.")],
+    observer: Annotated[
+        list[str], typer.Option(help="server, client:0, client:each or wire; join with +: server+client:0.")
+    ],
+    attack_name: Annotated[
+        list[str], typer.Option("--attack", help="Attack by name, file.py:Class, or {name: ..., FIELD: ...}.")
+    ],
+    name: Annotated[str, typer.Option(help="Folder under RUN/attacks; by default made of observers and attacks.")] = "",
+    topology: Annotated[bool, typer.Option("--topology", help="The observers know every edge.")] = False,
+    degrees: Annotated[bool | None, typer.Option(help="They know all degrees, or not even their neighbours'.")] = None,
+    initial_weights: Annotated[bool, typer.Option("--initial-weights", help="They know the first model.")] = False,
+    auxiliary: Annotated[float, typer.Option(help="Share of all rows they know; one that was recorded.")] = 0.0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
+    import torch
+
+    from fglaudit.execution.display import failures_table, findings_table
+    from fglaudit.execution.saved import attack_saved, find
+    from fglaudit.execution.store import failed_rows
+    from fglaudit.run import write_outputs
+    from fglaudit.suite.overrides import named_attacks, named_observers, pick_device
+
+    found = find(source)
+    observers = named_observers(
+        observer, topology=topology, degrees=degrees, initial_weights=initial_weights, auxiliary=auxiliary
+    )
+    attacks = named_attacks(attack_name)
+    console = _console()
+    chosen = name or "-".join([*(o.name.replace(":", "-") for o in observers), *(type(a).name for a in attacks)])
+    folder, records = attack_saved(
+        found, observers, attacks, chosen, torch.device(pick_device(device)), lambda text: print(text, file=sys.stderr)
+    )
+    write_outputs(folder)
+    console.print(findings_table(records))
+    if failed := failed_rows(records):
+        console.print(failures_table(failed))
+    console.print(
+        f"report: {folder / 'report.html'}   findings: {folder / 'findings.csv'}", highlight=False, soft_wrap=True
+    )
+    if failed:
+        raise SystemExit(1)
 
 
 @app.command("list")

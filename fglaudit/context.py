@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from fglaudit.facts import Field
 from fglaudit.payloads import Payload
 
 
@@ -29,6 +30,7 @@ class Release:
         by_server: whether the server releases it, made from what clients sent it in the clear: a defense then changes
             the server's messages, and whatever it promises holds against clients alone.
         fields: the payload's fields that depend on features; empty means all that are floating-point.
+        subgraphs: whether ``gain`` also bounds the change where edges were dropped beforehand.
         one_message: whether one record enters one message of each release at most, so that clipping that message bounds
             what the record can change.
     """
@@ -42,6 +44,7 @@ class Release:
     by_server: bool = False
     fields: tuple[str, ...] = ()
     one_message: bool = False
+    subgraphs: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,12 @@ class Aggregate:
     uploads: int | None = None
     parts: Tensor | None = None
     returned: type[Payload] | None = None
+
+    def targets(self, payload: type[Payload]) -> tuple[Field, ...]:
+        """Return what a fact about ``payload``, both ways, and about what the server makes of it is about."""
+        if self.returned is None or self.returned is payload:
+            return (Field(payload.__name__),)
+        return Field(payload.__name__, direction="up"), Field(self.returned.__name__, direction="down")
 
 
 @dataclass(frozen=True)

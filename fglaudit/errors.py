@@ -3,16 +3,60 @@
 from __future__ import annotations
 
 import difflib
+import re
+import reprlib
 from collections.abc import Iterable
+from typing import Any
+
+ECHO = 120
+"""Characters of a value that a message quotes."""
+MESSAGE = 2000
+"""Characters of a whole message."""
 
 
 class FglauditError(Exception):
-    """A rule was broken by input. The message states the rule, the value got, and the fix."""
+    """A rule was broken by input. The message states the rule, the value got, and the fix.
+
+    Whatever a message quotes, it stays one printable line of at most :data:`MESSAGE` characters: the middle is left
+    out, as the rule stands at the beginning and the fix at the end.
+    """
+
+    def __str__(self) -> str:
+        text = printable(re.sub(r"\s*\n\s*", " ", super().__str__()))
+        if len(text) <= MESSAGE:
+            return text
+        return f"{text[: MESSAGE * 2 // 3]} ... {text[-MESSAGE // 4 :]}"
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with escapes in place of control characters and lone surrogates: nothing of it steers a
+    terminal, and it can be encoded."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
+
+
+class _Echo(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = ECHO
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 12
+
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to print integers above 4300 digits, and takes quadratic time below.
+        return repr(x) if x.bit_length() <= 256 else f"<integer of {x.bit_length()} bits>"
+
+
+_echo = _Echo()
+
+
+def shown(value: Any, most: int = ECHO) -> str:
+    """Return ``repr(value)`` on one line of at most ``most`` characters, whatever it is: messages quote input."""
+    text = printable(_echo.repr(value))
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FglauditError:
     """Return the error for an unknown ``name``: it names the nearest known one and lists all of them."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name[:ECHO], names, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return FglauditError(f"unknown {kind} {name!r}{hint} (known: {', '.join(names) or 'none'})")
+    return FglauditError(f"unknown {kind} {shown(name)}{hint} (known: {', '.join(names) or 'none'})")

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+ADAPTED = "yes"
+"""The column ``adapted`` of an attack that allows for everything that was done to the messages it reads."""
+
 
 class Status(StrEnum):
     OK = "ok"
@@ -83,6 +86,18 @@ class Finding:
     false_claim_rate: float | None = None
     quantity: str = ""  # what the attack infers: "features" or a name of fglaudit.quantities.QUANTITIES
     epsilon_p_value: float | None = None  # of "the true epsilon is at most the accounted one", by replays with a canary
+    adapted: str = ""  # "yes", or "no: FACT": what was done to the messages that the attack does not allow for
+
+    @property
+    def confused(self) -> bool:
+        """Whether the attack does significantly worse than its control."""
+        return self.advantage_high is not None and self.advantage_high < 0
+
+    @property
+    def can_reassure(self) -> bool:
+        """Whether a low advantage says anything: the attack works, allows for all that was done to the messages, and is
+        not confused. Any other row may show a leak, never its absence (rule 11)."""
+        return self.status is Status.OK and self.adapted == ADAPTED and not self.confused
 
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))

@@ -10,15 +10,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Context, Examples, Release, Uploads
+from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.strength import check_factor
+from fglaudit.structure import Structure
 from fglaudit.view import Noise, Observer, View
 
 
@@ -136,7 +139,8 @@ class DefenseSession:
         return False
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        """Return what leaves the senders: clip and noise at the sender, client or server."""
+        """Return what leaves the senders: clip and noise at the sender, client or server. Called for every payload,
+        whatever :meth:`changes` says; return ``batch.payload`` for those it leaves alone."""
         return batch.payload
 
     def seals(self, payload: type[Payload]) -> bool:
@@ -168,6 +172,11 @@ class DefenseSession:
         call, if any."""
         return None
 
+    def facts(self) -> tuple[Fact, ...]:
+        """What the defense does to rows, edges, gradients and payload fields, in the order in which it applies; public
+        (rule 4), and compared with what the hooks really do (rule 11)."""
+        return ()
+
     def noise(self) -> Mapping[str, Noise]:
         """By payload name, what :meth:`release` adds; public (rule 4)."""
         return {}
@@ -178,6 +187,10 @@ class DefenseSession:
 
     def guarantee(self) -> Guarantee:
         return Guarantee()
+
+    def promised_by(self) -> DefenseSession:
+        """Return the session whose guarantee this one's is, which audits replay: itself, or a part of a stack."""
+        return self
 
 
 class Defense(ABC):
@@ -194,6 +207,12 @@ class Defense(ABC):
     @abstractmethod
     def bind(self, context: Context) -> DefenseSession:
         """Calibrate for one training run."""
+
+    def weakened(self, factor: float) -> Self:
+        """Return the same defense at a strength that falls to 0 with ``factor``, in (0, 1]. One that has no strength
+        to set, or is as strong at any setting, returns itself."""
+        check_factor(factor)
+        return self
 
 
 @dataclass(frozen=True)
@@ -295,10 +314,10 @@ class FederatedProtocol(ABC):
             uploads=self.uploads(graph),
         )
 
-    def whole_models(self, graph: FederatedGraph) -> bool:
-        """Return whether clients upload weights, rather than their changes."""
-        uploads = self.uploads(graph)
-        return isinstance(uploads, Uploads) and not uploads.changes
+    def structure(self, graph: FederatedGraph) -> Structure:
+        """Return what attacks may know of this protocol's payloads and training, see :mod:`fglaudit.structure`; they
+        read nothing else of it. Default: nothing; attacks that need a statement are then not applicable."""
+        return Structure()
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default:
@@ -393,6 +412,11 @@ class Attack(ABC):
         """Return the last round whose ``payload`` it reads, None for all; for attacks that read some payloads
         longer."""
         return cls.first_rounds
+
+    def models(self, fact: Fact) -> bool:
+        """Whether the attack allows for ``fact``; asked for every fact about the payloads it reads. It runs anyway:
+        where it does not, its row may show a leak, never its absence."""
+        return False
 
     def unsupported(self, view: View) -> str | None:
         """Return why this attack cannot work on ``view``, or None."""

@@ -259,7 +259,7 @@ def record_training(
         partition={},
         notes=(*trained.notes, *remarks),
     )
-    return recording, GroundTruth(graph, protocol, trained, seed)
+    return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated)
 
 
 def public_facts(
@@ -274,8 +274,9 @@ def public_facts(
         **graph.schema(),
         layout=trained.layout,
         noise=session.noise(),
+        facts=session.facts(),
         sealed=protocol.sealed(graph, session),
-        whole_models=protocol.whole_models(graph),
+        structure=protocol.structure(graph),
         **rehearsal(protocol),
     )
 
@@ -292,7 +293,7 @@ def _empirical_bound(
     accounted = promise.epsilon_accounted
     if accounted is None:
         return {}, ()
-    bound = audit_defense(protocol, graph, session, promise, seed=seed, device=device)
+    bound = audit_defense(protocol, graph, session.promised_by(), promise, seed=seed, device=device)
     if isinstance(bound, str):
         return {}, (f"the accounted epsilon was not tested: {bound}",)
     shown = {"epsilon_empirical": bound.epsilon, "epsilon_p_value": bound.p_value(accounted)}

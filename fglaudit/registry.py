@@ -7,7 +7,6 @@ error that lists the known ones, never a default.
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib
 import importlib.util
 import math
@@ -20,7 +19,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit import limits
+from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.plugin_modules import is_loaded, load_file, read_plugin
+from fglaudit.plugin_modules import load_files as load_files
+from fglaudit.plugin_modules import loaded_files as loaded_files
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def load(kind: str, name: str) -> type[Any]:
     """
     if ".py:" in name:
         path, _, cls_name = name.rpartition(":")
-        module = _load_file(Path(path))
+        module = load_file(Path(path))
     else:
         module_name, _, cls_name = target(kind, name).partition(":")
         module = importlib.import_module(module_name)
@@ -131,42 +134,39 @@ def _checked(kind: str, name: str, cls: Any) -> type[Any]:
     return cls
 
 
-_files: dict[Path, str] = {}
+@dataclass(frozen=True)
+class _Unread:
+    """Field of a plugin whose file was not imported: the arguments as written."""
+
+    arguments: str = ""
 
 
-def _load_file(path: Path) -> Any:
-    """Import a user's file under a name of its own; the same file is imported once."""
-    full = path.expanduser().resolve()
-    if not full.is_file():
-        raise FglauditError(f"a plugin given as file.py:Class must exist; there is no file {full}")
-    module_name = f"fglaudit_plugin_{full.stem}_{hashlib.blake2b(str(full).encode(), digest_size=4).hexdigest()}"
-    if module_name in sys.modules:
-        return sys.modules[module_name]
-    spec = importlib.util.spec_from_file_location(module_name, full)
-    if spec is None or spec.loader is None:
-        raise FglauditError(f"a plugin given as file.py:Class must be a Python file; got {full}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # dataclasses and pickle look modules up here
+def stand_in(kind: str, name: str, arguments: Mapping[str, Any], where: str = "") -> Any:
+    """Return an object in place of the plugin ``file.py:Class``, without running the file: ``--dry-run`` plans with it.
+
+    Its class has the plugin's name and no behaviour; what the file would make of ``arguments`` is not known.
+
+    Raises:
+        FglauditError: the file is no Python, or has no class of that name.
+    """
+    file, _, cls_name = name.rpartition(":")
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[module_name]
-        raise FglauditError(
-            f"a plugin file must import without error; {full} raises {type(error).__name__}: {error}"
-        ) from error
-    _files[full] = hashlib.blake2b(full.read_bytes(), digest_size=8).hexdigest()
-    return module
+        tree = ast.parse(read_plugin(Path(file))[0])
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise FglauditError(f"{where}: a plugin file must be Python; {file}: {error}; correct the file") from error
+    classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    if cls_name not in classes:
+        raise FglauditError(f"{where}: {unknown('class', cls_name, classes)}")
+    base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
+    empty = {"name": name, "emits": (), "consumes": (), "__module__": __name__}
+    made: Any = dataclass(frozen=True)(type(cls_name, (_Unread, base), empty))
+    made.__abstractmethods__ = frozenset()
+    return made(arguments=shown(dict(arguments), 400))
 
 
-def loaded_files() -> dict[str, str]:
-    """Return the plugin files imported so far with a digest of their text: worker processes must import them too."""
-    return {str(path): digest for path, digest in _files.items()}
-
-
-def load_files(paths: Mapping[str, str]) -> None:
-    """Import plugin files in another process, before objects of their classes are unpickled there."""
-    for path in paths:
-        _load_file(Path(path))
+def is_stand_in(plugin: Any) -> bool:
+    """Return whether ``plugin`` comes from :func:`stand_in`."""
+    return isinstance(plugin, _Unread)
 
 
 def build(kind: str, name: str, arguments: Mapping[str, Any], where: str = "") -> Any:
@@ -193,12 +193,20 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
     """
     prefix = f"{where}: " if where else ""
     known = {f.name: f for f in fields(cls) if f.init}
-    hints = typing.get_type_hints(cls)
+    try:
+        hints = typing.get_type_hints(cls)
+    except Exception as error:  # the annotations of a user's class are expressions of any kind
+        raise FglauditError(
+            f"{prefix}the fields of {what} must have types that can be found; {type(error).__name__}: {error}; correct"
+            " its annotations"
+        ) from error
     values: dict[str, Any] = {}
     for key, value in arguments.items():
         if key not in known:
             raise FglauditError(f"{prefix}{unknown(f'field of {what}', str(key), known)}")
-        values[key] = _coerce(value, hints[key], f"{prefix}{what}: field {key!r}")
+        field_name = f"{prefix}{what}: field {key!r}"
+        values[key] = _coerce(value, hints[key], field_name)
+        limits.refuse_large(values[key], key, field_name, known[key].metadata)
     required = [
         n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values
     ]
@@ -208,8 +216,10 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
         return cls(**values)
     except FglauditError as error:
         raise FglauditError(f"{prefix}{what}: {error}") from error
-    except (ValueError, TypeError) as error:
-        raise FglauditError(f"{prefix}{what} refuses {values}: {error}") from error
+    except Exception as error:  # whatever a constructor raises, it is these values that it refuses
+        raise FglauditError(
+            f"{prefix}{what} refuses these values; got {shown(values)} ({type(error).__name__}: {error}); change them"
+        ) from error
 
 
 def _coerce(value: Any, hint: Any, what: str) -> Any:
@@ -217,20 +227,53 @@ def _coerce(value: Any, hint: Any, what: str) -> Any:
 
     def refuse(reason: str) -> FglauditError:
         wanted = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")
-        return FglauditError(f"{what} must be {wanted}; got {value!r} ({type(value).__name__}): {reason}")
+        return FglauditError(
+            f"{what} must be {wanted}; got {shown(value)} ({type(value).__name__}): {reason}; change it"
+        )
 
+    if (kind := _listed_kind(hint)) is not None and isinstance(value, list | tuple):
+        return tuple(_listed(kind, entry, f"{what}[{number}]") for number, entry in enumerate(value))
     nested = [part for part in (hint, *typing.get_args(hint)) if is_dataclass(part)]
     if nested and isinstance(value, Mapping):
         return construct(typing.cast(type[Any], nested[0]), what, value)
     if isinstance(value, bool) and not _accepts_bool(hint):
         raise refuse("a yes/no value is no number or text")
-    if isinstance(value, float) and math.isnan(value):
-        raise refuse("not a number")
+    numbers = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        raise refuse("a number must be finite")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
         return adapter.validate_python(value)
     except ValidationError as error:
         raise refuse(error.errors()[0]["msg"]) from error
+    except Exception as error:  # a user's class may have types that pydantic cannot check
+        raise refuse(f"{type(error).__name__}: {error}") from error
+
+
+def _listed_kind(hint: Any) -> str | None:
+    """Return the kind of plugin of which a field holds a tuple, or None."""
+    if typing.get_origin(hint) is not tuple:
+        return None
+    bases = {getattr(part, "__name__", "") for part in typing.get_args(hint)}
+    return next((kind for kind, spec in KINDS.items() if spec.base in bases), None)
+
+
+def _listed(kind: str, entry: Any, what: str) -> Any:
+    """Return the plugin that an entry of a list names; one that is built already as it is."""
+    if isinstance(entry, str):
+        return build(kind, entry, {}, what)
+    if not isinstance(entry, Mapping):
+        return _checked_instance(kind, entry, what)
+    if not isinstance(name := entry.get("name"), str):
+        raise FglauditError(f"{what}: a {kind} needs a name; known: {', '.join(names(kind))}")
+    return build(kind, name, {key: value for key, value in entry.items() if key != "name"}, what)
+
+
+def _checked_instance(kind: str, value: Any, what: str) -> Any:
+    base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
+    if not isinstance(value, base):
+        raise FglauditError(f"{what} must be a {kind}, by name or as a mapping with a name; got {value!r}")
+    return value
 
 
 def _accepts_bool(hint: Any) -> bool:
@@ -241,6 +284,6 @@ def reference(plugin: Any) -> str:
     """Return the name by which a suite finds the class of ``plugin`` again: its name, or ``file.py:Class``."""
     cls = type(plugin)
     origin = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if origin and Path(origin) in _files:
+    if origin and is_loaded(Path(origin)):
         return f"{origin}:{cls.__name__}"
     return str(cls.name)

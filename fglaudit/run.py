@@ -35,6 +35,7 @@ class _Recorder(Listener):
 
     def finished(self, task: Task, record: CellRecord) -> None:
         self.store.write(record)
+        task.cell.dataset.check_pin()  # on another content the rest of the run would fail cell by cell
         self.display.finished(task, record)
 
 

@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fglaudit.context import Uploads
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.interfaces import (
@@ -30,6 +32,7 @@ from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.recording import Recording, record_training
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
+from fglaudit.structure import Models, Structure
 from fglaudit.view import Observer, View
 from fglaudit.wire.channel import RecordingChannel
 from fglaudit.wire.side_knowledge import draw_auxiliary
@@ -143,6 +146,12 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     before = _graph_tensors(graph)
     run = record(protocol, graph)
     _assert_unchanged(before, _graph_tensors(graph), "a protocol must not change the graph it is given")
+    stated = protocol.structure(graph)
+    plain = json.loads(json.dumps(stated.to_json()))
+    assert Structure.from_json(plain).to_json() == stated.to_json(), "`structure` states plain values, saved as JSON"
+    uploads, models = protocol.uploads(graph), stated.get(Models)
+    if isinstance(uploads, Uploads) and models is not None:
+        assert (models.upload == "changes") == uploads.changes, "`structure` and `uploads` agree on what clients upload"
     sent = {entry.payload for entry in run.transcript.entries}
     declared = {payload.__name__ for payload in type(protocol).emits}
     assert sent <= declared, f"`emits` must name every payload sent; missing: {sorted(sent - declared)}"

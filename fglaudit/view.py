@@ -13,9 +13,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FeatureKind
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.shapes import Degrees, EdgeIndex
+from fglaudit.structure import Structure
 
 
 def party_name(party: int) -> str:
@@ -96,7 +98,8 @@ class PublicFacts:
         layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
         noise: by payload name, what the defense adds; under ``FEATURE_ROWS`` what it adds to rows before they are used.
         sealed: names of the payloads that clients send sealed, and of those that the server makes of them.
-        whole_models: whether clients upload their weights, rather than the change since they received them.
+        structure: what the protocol states of its payloads and its training; attacks read this, and no hyperparameter.
+        facts: what the defense does to rows, edges, gradients and payload fields, in the order in which it applies.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
         rehearse: its messages on such a graph, undefended, for self-tests; see ``fglaudit.wire.rehearsal``; not stored.
     """
@@ -113,9 +116,10 @@ class PublicFacts:
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Noise] = field(default_factory=dict)
     sealed: tuple[str, ...] = ()
-    whole_models: bool = False
+    structure: Structure = field(default_factory=Structure)
+    facts: tuple[Fact, ...] = ()
     fit: Callable[..., Any] | None = None
-    rehearse: Callable[..., Messages] | None = None
+    rehearse: Callable[..., tuple[Messages, Structure]] | None = None
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,17 @@ class Leak:
         return self.advantage is not None and self.count(Status.OK) > 0
 
     @property
+    def reassures(self) -> bool:
+        """Whether a low advantage says anything: see ``fglaudit.finding.Finding.can_reassure``; over all seeds."""
+        return self.measured and all(f.can_reassure for f in self.scored) and (self.high is None or self.high >= 0)
+
+    @property
+    def unadapted(self) -> tuple[str, ...]:
+        """What was done to the messages that the attack does not allow for."""
+        said = (f.adapted.removeprefix("no: ") for f in self.findings if f.adapted.startswith("no: "))
+        return tuple(dict.fromkeys(name for text in said for name in text.split(", ")))
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(finding.reason for finding in self.findings if finding.reason))
 

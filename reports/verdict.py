@@ -147,7 +147,9 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     ground = f"Attack {worst.attack}; {interval_words(worst)}; {scene}."
     if _succeeded(worst):
         level, headline = "leak", f"{observer_subject(observer)} {deed(worst)}."
-    elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in every):
+    elif (text := _not_shown(observer, settings, labels)) is not None:
+        level, headline = "unknown", text
+    elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in every if leak.reassures):
         level, headline = (
             "unknown",
             f"Undecided: {observer_subject(observer)} {deed(worst)}; the interval reaches further.",
@@ -161,6 +163,21 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
         ground += f" {percent(proven)} of the rows are proven to be determined, whatever the attack."
     also = _also(every, worst, labels)
     return ObserverVerdict(observer, level, headline, f"{ground} {also}{doubt}".strip(), _lowest(best, worst, labels))
+
+
+def _not_shown(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> str | None:
+    """Return where nothing that was measured for ``observer`` can show that nothing leaks, or None."""
+    for setting in settings:
+        leaks = [leak for leak in setting.leaks if leak.observer == observer and leak.measured]
+        if leaks and not any(leak.reassures for leak in leaks):
+            facts = list(dict.fromkeys(name for leak in leaks for name in leak.unadapted))
+            why = (
+                f"do not allow for what was done to the messages ({', '.join(facts)})"
+                if facts
+                else "do worse than guesses"
+            )
+            return f"Not tested: with {labels.setting(setting)} the attacks here {why}. That is no sign of protection."
+    return None
 
 
 def _any_success(leaks: Sequence[tuple[Setting, Leak]], quantity: str) -> bool:
@@ -195,7 +212,10 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -
         high = pair[1].advantage if pair[1].high is None else pair[1].high
         return high or 0.0, -(mean(pair[0].per_seed("accuracy")) or 0.0)
 
-    setting, leak = min(best, key=weakness)
+    tested = [pair for pair in best if pair[1].reassures]
+    if not tested:
+        return ""
+    setting, leak = min(tested, key=weakness)
     if leak is worst:
         return ""
     accuracy = setting.per_seed("accuracy")

@@ -16,7 +16,10 @@ from torch import Tensor
 
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload, RawFeatures
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.structure import Attention, Structure
 from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.wire.rehearsal import rehearsal
 
 
 def closed_neighbourhood(graph: FederatedGraph, node: int) -> list[int]:
@@ -116,10 +119,12 @@ def masked_view(
     name = "MaskedVectors" if vector else "MaskedMatrices"
     public = PublicFacts(
         protocol="fedgat",
-        hyperparameters={"variant": "vector" if vector else "matrix"},
+        hyperparameters={},
+        structure=Structure((Attention(degree=16, domain=2.0),)),
         defense="none",
         defense_parameters={},
         **graph.schema(),
+        **rehearsal(FedGAT(variant="vector" if vector else "matrix")),
         noise={name: Noise("gaussian", std)} if std else {},
     )
     return View(

@@ -11,7 +11,10 @@ from torch import Tensor
 
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.structure import Structure, Sums
 from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.wire.rehearsal import rehearsal
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ def dense_weights(graph: FederatedGraph, aggregate: str) -> Tensor:
     if aggregate == "counts":
         return adjacency
     degree = adjacency.sum(1)
+    if aggregate == "row-mean":
+        return adjacency / degree[:, None]
     return adjacency / (degree[:, None] * degree[None, :]).sqrt()
 
 
@@ -97,11 +102,13 @@ def make_view(
         own = tuple(dataclasses.replace(c, remote_degrees=None) for c in own)
     public = PublicFacts(
         protocol="fedgcn",
-        hyperparameters={"hops": hops, "aggregate": aggregate},
+        hyperparameters={},
+        structure=Structure((Sums(aggregate, hops),)),
         defense="none",
         defense_parameters={},
         **graph.schema(),
         noise={"NeighborSums": Noise("gaussian", std)} if std else {},
+        **rehearsal(FedGCN(hops=hops, aggregate=aggregate)),
     )
     return View(
         observer=observer,

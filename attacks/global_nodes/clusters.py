@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.uploads import Codebooks
+from fglaudit.structure import Centroids
 from fglaudit.view import View
 
 _STAYED = 1e-5
@@ -23,7 +24,7 @@ def cluster_weight(view: View, round: int, live: float, clients: int) -> float:
 
     Each of ``live`` clusters is assumed to get an equal share of an average client's nodes in every round.
     """
-    momentum = float(view.public.hyperparameters.get("momentum", 0.9))
+    momentum = view.public.structure.of(Centroids).momentum
     size = view.public.num_nodes / clients / live
     count, weight = 1.0, 0.0
     for _ in range(round):

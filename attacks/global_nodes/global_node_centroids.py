@@ -32,6 +32,7 @@ from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.rng import derive
+from fglaudit.structure import Centroids
 from fglaudit.view import View
 
 _COMMON = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -93,11 +94,11 @@ class GlobalNodeCentroids(Attack):
     window: int = 4
 
     def unsupported(self, view: View) -> str | None:
-        if "input.weight" not in view.public.layout or "momentum" not in view.public.hyperparameters:
+        if "input.weight" not in view.public.layout:
             return "global nodes are read as FedGT's online clusters of a known input layer; this protocol has none"
         if len(view.known_rows().nodes) < 2:
             return "the prior of a mean row needs known rows; give the observer some, e.g. auxiliary: 0.1"
-        return missing_uploads(view, GlobalNodes, ModelUpdate)
+        return missing_uploads(view, GlobalNodes, ModelUpdate) or view.public.structure.missing(Centroids)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)

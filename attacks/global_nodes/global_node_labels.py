@@ -29,6 +29,7 @@ from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
 from fglaudit.attacks.global_nodes.simplex_fit import fit_distributions
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
+from fglaudit.structure import Centroids
 from fglaudit.view import View
 
 _FACTORS = tuple(2 ** (step / 2) for step in range(-4, 9))
@@ -73,7 +74,7 @@ class GlobalNodeLabels(Attack):
     def unsupported(self, view: View) -> str | None:
         if len(torch.unique(view.known_rows().y[view.known_rows().y >= 0])) < 2:
             return "class means need known rows of at least two classes; give the observer some, e.g. auxiliary: 0.1"
-        return missing_uploads(view, GlobalNodes, ModelUpdate)
+        return missing_uploads(view, GlobalNodes, ModelUpdate) or view.public.structure.missing(Centroids)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)

@@ -33,6 +33,7 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.rng import split
+from fglaudit.structure import Centroids
 from fglaudit.view import View
 
 _LONG = 3.0
@@ -82,16 +83,16 @@ class OneNodeClusters(Attack):
     def unsupported(self, view: View) -> str | None:
         if view.public.features is not FeatureKind.BINARY:
             return "rows are searched for among binary ones; these features are not"
-        if "input.weight" not in view.public.layout or "momentum" not in view.public.hyperparameters:
+        if "input.weight" not in view.public.layout:
             return "global nodes are read as FedGT's online clusters of a known input layer; this protocol has none"
-        return missing_uploads(view, GlobalNodes, ModelUpdate)
+        return missing_uploads(view, GlobalNodes, ModelUpdate) or view.public.structure.missing(Centroids)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         books = codebooks(view, type(self).first_rounds)
         std = noise_std(view, GlobalNodes)
         moved, sizes = moved_clusters(books, std), _sizes_by_length(books)
         prior = feature_prior(view, torch.tensor([-1]))
-        gamma = float(view.public.hyperparameters["momentum"])
+        gamma = view.public.structure.of(Centroids).momentum
         counts = torch.ones(books.uploaded.shape[1:3], dtype=torch.double)  # NaN once it is not known
         parts = [torch.zeros(0, view.public.num_features)]
         found = [torch.zeros(0, dtype=torch.bool)]

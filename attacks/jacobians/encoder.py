@@ -30,6 +30,7 @@ from fglaudit.payloads import (
     PropagatedJacobians,
     PropagatedRepresentations,
 )
+from fglaudit.structure import Encoder
 from fglaudit.view import View
 
 _Values = HiddenRepresentations | Jacobians | PropagatedRepresentations | PropagatedJacobians | ModelUpdate
@@ -110,6 +111,11 @@ def misfit(view: View, *needed: type[_Values]) -> str | None:
                 f"messages of {payload.__name__} have shape {tuple(values.shape[1:])}, the public layout of the encoder"
                 f" makes it {sizes}; attack them with the layout they were recorded with"
             )
+    stated = view.public.structure.get(Encoder)
+    if stated is None:
+        return Encoder.missing()
+    if stated.activation != "relu":
+        return f"an encoder with {stated.activation} is not modelled, and no sign of protection"
     return None
 
 
@@ -145,8 +151,7 @@ def foreign_batches(view: View, payload: type[P]) -> Iterator[tuple[MessageBatch
 
 def jacobian_noise(view: View) -> float:
     """Return the standard deviation of the public noise on an entry of an uploaded Jacobian (V1's, a defense's)."""
-    facts = view.public.hyperparameters
-    own = float(facts.get("jacobian_noise", 0.0)) if facts.get("variant") == "v1" else 0.0
+    own = view.public.structure.of(Encoder).noise
     defense = view.public.noise.get(Jacobians.__name__)
     return math.hypot(own, 0.0 if defense is None else defense.std)
 

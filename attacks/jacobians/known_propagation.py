@@ -1,31 +1,29 @@
 """The weights with which GFL-APPNP's server mixes nodes for one client, as far as an observer can compute them.
 
-They follow from the edges and public hyperparameters. Without all edges a client knows its own neighbourhood; if no
+They follow from the edges and the stated propagation. Without all edges a client knows its own neighbourhood; if no
 neighbour has edges beyond it (the client knows their degrees), that is the whole component and the weights within are
 the same as in the whole graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from fglaudit.graph import ClientGraph
 from fglaudit.nn.propagation import personalised_propagation
+from fglaudit.structure import Propagation
 from fglaudit.view import View
 
 
-def propagation_row(facts: Mapping[str, Any], edges: Tensor, num_nodes: int, client: int) -> Tensor:
+def propagation_row(rule: Propagation, edges: Tensor, num_nodes: int, client: int) -> Tensor:
     """Return row ``client`` [N] of the propagation matrix of a graph, without the client itself.
 
     Args:
-        facts: hyperparameters of the protocol.
+        rule: what the protocol states of it.
         edges: [2, E].
     """
-    matrix = personalised_propagation(edges, num_nodes, float(facts["alpha"]), int(facts["propagation_steps"]))
+    matrix = personalised_propagation(edges, num_nodes, rule.alpha, rule.steps)
     row = matrix[client].clone()
     row[client] = 0
     return row
@@ -38,7 +36,7 @@ def known_propagation(view: View, client: ClientGraph) -> Tensor | None:
         edges = _whole_component(client)
     if edges is None:
         return None
-    return propagation_row(view.public.hyperparameters, edges, view.public.num_nodes, client.client)
+    return propagation_row(view.public.structure.of(Propagation), edges, view.public.num_nodes, client.client)
 
 
 def _whole_component(client: ClientGraph) -> Tensor | None:

@@ -31,6 +31,7 @@ from fglaudit.attacks.jacobians.planting import plant_labels
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.payloads import SERVER, HiddenRepresentations, ModelUpdate, Payload, PropagatedRepresentations
+from fglaudit.structure import Propagation
 from fglaudit.view import View
 
 _UNMOVED = 1e-6
@@ -51,7 +52,8 @@ class LabelReading(Attack):
     quantity: ClassVar[str] = "labels"
 
     def unsupported(self, view: View) -> str | None:
-        return misfit(view, HiddenRepresentations if sees_deliveries(view) else PropagatedRepresentations)
+        sent = HiddenRepresentations if sees_deliveries(view) else PropagatedRepresentations
+        return misfit(view, sent) or view.public.structure.missing(Propagation)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         own = torch.tensor(view.observer.clients, dtype=torch.long)
@@ -126,8 +128,8 @@ def _logits(view: View, share: float = 0.0) -> Tensor:
     """Return z [N, C] of the last round, or its mean over the last ``share`` of the rounds."""
     shape = encoder_shape(view)
     assert shape is not None
-    facts = view.public.hyperparameters
-    alpha, steps = float(facts["alpha"]), int(facts["propagation_steps"])
+    rule = view.public.structure.of(Propagation)
+    alpha, steps = rule.alpha, rule.steps
     own_weight = torch.full((view.public.num_nodes,), alpha, dtype=torch.double)
     if view.topology is not None:
         own_weight = personalised_propagation(view.topology, view.public.num_nodes, alpha, steps).diagonal().double()

@@ -47,6 +47,7 @@ from fglaudit.attacks.jacobians.weighted_rows import name_rows
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, Payload, PropagatedJacobians
+from fglaudit.structure import Propagation
 from fglaudit.view import View
 
 _LEAST_CHANGED = 0.05
@@ -75,7 +76,7 @@ class MaskFlip(Attack):
                 "every Jacobian changes from round to round by a factor or an error of its own (clipping, rounding),"
                 " which hides flips; not modelled, and no sign of protection"
             )
-        return misfit(view, PropagatedJacobians)
+        return misfit(view, PropagatedJacobians) or view.public.structure.missing(Propagation)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         models = global_models(view, device)

@@ -44,6 +44,7 @@ from fglaudit.payloads import (
     PropagatedRepresentations,
 )
 from fglaudit.rng import split
+from fglaudit.structure import Encoder, Propagation
 from fglaudit.view import View
 
 _ROUNDS = 48
@@ -74,12 +75,12 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     owners = torch.arange(len(targets)).repeat_interleave(shown)
     rows = _rows(view, targets[owners], rng)
     planted, edges = planted_graph(view, pairs, inner_edges=False)
-    facts = {**view.public.hyperparameters, **({"variant": "full"} if jacobians else {})}
+    stated = view.public.structure.replace(Encoder, noise=0.0) if jacobians else view.public.structure
     messages = _messages(view, _Senders(targets, owners, rows, samples), pairs, edges, jacobians, rng)
     planted = dataclasses.replace(
         planted,
         messages=MemoryMessages(tuple(messages)),
-        public=dataclasses.replace(planted.public, hyperparameters=facts),
+        public=dataclasses.replace(planted.public, structure=stated),
     )
     return Planted(planted, rows, targets[owners])
 
@@ -145,7 +146,7 @@ def _messages(
     assert shape is not None
     propagation = torch.zeros(pairs.shape[1], len(senders.nodes))
     for index, (receiver, neighbour) in enumerate(pairs.T.tolist()):
-        weights = propagation_row(view.public.hyperparameters, edges, view.public.num_nodes, receiver)
+        weights = propagation_row(view.public.structure.of(Propagation), edges, view.public.num_nodes, receiver)
         propagation[index, (senders.nodes == neighbour).nonzero().squeeze(1)] = weights[neighbour].float()
     everyone = torch.arange(view.public.num_clients)
     from_server = torch.full_like(everyone, SERVER)

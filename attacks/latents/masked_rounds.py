@@ -40,6 +40,7 @@ from fglaudit.attacks.latents.weight_replay import ReplayAttack, no_replay, typi
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted, Reconstruction
 from fglaudit.payloads import Latents
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _USERS_AT_ONCE = 1024
@@ -102,10 +103,12 @@ class MaskedRounds(ReplayAttack):
     restarts: int = 3
 
     def unsupported(self, view: View) -> str | None:
-        settings = view.public.hyperparameters
-        if settings.get("feature_dropout", 0.0) == 0:
+        stated = view.public.structure.get(Training)
+        if stated is None:
+            return Training.missing()
+        if stated.feature_dropout == 0:
             return "users drop no features"
-        if settings.get("participation", 1.0) < 1:
+        if stated.participation < 1:
             return "it follows users who take part in every round"
         if view.public.features is not FeatureKind.BINARY:
             return f"it follows the gradients of binary rows; these are {view.public.features.value}"
@@ -119,7 +122,7 @@ class MaskedRounds(ReplayAttack):
         prior = feature_prior(view, nodes)
         chance = prior.mean
         if not prior.informed:
-            drop = float(view.public.hyperparameters["feature_dropout"])
+            drop = view.public.structure.of(Training).feature_dropout
             ones = typical_ones(first_latents(view, nodes), weights, view) * (1 - drop)
             chance = torch.full_like(chance, ones / view.public.num_features)
         chance = chance.float().clamp(1e-6, 1 - 1e-6)
@@ -146,9 +149,9 @@ class MaskedRounds(ReplayAttack):
             weights: first weights [F, D].
             chance: prior probabilities of ones [U, F].
         """
-        drop = float(view.public.hyperparameters["feature_dropout"])
+        drop = view.public.structure.of(Training).feature_dropout
         std = added_std(view, Latents, rounds.latents[0])
-        optimizer = UserOptimizer.of(view.public.hyperparameters)
+        optimizer = UserOptimizer.of(view)
         users, features = chance.shape
         common = Replay(optimizer, weights[None].double())
         progress = _Progress(optimizer, users, weights)

@@ -10,12 +10,13 @@ Users compute in float32. Roundings that are the same for all weights (constants
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from fglaudit.structure import Training
+from fglaudit.view import View
 
 
 def _single(value: float) -> float:
@@ -37,13 +38,24 @@ class UserOptimizer:
     weight_decay: float
 
     @staticmethod
-    def of(hyperparameters: Mapping[str, Any]) -> UserOptimizer:
-        """Read the protocol's hyperparameters."""
-        return UserOptimizer(
-            hyperparameters["optimizer"] == "adam",
-            _single(hyperparameters["learning_rate"]),
-            _single(hyperparameters["weight_decay"]),
+    def of(view: View) -> UserOptimizer:
+        """Read what the protocol states of the users' training."""
+        stated = view.public.structure.of(Training)
+        return UserOptimizer(stated.optimizer == "adam", _single(stated.learning_rate), _single(stated.weight_decay))
+
+
+def unknown_steps(view: View) -> str | None:
+    """Return why it is not known how users step on their weights, or None."""
+    stated = view.public.structure.get(Training)
+    if stated is None:
+        return Training.missing()
+    plain = stated.momentum == stated.proximal == 0 and stated.local_steps == 1
+    if stated.optimizer not in ("adam", "sgd") or not plain:
+        return (
+            "users are followed through one plain step of SGD or Adam a round; these take other steps: not modelled,"
+            " and no sign of protection"
         )
+    return None
 
 
 def first_adam_step(gradient: Tensor, corrected: bool) -> Tensor:

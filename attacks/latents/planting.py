@@ -90,8 +90,10 @@ def _rehearsed(
     if labelled is not None:
         graph = dataclasses.replace(graph, train=tuple(torch.isin(everyone, labelled)[:, None]))
     own = tuple(
-        held if c.remote_degrees is not None else dataclasses.replace(held, remote_degrees=None)
-        for c, held in ((c, graph.client(c.client)) for c in view.own)
+        graph.client(c.client)
+        if c.remote_degrees is not None
+        else dataclasses.replace(graph.client(c.client), remote_degrees=None)
+        for c in view.own
     )
     plain = dataclasses.replace(
         view,

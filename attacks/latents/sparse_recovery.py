@@ -33,6 +33,7 @@ from fglaudit.attacks.latents.real_recovery import recover_real
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Latents, ModelUpdate, Payload
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _ROWS_AT_ONCE = 4096
@@ -58,7 +59,7 @@ class SparseRecovery(Attack):
     restarts: int = 4
 
     def unsupported(self, view: View) -> str | None:
-        return no_known_weights(view)
+        return no_known_weights(view) or view.public.structure.missing(Training)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         weights = initial_weights(view)
@@ -87,7 +88,7 @@ class SparseRecovery(Attack):
             matrix: transposed first weights [D, F].
         """
         prior = feature_prior(view, nodes)
-        drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
+        drop = view.public.structure.of(Training).feature_dropout
         std, clip = added_std(view, Latents, values), Clipping.of(view, Latents)
         measured = Measurements(matrix / (1 - drop))
         if view.public.features is FeatureKind.REAL:

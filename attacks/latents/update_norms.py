@@ -19,12 +19,13 @@ from torch import Tensor
 
 from fglaudit.adversary.clipping import Clipping, added_std
 from fglaudit.attacks.latents.latent_rounds import all_clipped, latent_rounds, missing_latents, unknown_users
-from fglaudit.attacks.latents.optimizer_replay import UserOptimizer
+from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, unknown_steps
 from fglaudit.attacks.latents.planting import plant_updates
 from fglaudit.attacks.latents.weight_moments import count_spread, weight_moments
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import LatentGradients, Latents, Payload
+from fglaudit.structure import Latent, Training
 from fglaudit.view import View
 
 _USERS_AT_ONCE = 256
@@ -41,16 +42,18 @@ class _UpdateNorms(Attack):
     optimizer: ClassVar[str]
 
     def unsupported(self, view: View) -> str | None:
-        settings = view.public.hyperparameters
         if next(iter(view.messages.of(LatentGradients)), None) is None:
             return "the observer saw no LatentGradients"
         if missing := missing_latents(view):
             return missing
-        if settings.get("optimizer") != type(self).optimizer:
-            return f"users step with {settings.get('optimizer')}, which shows another norm"
-        if settings.get("feature_dropout", 0.0) > 0:
+        if missing := unknown_steps(view) or view.public.structure.missing(Latent):
+            return missing
+        stated = view.public.structure.of(Training)
+        if stated.optimizer != type(self).optimizer:
+            return f"users step with {stated.optimizer}, which shows another norm"
+        if stated.feature_dropout > 0:
             return "users drop features: what moves the latents most are the masks"
-        if "initial_weights" not in settings:
+        if view.public.structure.of(Latent).goes_on_from != "own":
             return "users take up new weights every round, so that their own steps do not show in their latents"
         if LatentGradients.__name__ in view.public.noise:
             return "users step with gradients that a defense changed on the way"
@@ -63,19 +66,19 @@ class _UpdateNorms(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         nodes = unknown_users(view)
         recorded = latent_rounds(view, nodes, type(self).first_rounds)
-        settings, public = view.public.hyperparameters, view.public
+        public = view.public
         known = self.norms(view.known_rows().x.double())
         expected = float(known.mean().item()) if len(known) else _TYPICAL
         prior = count_spread(known)
         typical = float(known.median().item()) if len(known) else public.num_features / 2
         std = added_std(view, Latents, recorded.latents[0])
-        bound = (6 / (public.num_features + int(settings["hidden"]))) ** 0.5
+        bound = public.structure.of(Latent).bound
         whole = public.features is FeatureKind.BINARY
         estimates = []
         for low in range(0, len(nodes), _USERS_AT_ONCE):
             moments = weight_moments(
                 recorded.of(slice(low, low + _USERS_AT_ONCE), device),
-                UserOptimizer.of(settings),
+                UserOptimizer.of(view),
                 bound,
                 1,
                 expected,

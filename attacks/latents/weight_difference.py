@@ -31,11 +31,12 @@ from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import Measurements
 from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
-from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, first_adam_step
+from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, first_adam_step, unknown_steps
 from fglaudit.attacks.latents.planting import plant_weight_updates
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate, Payload
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _EPSILON = 1e-8
@@ -65,7 +66,7 @@ class WeightDifference(Attack):
 
     def unsupported(self, view: View) -> str | None:
         gradient = next(iter(view.messages.of(LatentGradients)), None)
-        if "optimizer" not in view.public.hyperparameters or gradient is None:
+        if gradient is None:
             return "the observer saw no gradients of latents"
         if next(_uploads(view), None) is None:
             return "no user uploads its weights"
@@ -73,19 +74,20 @@ class WeightDifference(Attack):
             return missing
         if LatentGradients.__name__ in view.public.noise:
             return "users step with gradients that a defense changed on the way"
-        return None
+        return unknown_steps(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         nodes = unknown_users(view)
         position = torch.full((view.public.num_nodes,), -1)
         position[nodes] = torch.arange(len(nodes))
         gradients = _gradients(view)
-        optimizer = UserOptimizer.of(view.public.hyperparameters)
+        optimizer = UserOptimizer.of(view)
         clip = Clipping.of(view, ModelUpdate)
-        drop = float(view.public.hyperparameters.get("feature_dropout", 0.0))
+        stated = view.public.structure.of(Training)
+        drop = stated.feature_dropout
         total = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double, device=device)
         precision = torch.zeros_like(total)
-        once = optimizer.adam and bool(view.public.hyperparameters.get("keep_optimizer", True))
+        once = optimizer.adam and stated.keep_optimizer
         ones = float((view.known_rows().x != 0).sum(1).double().mean()) if len(view.known_rows().x) else _BLIND_ONES
         for round, senders, before, after in _uploads(view):
             if once and round > min(gradients):

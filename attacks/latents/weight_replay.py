@@ -37,13 +37,14 @@ from fglaudit.attacks.latents.latent_rounds import (
     latent_rounds,
     unknown_users,
 )
-from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
+from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer, unknown_steps
 from fglaudit.attacks.latents.planting import plant_latents
 from fglaudit.attacks.latents.sparse_recovery import no_known_weights
 from fglaudit.attacks.latents.weight_moments import WeightMoments, count_spread, legendre, weight_moments
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _USERS_AT_ONCE = 256
@@ -116,7 +117,7 @@ class WeightReplay(ReplayAttack):
 
     @staticmethod
     def _no_common_trajectory(view: View) -> str | None:
-        if view.public.hyperparameters.get("feature_dropout", 0.0) > 0:
+        if view.public.structure.of(Training).feature_dropout > 0:
             return "users drop features, so that no two weights of one user move alike"
         if view.public.features is not FeatureKind.BINARY:
             return (
@@ -157,7 +158,7 @@ class WeightReplay(ReplayAttack):
             typical: typical number of ones.
         """
         std = added_std(view, Latents, rounds.latents[0])
-        optimizer = UserOptimizer.of(view.public.hyperparameters)
+        optimizer = UserOptimizer.of(view)
         bound = float(weights.abs().max().item())
         moments = weight_moments(
             rounds,
@@ -225,7 +226,7 @@ def no_replay(view: View) -> str | None:
         return "users start every round from weights that the server sends, so that no weights of their own evolve"
     if LatentGradients.__name__ in view.public.noise:
         return "users step with gradients that a defense changed on the way"
-    return None
+    return unknown_steps(view)
 
 
 def _replays(bits: Tensor, weights: Tensor, rounds: LatentRounds, optimizer: UserOptimizer, std: float) -> Tensor:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fglaudit.attacks.neighborhoods.recovered_rows import unknown_scale
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.payloads import SERVER, Embeddings, ModelUpdate
+from fglaudit.structure import Attention
 from fglaudit.view import View
 
 _WEIGHT, _OWN, _NEIGHBOR = "layers.0.weight", "layers.0.attention_own", "layers.0.attention_neighbor"
@@ -67,7 +69,7 @@ def missing_embeddings(view: View) -> str | None:
         return "the observer received no Embeddings from another party"
     if next(iter(view.messages.of(ModelUpdate)), None) is None:
         return "the observer saw no model, so the weights behind the embeddings are unknown"
-    return None
+    return unknown_scale(view)
 
 
 def embedding_equations(view: View, rounds: int, before: int | None = None) -> EmbeddingEquations | None:
@@ -94,7 +96,8 @@ def embedding_equations(view: View, rounds: int, before: int | None = None) -> E
         nodes = nodes[torch.isin(nodes, ids)]
     means = torch.cat([rows[torch.searchsorted(ids, nodes)] for ids, rows in (values[r] for r in chosen)], 1)
     weight, own, neighbor = zip(*(_first_layer(view, vectors[r]) for r in chosen), strict=True)
-    series = attention_series(int(view.public.hyperparameters["degree"]), float(view.public.hyperparameters["domain"]))
+    stated = view.public.structure.of(Attention)
+    series = attention_series(stated.degree, stated.domain)
     noise = view.public.noise.get(Embeddings.__name__)
     return EmbeddingEquations(
         nodes=nodes,

@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
+from fglaudit.adversary.known_graph import known_degrees, known_edges, knows_no_foreign_degree, own_nodes
 from fglaudit.adversary.public_rules import fewest_neighbors, rows_unaltered
 from fglaudit.attacks.neighborhoods.embedding_equations import (
     EmbeddingEquations,
@@ -70,7 +70,7 @@ class EmbeddingInversion(Attack):
     refinements: int = 4
 
     def unsupported(self, view: View) -> str | None:
-        if bool((known_degrees(view) < 0).all()):
+        if knows_no_foreign_degree(view):
             return "without the degrees of other parties' nodes it is unknown of how many rows an embedding is the mean"
         if view.public.noise:
             return (

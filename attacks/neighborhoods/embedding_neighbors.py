@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import known_degrees, known_edges
+from fglaudit.adversary.known_graph import known_degrees, known_edges, knows_no_foreign_degree
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
 from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations, missing_embeddings
 from fglaudit.attacks.neighborhoods.embedding_members import explain
@@ -51,7 +51,7 @@ class EmbeddingNeighbors(Attack):
     def unsupported(self, view: View) -> str | None:
         if not view.own:
             return "without rows of its own the observer cannot tell what unknown rows are like"
-        if bool((known_degrees(view) < 0).all()):
+        if knows_no_foreign_degree(view):
             return "without the degrees of other parties' nodes it is unknown of how many rows an embedding is the mean"
         if (missing := missing_embeddings(view)) is not None:
             return missing

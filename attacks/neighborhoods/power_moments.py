@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fglaudit.attacks.neighborhoods.moment_evaluation import Evaluator, MomentAttack
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, repeat_rows
+from fglaudit.structure import Attention
 from fglaudit.view import View
 
 _RANK = 1e-6
@@ -41,7 +42,7 @@ class PowerMoments(MomentAttack):
     directions: int = 4
 
     def recover(self, view: View, nodes: Tensor, evaluator: Evaluator, rng: torch.Generator) -> NeighborhoodRows:
-        orders, features = int(view.public.hyperparameters.get("degree", 16)), view.public.num_features
+        orders, features = view.public.structure.of(Attention).degree, view.public.num_features
         best = torch.full((len(nodes),), torch.inf, dtype=torch.double, device=evaluator.device)
         rows = torch.zeros(len(nodes), evaluator.size, features, dtype=torch.double, device=evaluator.device)
         for _ in range(self.directions):

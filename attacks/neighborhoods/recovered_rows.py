@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.payloads import Payload
+from fglaudit.payloads import Payload, RawFeatures
+from fglaudit.structure import Attention
 from fglaudit.view import View
 
 _OWN = 1e-2
@@ -51,6 +52,8 @@ class NeighborhoodRows:
             center: row of the node itself as M1 has it [P, F].
         """
         count, size, _ = rows.shape
+        if count * size == 0:
+            return NeighborhoodRows.join((), rows.shape[2])
         group = torch.arange(count).repeat_interleave(size)
         distance, place = (rows - center[:, None].to(rows)).norm(dim=2).min(1)
         near = (distance <= _OWN * rows.norm(dim=2).amax(1)) | (std > 0).any(1).to(rows.device)
@@ -98,11 +101,21 @@ def repeat_rows(rows: Tensor, times: Tensor, size: int) -> Tensor:
     return filled.gather(1, source[..., None].expand(-1, -1, rows.shape[2]))
 
 
+def unknown_scale(view: View) -> str | None:
+    """Return why it is not known how rows are scaled before they enter messages, or None."""
+    stated = view.public.structure.get(Attention)
+    if stated is None:
+        return Attention.missing()
+    if stated.rows != "unit-ball":
+        return "rows are read as scaled to norm at most 1; rows as held are not modelled, and no sign of protection"
+    return None
+
+
 def missing_messages(view: View, *payloads: type[Payload]) -> str | None:
     """Return why there is nothing to attack in ``view``, or None."""
     mine = torch.tensor(view.observer.parties, dtype=torch.long)
     for payload in payloads:
         for batch in view.messages.of(payload):
             if bool((~torch.isin(batch.senders, mine)).any()):
-                return None
+                return None if payload is RawFeatures else unknown_scale(view)
     return f"the observer received no {' or '.join(p.__name__ for p in payloads)} from another party"

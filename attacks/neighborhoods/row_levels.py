@@ -1,11 +1,11 @@
 """From rows as FedGAT's messages carry them to rows as the data set has them.
 
-FedGAT scales every feature row to norm at most one (Assumption 3). Rows whose non-zero entries are equal survive that:
-the largest entry is the level, half of it separates ones from zeros. Under noise every number of ones m is tried: it
-fixes the level (``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one normalised to sum one), and with it the
-posterior of every entry. Averaged over m by likelihood, the posteriors give the row with the best expected F1, which
-for a row that is settled is the row itself. A real-valued row longer than one has lost its length; it is returned as
-sent.
+FedGAT scales every feature row to norm at most one (Assumption 3), as it states in ``Attention.rows``. Rows whose
+non-zero entries are equal survive that: the largest entry is the level, half of it separates ones from zeros. Under
+noise every number of ones m is tried: it fixes the level (``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one
+normalised to sum one), and with it the posterior of every entry. Averaged over m by likelihood, the posteriors give the
+row with the best expected F1, which for a row that is settled is the row itself. A real-valued row longer than one has
+lost its length; it is returned as sent.
 """
 
 from __future__ import annotations

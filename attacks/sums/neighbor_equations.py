@@ -26,7 +26,9 @@ from fglaudit.attacks.sums.recorded_sums import (
     recorded_sums,
     sees_parts,
 )
+from fglaudit.attacks.sums.term_weights import term_weights
 from fglaudit.payloads import SERVER, NeighborSums
+from fglaudit.structure import COUNTS, NORMALISED, ROW_MEAN, Sums
 from fglaudit.view import FEATURE_ROWS, View
 
 ROUNDING = 4e-7
@@ -91,9 +93,9 @@ def no_equations(view: View, *, need_degrees: bool) -> str | None:
             "which edges the degree bound leaves depends on who holds which node, and on degrees; a client knows both"
             " of its own edges"
         )
-    normalised = view.public.hyperparameters["aggregate"] == "normalised"
+    weighted = view.public.structure.of(Sums).weighting != COUNTS
     nothing_else = view.topology is None and view.degrees is None
-    if need_degrees and normalised and nothing_else and all(client.remote_degrees is None for client in view.own):
+    if need_degrees and weighted and nothing_else and all(client.remote_degrees is None for client in view.own):
         return "the observer does not know the degrees of its neighbours, so the coefficients are unknown"
     return None
 
@@ -167,7 +169,11 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
     degree = degrees[about]
     scale = torch.ones(len(about), dtype=torch.double)
     coefficients = torch.ones(len(columns), dtype=torch.double)
-    if view.public.hyperparameters["aggregate"] == "normalised":
+    weighting = view.public.structure.of(Sums).weighting
+    if weighting == ROW_MEAN:
+        scale = torch.where(degree < 0, 1.0, (degree + 1.0).double())
+        coefficients = torch.where(degree[rows] < 0, torch.nan, coefficients)
+    elif weighting == NORMALISED:
         scale = torch.where(degree < 0, 1.0, (degree + 1.0).double().sqrt())
         unknown_weight = (degrees[columns] < 0) | (degree[rows] < 0)
         coefficients = torch.where(unknown_weight, torch.nan, (degrees[columns] + 1.0).double().rsqrt())
@@ -207,9 +213,7 @@ def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Ten
         for client, inputs in zip(view.own, view.own_inputs or [client.x for client in view.own], strict=True):
             x[client.nodes] = inputs.double() * known.present[client.nodes, None]
         row, column = edges[:, mine[edges[1]] & (position[edges[0]] >= 0)]
-        weight = torch.ones(len(row), dtype=torch.double)
-        if view.public.hyperparameters["aggregate"] == "normalised":
-            weight = ((degrees[row] + 1.0) * (degrees[column] + 1.0)).double().rsqrt()
+        weight = term_weights(view, degrees, row, column)
         nodes = torch.arange(n)
         own = torch.zeros_like(x).index_add_(0, row, weight[:, None] * x[column])
     where = position[nodes]

@@ -10,6 +10,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
 from fglaudit.adversary.public_rules import fewest_neighbors
 from fglaudit.payloads import SERVER, NeighborSums
+from fglaudit.structure import Sums
 from fglaudit.view import View
 
 
@@ -42,9 +43,14 @@ def sees_parts(view: View) -> bool:
 def missing_sums(view: View) -> str | None:
     """Return why there is nothing to attack in ``view``, or None."""
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
-    if any(bool((~torch.isin(b.senders, mine)).any()) for b in view.messages.of(NeighborSums)):
-        return None
-    return "the observer saw no NeighborSums of another party"
+    if not any(bool((~torch.isin(b.senders, mine)).any()) for b in view.messages.of(NeighborSums)):
+        return "the observer saw no NeighborSums of another party"
+    stated = view.public.structure.get(Sums)
+    if stated is None:
+        return Sums.missing()
+    if stated.added_by != "server":
+        return "sums whose parts clients send to one another are not modelled, and no sign of protection"
+    return None
 
 
 def recorded_sums(view: View) -> RecordedSums:
@@ -81,7 +87,7 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if int(view.public.hyperparameters["hops"]) > 1 and fewest_neighbors(view) == 1:
+    if view.public.structure.of(Sums).hops > 1 and fewest_neighbors(view) == 1:
         row, column = edges
         index = row[:, None].expand(-1, k)
         got = torch.zeros(n, k, dtype=torch.int8)

@@ -45,7 +45,10 @@ class RowPresence(Attack):
         return Inference(self.quantity, pairs, torch.ones(len(pairs), dtype=torch.double))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Every other client sends rows for nodes drawn at random; these are the true answer."""
+        """Every other client sends rows for nodes drawn at random; these are the true answer.
+
+        They are simulated: a rehearsal has no defense, so it sends nothing sealed.
+        """
         others = torch.tensor([k for k in range(view.public.num_clients) if k not in view.observer.clients])
         pairs = torch.cartesian_prod(others, torch.arange(view.public.num_nodes))
         near = torch.rand(len(pairs), generator=split(rng, "plant")) < _PLANTED_SHARE

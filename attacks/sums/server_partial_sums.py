@@ -29,6 +29,7 @@ from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owne
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, NeighborSums, Payload
+from fglaudit.structure import COUNTS, ROW_MEAN, Sums
 from fglaudit.view import View
 
 _SAME = 2e-6
@@ -53,7 +54,14 @@ class ServerPartialSums(Attack):
             return "only the server and the wire see the sums of all nodes"
         if view.public.features is FeatureKind.REAL:
             return "terms are told apart by rows whose non-zero entries are equal; these are real-valued"
-        return missing_sums(view)
+        if missing := missing_sums(view):
+            return missing
+        if view.public.structure.of(Sums).weighting == ROW_MEAN:
+            return (
+                "rows are told apart by their weights, or as whole numbers; in means all weights are equal:"
+                " not modelled, and no sign of protection"
+            )
+        return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         sums = recorded_sums(view)
@@ -67,7 +75,7 @@ class ServerPartialSums(Attack):
         picked = chosen.nonzero().squeeze(1)
         noise = view.public.noise.get(NeighborSums.__name__)
         parts = values[picked].double().to(device)
-        counts = view.public.hyperparameters["aggregate"] == "counts"
+        counts = view.public.structure.of(Sums).weighting == COUNTS
         if noise is not None or (counts and view.public.features is FeatureKind.BINARY):
             found = parts > (0.5 if noise is None else _ABOVE_NOISE * noise.std)
             certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=device)

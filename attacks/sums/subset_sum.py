@@ -35,6 +35,7 @@ from fglaudit.attacks.sums.row_scales import resolve_scales
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
+from fglaudit.structure import COUNTS, NORMALISED, ROW_MEAN, Sums
 from fglaudit.view import View
 
 
@@ -55,8 +56,10 @@ class SubsetSum(Attack):
     def unsupported(self, view: View) -> str | None:
         if view.public.features is FeatureKind.REAL:
             return "subset sums need rows whose non-zero entries are equal; these are real-valued"
-        if view.public.hyperparameters.get("aggregate") != "normalised":
-            return "plain counts have no weights to tell neighbours apart; use row-space or maximum-a-posteriori"
+        stated = view.public.structure.get(Sums)
+        if stated is not None and stated.weighting != NORMALISED:
+            words = {COUNTS: "plain counts", ROW_MEAN: "means"}[stated.weighting]
+            return f"{words} have no weights to tell neighbours apart; use row-space or maximum-a-posteriori"
         if view.public.noise.get(NeighborSums.__name__) is not None:
             return "subset sums are decoded from noise-free sums; use maximum-a-posteriori on noisy ones"
         return no_equations(view, need_degrees=False)

@@ -13,16 +13,27 @@ occur at the client" against the words' frequencies over all clients.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.upload_planting import planted_updates
-from fglaudit.adversary.uploads import input_map, missing_uploads, model_rounds, noise_std, sending_clients
+from fglaudit.adversary.known_graph import own_nodes
+from fglaudit.adversary.planting import MemoryMessages, dealt, planted_federation, rehearsed
+from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.uploads import (
+    input_map,
+    missing_uploads,
+    model_rounds,
+    noise_std,
+    sending_clients,
+    unknown_adam,
+)
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.rng import split
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _EM_STEPS = 50
@@ -42,12 +53,11 @@ class AbsentWords(Attack):
     first_rounds: ClassVar[int | None] = 1
 
     def unsupported(self, view: View) -> str | None:
-        known = ("input.weight" in view.public.layout, "learning_rate" in view.public.hyperparameters)
-        if not all(known):
+        if "input.weight" not in view.public.layout:
             return "updates are read as steps of Adam on a layer called input; this protocol's layout has none"
         if bool((view.auxiliary.x != 0).all()):
             return "every known node has all words"
-        return missing_uploads(view, ModelUpdate)
+        return missing_uploads(view, ModelUpdate) or unknown_adam(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         clients = sending_clients(view, ModelUpdate)
@@ -59,35 +69,38 @@ class AbsentWords(Attack):
         return Inference(type(self).quantity, pairs, (ratio @ has.T).flatten().cpu())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients that hold one known node each, with the fewest words in common, and no other."""
-        clients = sending_clients(view, ModelUpdate)
-        nodes = torch.randperm(len(view.auxiliary.nodes), generator=rng)[: len(clients)]
-        has = (view.auxiliary.x != 0)[nodes]
+        """Plant clients that each train on one known node, without neighbours, in a single step.
 
-        def changes(models: Tensor) -> Tensor:
-            step = float(view.public.hyperparameters["learning_rate"])
-            weight, _ = input_map(view, models)
-            changed = torch.zeros_like(models)
-            moved, _ = input_map(view, changed)  # a view into ``changed``
-            lost = -step * weight.sign() if _decays(view) else torch.zeros_like(weight)
-            moves = step * torch.randn(weight.shape, generator=rng).sign()
-            moved.copy_(lost)
-            moved[: len(nodes)] = torch.where(has.unsqueeze(2), moves[: len(nodes)], lost[: len(nodes)])
-            return changed
-
-        planted = planted_updates(view, rng, changes)
-        truth = torch.zeros(len(clients), len(view.auxiliary.nodes), dtype=torch.double)
-        truth[torch.arange(len(nodes)), nodes] = 1
-        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, view.auxiliary.nodes))
+        Clients beyond the known nodes train on a node without words, as all their other nodes are.
+        """
+        rng = split(rng, "plant")
+        public, known, clients = view.public, view.auxiliary, sending_clients(view, ModelUpdate)
+        chosen = torch.randperm(len(known.nodes), generator=rng)[: len(clients)]
+        owner = dealt(view, (~own_nodes(view)).nonzero().squeeze(1))
+        owner[known.nodes] = -1
+        owner[known.nodes[chosen]] = clients[: len(chosen)]
+        x = torch.zeros(public.num_nodes, public.num_features)
+        x[known.nodes] = known.x.float()
+        for client in view.own:
+            x[client.nodes] = client.x.float()
+        graph = planted_federation(view, x, owner.new_empty(2, 0), owner, rng)
+        held = (torch.isin(nodes, known.nodes) for nodes in graph.clients)
+        train = tuple(mask if bool(mask.any()) else first for mask, first in zip(held, graph.train, strict=True))
+        one_step = {"local_epochs": 1, "batch_size": public.num_nodes, "dropout": 0.0}
+        bare = without_defense(view, MemoryMessages(()))
+        planted = rehearsed(bare, replace(graph, train=train), [ModelUpdate], rng, rounds=1, **one_step)
+        truth = torch.zeros(len(clients), len(known.nodes), dtype=torch.double)
+        truth[torch.arange(len(chosen)), chosen] = 1
+        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, known.nodes))
 
 
 def _decays(view: View) -> bool:
-    return float(view.public.hyperparameters.get("weight_decay", 0.0)) > 0
+    return view.public.structure.of(Training).weight_decay > 0
 
 
 def _statistic(view: View) -> Tensor:
     """Return a statistic per client and word [K, F] that is about 1 for an absent word's row of the first update."""
-    step = float(view.public.hyperparameters["learning_rate"])
+    step = view.public.structure.of(Training).learning_rate
     models = next(model_rounds(view, 1))
     weight, _ = input_map(view, models.received)
     change, _ = input_map(view, models.change)

@@ -20,13 +20,22 @@ from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.known_nodes import log_probabilities, predict, unknown_architecture
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import codebooks, missing_uploads, model_rounds, noise_std, sending_clients, uploads
+from fglaudit.adversary.uploads import (
+    codebooks,
+    missing_uploads,
+    model_rounds,
+    noise_std,
+    sending_clients,
+    unknown_adam,
+    uploads,
+)
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.batched_adam import BETAS, EPSILON
 from fglaudit.nn.graph_transformer import Dropout, initial_model
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
+from fglaudit.structure import Training
 from fglaudit.view import View
 
 _BIAS = "classes.bias"
@@ -66,9 +75,9 @@ class UpdateLabels(Attack):
     draws: int = 4
 
     def unsupported(self, view: View) -> str | None:
-        if _BIAS not in view.public.layout or "learning_rate" not in view.public.hyperparameters:
+        if _BIAS not in view.public.layout:
             return "updates are read as steps of Adam on the last layer's biases; this protocol's layout has none"
-        return missing_uploads(view, ModelUpdate, GlobalNodes) or unknown_architecture(view)
+        return missing_uploads(view, ModelUpdate, GlobalNodes) or unknown_adam(view) or unknown_architecture(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         trajectory = self._trajectory(view, split(rng, "dropout"))
@@ -79,7 +88,7 @@ class UpdateLabels(Attack):
         known = view.known_rows()
         use = known.y >= 0
         kinds = torch.nn.functional.one_hot(known.y[use], view.public.num_classes).float()
-        share = float(view.public.hyperparameters.get("dropout", 0.0))
+        share = view.public.structure.of(Training).dropout
         moves, predicted = [], []
         for received, models in zip(books.received, model_rounds(view, len(books.uploaded)), strict=False):
             chance = torch.zeros(())
@@ -101,7 +110,8 @@ class UpdateLabels(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted.
 
-        The models contain nothing but biases, different ones in every round.
+        The models contain nothing but biases, different ones in every round. They are simulated: in a rehearsal biases
+        would move as the clients' own nodes have it, which the prediction for known nodes only approximates.
         """
         clients = sending_clients(view, ModelUpdate)
         rounds, classes = type(self).first_rounds or 1, view.public.num_classes
@@ -115,7 +125,7 @@ class UpdateLabels(Attack):
         trajectory = self._trajectory(_messages(view, clients, models, still, centers), split(rng, "dropout"))
         of = torch.randint(classes, (len(clients),), generator=rng)
         shares = 0.8 * torch.nn.functional.one_hot(of, classes).double() + 0.2 / classes
-        moves = simulate(view, trajectory.predicted, shares, float(view.public.hyperparameters["learning_rate"]), 1)
+        moves = simulate(view, trajectory.predicted, shares, view.public.structure.of(Training).learning_rate, 1)
         for t in range(rounds):
             unflatten(still[t], view.public.layout)[_BIAS].copy_(moves[t])
         return Planted(_messages(view, clients, models, still, centers), shares, clients)
@@ -143,7 +153,7 @@ def _messages(view: View, clients: Tensor, models: Tensor, changes: Tensor, cent
 
 def _fit(view: View, trajectory: BiasTrajectory) -> Tensor:
     """Return the distributions [K, C] with the nearest predicted trajectory, weakly regularised to known labels."""
-    step = float(view.public.hyperparameters["learning_rate"])
+    step = view.public.structure.of(Training).learning_rate
     known = view.known_rows().y
     counts = torch.bincount(known[known >= 0], minlength=view.public.num_classes).double() + 1
     prior = counts / counts.sum()
@@ -185,7 +195,7 @@ def simulate(view: View, predicted: Tensor, shares: Tensor, step: float, repeats
         step: learning rate.
         repeats: steps per round.
     """
-    keep = bool(view.public.hyperparameters.get("keep_optimizer", True))
+    keep = view.public.structure.of(Training).keep_optimizer
     mean, square, done = torch.zeros_like(shares), torch.zeros_like(shares), 0
     moves = []
     for chances in predicted:

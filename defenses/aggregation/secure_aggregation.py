@@ -35,8 +35,10 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Context
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Absent, Fact, Sealed
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.privacy.strength import check_factor
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.secagg.fixed_point import WORDS, FixedPoint
 from fglaudit.secagg.rows import MaskedRows
@@ -133,6 +135,20 @@ class _Session(DefenseSession):
         up, down = self._bytes.clone()
         self._bytes.zero_()
         return up, down
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Of every masked payload and what the server makes of it: who is missing, then what sums are rounded to."""
+        clients, found = self.context.num_clients, list[Fact]()
+        for payload, aggregate in self.served.items():
+            gone = tuple(self.absent.get(payload.__name__, ()))
+            rounding = self._code(payload, clients).rounding(clients)
+            for target in aggregate.targets(payload):
+                if self.defense.dropouts:
+                    found.append(Absent(target, gone, 0.0 if gone else self.defense.dropouts))
+                found.append(
+                    Sealed(target, "secure-aggregation", readers=self.defense.least(clients), rounding=rounding)
+                )
+        return tuple(found)
 
     def parameters(self) -> Mapping[str, Any]:
         codes = {payload.__name__: self._code(payload, self.context.num_clients) for payload in self.served}
@@ -325,6 +341,11 @@ class SecureAggregation(Defense):
                 f" {', '.join(self.on)}: it cannot work on sums alone"
             )
         return None
+
+    def weakened(self, factor: float) -> SecureAggregation:
+        """Return itself: masks hide as much at any setting."""
+        check_factor(factor)
+        return self
 
     def bind(self, context: Context) -> DefenseSession:
         try:

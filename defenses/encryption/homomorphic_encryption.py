@@ -27,6 +27,7 @@ import torch
 
 from fglaudit.context import Aggregate, Context
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.facts import Fact, Sealed
 from fglaudit.he.bfv import Bfv, bfv_parameters
 from fglaudit.he.ckks import SUMS, Ckks
 from fglaudit.he.codec import Codec
@@ -37,6 +38,7 @@ from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.he.weighted_rows import WeightedRows
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.privacy.strength import check_factor
 from fglaudit.sealing import sealed_tensor
 
 DEGREES = {"bfv": 4096, "ckks": 8192}
@@ -58,6 +60,7 @@ class _Sealer:
 class _Session(DefenseSession):
     def __init__(self, defense: HomomorphicEncryption, context: Context) -> None:
         self.defense = defense
+        self.aggregates = context.aggregates
         self.sealers = {
             payload: self._sealer(context.aggregates[payload], context) for payload in defense.payloads(context)
         }
@@ -141,6 +144,28 @@ class _Session(DefenseSession):
             if self.defense.padded and value.sealed.entries is None and batch.splits is not None:
                 return _without_zeros(batch, tensors, tensors[name].flatten(1).any(1))
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Of every sealed payload and what the server makes of it: the errors of encoding and flooding."""
+        found: list[Fact] = []
+        for payload, sealer in self.sealers.items():
+            flooding, rounding = self._errors(sealer)
+            found += [
+                Sealed(target, self.defense.scheme, readers=1, flooding=flooding, rounding=rounding)
+                for target in self.aggregates[payload].targets(payload)
+            ]
+        return tuple(found)
+
+    @staticmethod
+    def _errors(sealer: _Sealer | RowSealer) -> tuple[float, float]:
+        """Return the standard deviation of the flooding noise, and the largest error of a sum by its encoding."""
+        if isinstance(sealer, RowSealer):
+            return sealer.scheme.codec.flooding, 0.0
+        if isinstance(sealer.codec, Ckks):
+            return sealer.codec.flooding, _LARGEST_FLOODING * sealer.codec.flooding
+        if isinstance(sealer.codec, Bfv) and not sealer.codec.fixed_point.whole:
+            return 0.0, float(1 / sealer.codec.fixed_point.scale.min()) / 2 * float(sealer.summands.max())
+        return 0.0, 0.0
 
     def parameters(self) -> Mapping[str, Any]:
         found: dict[str, Any] = {"rounding": {}}
@@ -274,6 +299,11 @@ class HomomorphicEncryption(Defense):
                 " neighbours"
             )
         return None
+
+    def weakened(self, factor: float) -> HomomorphicEncryption:
+        """Return itself: encryption is as strong at any setting."""
+        check_factor(factor)
+        return self
 
     def bind(self, context: Context) -> DefenseSession:
         reason = self.unsupported(context)

@@ -11,6 +11,7 @@ bound of what a sender of the kept columns needs.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,9 +21,11 @@ from torch import Tensor
 
 from fglaudit.context import Context
 from fglaudit.errors import FglauditError
+from fglaudit.facts import ROWS, Fact, KeptColumns
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import RawFeatures
+from fglaudit.privacy.strength import check_factor
 from fglaudit.rng import derive
 
 
@@ -34,6 +37,9 @@ class _Session(DefenseSession):
         """Return the client with all features but the kept ones set to zero."""
         x = torch.zeros_like(client.x).index_copy(-1, self.kept, client.x.index_select(-1, self.kept))
         return dataclasses.replace(client, x=x)
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (KeptColumns(ROWS, tuple(self.kept.tolist())),)
 
     def parameters(self) -> Mapping[str, Any]:
         return {"kept_features": self.kept.tolist()}
@@ -72,6 +78,11 @@ class FewerFeatures(Defense):
                 " zeros and prove wrong rows"
             )
         return None
+
+    def weakened(self, factor: float) -> FewerFeatures:
+        """Return it with a larger share of the features."""
+        check_factor(factor)
+        return dataclasses.replace(self, share=min(1 - (1 - self.share) * factor, math.nextafter(1.0, 0.0)))
 
     def bind(self, context: Context) -> DefenseSession:
         order = torch.randperm(context.num_features, generator=derive(self.subset, "feature-subset"))

@@ -10,6 +10,7 @@ are: a neighbour that is in many groups can be solved for. The server must be tr
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,8 +21,10 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.defenses.graph.minimum_neighborhood import FewestSession
 from fglaudit.errors import FglauditError
+from fglaudit.facts import EDGES, Fact, Merged
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload
+from fglaudit.privacy.strength import weaker_count
 
 MASKED: tuple[type[Payload], ...] = (MaskedMatrices, MaskedVectors)
 
@@ -41,6 +44,9 @@ class _Session(FewestSession):
 
     def changes(self, payload: type[Payload]) -> bool:
         return payload in MASKED
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (*super().facts(), Merged(EDGES, self.fewest))
 
     def parameters(self) -> Mapping[str, Any]:
         return {"fewest": self.fewest, "merged": self.fewest}
@@ -69,6 +75,10 @@ class MergeNeighbors(Defense):
         if not any(release.payload in MASKED for release in context.releases):
             return f"{context.protocol} sends no masked neighbourhoods, so there is nothing to merge before masking"
         return None
+
+    def weakened(self, factor: float) -> MergeNeighbors:
+        """Return it with smaller groups, of two at least: rows alone would be no groups."""
+        return dataclasses.replace(self, size=weaker_count(self.size, 2, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         return _Session(self.size)

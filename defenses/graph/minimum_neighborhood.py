@@ -17,8 +17,10 @@ import torch
 
 from fglaudit.context import Context
 from fglaudit.errors import FglauditError
+from fglaudit.facts import EDGES, DroppedEdges, Fact
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession
+from fglaudit.privacy.strength import weaker_count
 
 
 def without_few(client: ClientGraph, fewest: int) -> ClientGraph:
@@ -43,6 +45,9 @@ class FewestSession(DefenseSession):
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         """Return the client without small remote neighbourhoods."""
         return without_few(client, self.fewest)
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (DroppedEdges(EDGES, self.fewest),)
 
     def parameters(self) -> Mapping[str, Any]:
         return {"fewest": self.fewest}
@@ -77,6 +82,10 @@ class MinimumNeighborhood(Defense):
 
     def unsupported(self, context: Context) -> str | None:
         return nothing_to_drop(context)
+
+    def weakened(self, factor: float) -> MinimumNeighborhood:
+        """Return it with a smaller ``fewest``, 2 at least: 1 would drop nothing."""
+        return dataclasses.replace(self, fewest=weaker_count(self.fewest, 2, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         return FewestSession(self.fewest)

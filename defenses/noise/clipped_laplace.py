@@ -13,6 +13,7 @@ was left in the clear. What the server sends is computed from noisy uploads.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.privacy.accounting import Relation, compose_all, epsilon_of
 from fglaudit.privacy.mechanism import ELEMENTWISE, Mechanism, check_norm
+from fglaudit.privacy.strength import check_factor
 
 
 class _Session(NoiseSession):
@@ -124,6 +126,11 @@ class ClippedLaplace(Defense):
             )
         named = [release for release in context.releases if release.payload.__name__ in self.on]
         return next(filter(None, (not_bounded_by_clips(context, release, "client") for release in named)), None)
+
+    def weakened(self, factor: float) -> ClippedLaplace:
+        """Return it with less noise and a wider clip, which cuts single coordinates unless ``norm: l1``."""
+        check_factor(factor)
+        return dataclasses.replace(self, clip=self.clip / factor, scale=self.scale * factor)
 
     def bind(self, context: Context) -> DefenseSession:
         return _Session(self, context)

@@ -12,6 +12,7 @@ next latents); where other messages depend on the features too (CNFGNN's weights
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import payload_type
 from fglaudit.privacy.accounting import Relation, check_budget
 from fglaudit.privacy.mechanism import NORMS, calibrated, check_clip
+from fglaudit.privacy.strength import weaker_budget
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class ClippedNoise(Defense):
         if release is None:
             return f"{context.protocol} sends no {self.on} with these settings, so noise on it protects nothing"
         return not_bounded_by_clips(context, release, self.unit)
+
+    def weakened(self, factor: float) -> ClippedNoise:
+        """Return it with more epsilon. The clip stays: it scales whole messages, and the noise grows with it."""
+        return dataclasses.replace(self, epsilon=weaker_budget(self.epsilon, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         release, reason = release_named(context, self.on), self.unsupported(context)

@@ -6,6 +6,7 @@ promises nothing by itself: a scaled Jacobian shows the same features.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,9 +16,11 @@ import torch
 from fglaudit.context import Context
 from fglaudit.defenses.noise.clips import check_clips, named_releases, not_clippable
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Clipped, Fact, Field
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.mechanism import clip_messages
+from fglaudit.privacy.strength import check_factor
 
 
 class _Session(DefenseSession):
@@ -33,6 +36,9 @@ class _Session(DefenseSession):
             return batch.payload
         ((name, value),) = batch.payload.tensors().items()
         return type(batch.payload).from_tensors({name: clip_messages(value, self.clips[type(batch.payload)])})
+
+    def facts(self) -> tuple[Fact, ...]:
+        return tuple(Clipped(Field(p.__name__, direction="up"), "L2", clip) for p, clip in self.clips.items())
 
     def parameters(self) -> Mapping[str, Any]:
         return {"clip_norm": "L2"}
@@ -64,6 +70,11 @@ class Clipping(Defense):
                 " clip"
             )
         return next(filter(None, (not_clippable(release) for release, _ in named)), None)
+
+    def weakened(self, factor: float) -> Clipping:
+        """Return it with wider clips."""
+        check_factor(factor)
+        return dataclasses.replace(self, clip=tuple(clip / factor for clip in self.clip))
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

@@ -23,14 +23,18 @@ from torch import Tensor
 from fglaudit.context import Context, Release
 from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
 from fglaudit.errors import FglauditError
+from fglaudit.facts import ROWS, Clipped, Fact
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, payload_type
 from fglaudit.privacy.accounting import Relation, check_budget
 from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_rows
+from fglaudit.privacy.strength import weaker_budget
 
 
 class _Session(NoiseSession):
+    clips_messages: ClassVar[bool] = False
+
     def __init__(self, defense: Gaussian, release: Release, gain: float) -> None:
         mechanism = calibrated(
             "gaussian", defense.clip, Relation.ZERO_OUT,
@@ -50,6 +54,9 @@ class _Session(NoiseSession):
         facts = {"sigma": mechanism.scale, "sensitivity": mechanism.sensitivity, "row_norm": defense.clip}
         super().__init__({release: mechanism}, promise, facts)
         self.clip = defense.clip
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (Clipped(ROWS, "L2", self.clip, "row"), *super().facts())
 
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         """Scale every feature row to norm at most ``clip``."""
@@ -93,6 +100,10 @@ class Gaussian(Defense):
         if release.unit != self.unit:
             return f"{context.protocol} states the sensitivity of {self.on} per {release.unit}, not per {self.unit}"
         return None
+
+    def weakened(self, factor: float) -> Gaussian:
+        """Return it with more epsilon. The clip stays: it scales whole rows, and the noise grows with it."""
+        return dataclasses.replace(self, epsilon=weaker_budget(self.epsilon, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         release, reason = release_named(context, self.on), self.unsupported(context)

@@ -17,6 +17,7 @@ not train alone, which ``mechanism`` says, and is no figure for "node".
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,6 +32,7 @@ from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.privacy.accounting import Relation, check_budget, compose_all, epsilon_of
 from fglaudit.privacy.mechanism import Mechanism, calibrated
+from fglaudit.privacy.strength import weaker_budget
 
 
 class _Session(NoiseSession):
@@ -67,6 +69,9 @@ class _Session(NoiseSession):
         if isinstance(batch.payload, ModelUpdate) and bool((batch.senders == SERVER).all()):
             self._global = batch.payload.vector
         return super().release(batch, rng)
+
+    def clips_around(self, payload: type[Payload]) -> str:
+        return "received" if payload is ModelUpdate else "zero"
 
     def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:
         """Return the clipped message; of a model, the model received plus its clipped change."""
@@ -108,6 +113,10 @@ class JointNoise(Defense):
                 " nothing"
             )
         return next(filter(None, (not_bounded_by_clips(context, release, self.unit) for release, _ in named)), None)
+
+    def weakened(self, factor: float) -> JointNoise:
+        """Return it with more epsilon. The clip stays: it scales whole messages, and the noise grows with it."""
+        return dataclasses.replace(self, epsilon=weaker_budget(self.epsilon, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

@@ -7,6 +7,7 @@ it: its norm grows with the number of features, and sums over neighbours average
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,9 +17,11 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.defenses.noise.randomised_rows import LocalSession, nothing_sent
 from fglaudit.errors import unknown
+from fglaudit.facts import ROWS, Fact
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget
-from fglaudit.privacy.mechanism import NORMS, Mechanism, calibrated, check_clip
+from fglaudit.privacy.mechanism import NORMS, Mechanism, calibrated, check_clip, clip_fact, noise_fact
+from fglaudit.privacy.strength import weaker_budget
 
 
 class _Session(LocalSession):
@@ -31,6 +34,9 @@ class _Session(LocalSession):
         }
         super().__init__(context, promise, mechanism.noise(), facts)
         self.mechanism = mechanism
+
+    def facts(self) -> tuple[Fact, ...]:
+        return clip_fact(self.mechanism, ROWS, per="row"), noise_fact(self.mechanism, ROWS)
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
         return self.mechanism.with_noise(self.mechanism.clipped(rows), rng)
@@ -62,6 +68,10 @@ class LocalFeatures(Defense):
 
     def unsupported(self, context: Context) -> str | None:
         return nothing_sent(context)
+
+    def weakened(self, factor: float) -> LocalFeatures:
+        """Return it with more epsilon. The clip stays: it scales whole rows, and the noise grows with it."""
+        return dataclasses.replace(self, epsilon=weaker_budget(self.epsilon, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         rows = context.rows_per_node

@@ -20,6 +20,7 @@ diverges on them (LPGNN itself averages them over many hops first). ``rectified:
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,12 +32,16 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.defenses.noise.randomised_rows import LocalSession, nothing_sent
 from fglaudit.errors import FglauditError
+from fglaudit.facts import ROWS, Fact, Randomised
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of
+from fglaudit.privacy.strength import weaker_budget
 from fglaudit.view import Noise
 
 BEST_BUDGET = 2.18
 """Epsilon per sampled feature at which the variance of a report is least (proposition 4.4)."""
+_LARGEST_BIT = 700.0
+"""Of the epsilon of one bit; beyond it its exponential is no number, and no bit has lied long before."""
 
 
 class _Session(LocalSession):
@@ -45,7 +50,7 @@ class _Session(LocalSession):
         epsilon = defense.epsilon / context.rows_per_node
         most = context.num_features
         self.sampled = min(most, defense.sampled or max(1, math.floor(epsilon / BEST_BUDGET)))
-        self.bit_epsilon = epsilon / self.sampled
+        self.bit_epsilon = min(epsilon / self.sampled, _LARGEST_BIT)
         width = defense.high - defense.low
         center = (defense.low + defense.high) / 2
         step = most * width / (2 * self.sampled) / math.tanh(self.bit_epsilon / 2)
@@ -75,6 +80,12 @@ class _Session(LocalSession):
             "factor": factor,
         }
         super().__init__(context, promise, noise, facts)
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Reports are ``center + step x`` -1, 0 or 1. ``offset + factor x`` a report has the true row as its mean, and
+        ``std`` is the standard deviation of its entries: both follow from the rest."""
+        reports = {**self._parameters, "low": self.low, "high": self.high, "std": self._noise.std}
+        return (Randomised(ROWS, "multi-bit", tuple(reports.items())),)
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
         """Return the reports [R, F]."""
@@ -122,6 +133,11 @@ class MultiBit(Defense):
         if self.sampled > context.num_features:
             return f"{self.sampled} features cannot be sampled from {context.num_features}"
         return nothing_sent(context)
+
+    def weakened(self, factor: float) -> MultiBit:
+        """Return it with more epsilon and the best number of features for it."""
+        sampled = self.sampled if factor == 1 else 0
+        return dataclasses.replace(self, epsilon=weaker_budget(self.epsilon, factor), sampled=sampled)
 
     def bind(self, context: Context) -> DefenseSession:
         return _Session(self, context)

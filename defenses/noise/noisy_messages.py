@@ -7,15 +7,16 @@ of :mod:`fglaudit.privacy.mechanism`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Release
+from fglaudit.facts import Fact, Field
 from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, Payload
-from fglaudit.privacy.mechanism import Mechanism
+from fglaudit.privacy.mechanism import Mechanism, clip_fact, noise_fact
 from fglaudit.view import Noise
 
 
@@ -26,7 +27,12 @@ class NoiseSession(DefenseSession):
         noised: the releases that get noise, each with its mechanism.
         promise: what is guaranteed.
         parameters: calibrated values that are published beside the scale of the noise.
+
+    Attributes:
+        clips_messages: whether :meth:`bounded` clips each message.
     """
+
+    clips_messages: ClassVar[bool] = True
 
     def __init__(self, noised: Mapping[Release, Mechanism], promise: Guarantee, parameters: Mapping[str, Any]) -> None:
         self.noised = {release.payload: (release, mechanism) for release, mechanism in noised.items()}
@@ -53,6 +59,21 @@ class NoiseSession(DefenseSession):
     def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:
         """Return a field of ``batch`` [P, ...] of which one record moves no more than the mechanism's sensitivity."""
         return mechanism.clipped(value)
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Of every noised field: the clip of each message, if there is one, then the noise."""
+        found: list[Fact] = []
+        for payload, (release, mechanism) in self.noised.items():
+            for name in release.fields or ("",):
+                target = Field(payload.__name__, name, "down" if release.by_server else "up")
+                if self.clips_messages:
+                    found.append(clip_fact(mechanism, target, around=self.clips_around(payload)))
+                found.append(noise_fact(mechanism, target))
+        return tuple(found)
+
+    def clips_around(self, payload: type[Payload]) -> str:
+        """Return what a message's clip is around: see :class:`fglaudit.facts.Clipped`."""
+        return "zero"
 
     def noise(self) -> Mapping[str, Noise]:
         return {kind.__name__: mechanism.noise(release.fields) for kind, (release, mechanism) in self.noised.items()}

@@ -7,6 +7,8 @@ numbers for the range. Nothing is promised: rounding errors are bounded and aver
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,8 +18,10 @@ from torch import Tensor
 
 from fglaudit.context import Context
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Fact, Field, Rounded
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
+from fglaudit.privacy.strength import check_factor
 
 MOST_BITS = 16
 
@@ -37,6 +41,12 @@ class _Session(DefenseSession):
         tensors = batch.payload.tensors()
         rounded = {name: self._round(v, rng) if v.is_floating_point() else v for name, v in tensors.items()}
         return type(batch.payload).from_tensors(rounded)
+
+    def facts(self) -> tuple[Fact, ...]:
+        return tuple(
+            Rounded(Field(name, direction="up"), step=None, center=None, levels=self.levels, stochastic=True)
+            for name in sorted(payload.__name__ for payload in self.payloads)
+        )
 
     def parameters(self) -> Mapping[str, Any]:
         return {"levels": self.levels}
@@ -82,6 +92,11 @@ class Quantisation(Defense):
                 " round"
             )
         return None
+
+    def weakened(self, factor: float) -> Quantisation:
+        """Return it with levels ``factor`` times as far apart, or as close as 16 bits have them."""
+        check_factor(factor)
+        return dataclasses.replace(self, bits=min(MOST_BITS, self.bits + math.ceil(-math.log2(factor))))
 
     def bind(self, context: Context) -> DefenseSession:
         return _Session(self)

@@ -34,10 +34,12 @@ from torch import Tensor
 
 from fglaudit.context import Context, Uploads
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.facts import Fact, Field
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.privacy.accounting import Relation, check_budget
-from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip
+from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_fact, noise_fact
+from fglaudit.privacy.strength import weaker_budget
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
 from fglaudit.view import Noise
 
@@ -105,6 +107,13 @@ class _Session(DefenseSession):
             return models
         noise = self.mechanism.with_noise(torch.zeros_like(models[0]), rng)
         return (models[0] + noise).expand_as(models) if is_repeated(models) else models + noise
+
+    def facts(self) -> tuple[Fact, ...]:
+        """The clip of what clients send, and the noise: on that, or on what the server sends after round 0."""
+        sent = Field(ModelUpdate.__name__, direction="up")
+        noisy = Field(ModelUpdate.__name__, direction="down", since=1) if self.defense.trust == "server" else sent
+        around = "zero" if self.uploads.changes else "received"
+        return clip_fact(self.mechanism, sent, around=around), noise_fact(self.mechanism, noisy)
 
     def noise(self) -> Mapping[str, Noise]:
         """Of uploads; what the server adds to its own messages stands among the parameters."""
@@ -179,6 +188,10 @@ class DpFedAvg(Defense):
                 " returns, or shares of it, cannot be calibrated; use trust: local"
             )
         return None
+
+    def weakened(self, factor: float) -> DpFedAvg:
+        """Return it with more epsilon. The clip stays: it scales whole changes, and the noise grows with it."""
+        return replace(self, epsilon=weaker_budget(self.epsilon, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

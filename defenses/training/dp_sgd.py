@@ -28,6 +28,7 @@ of signal is smallest with all of them, since a node's many losses are rarely dr
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -37,15 +38,17 @@ from torch import Tensor
 
 from fglaudit.context import Context, Examples
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.facts import EDGES, GRADIENTS, DegreeBound, Fact, Sampled, Scaled
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import ModelUpdate
 from fglaudit.privacy.accounting import Relation, check_budget
 from fglaudit.privacy.degree_bound import bound_degrees, changed_losses
-from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip
+from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_fact, noise_fact
+from fglaudit.privacy.strength import weaker_budget
 from fglaudit.privacy.subsampled_accounting import poisson_losses_epsilon, smallest_multiplier
 
-EDGES = ("private", "public")
+EDGE_CHOICES = ("private", "public")
 
 
 class _Session(DefenseSession):
@@ -86,6 +89,16 @@ class _Session(DefenseSession):
         kept = torch.where(finite, scale, 0.0), torch.where(finite.unsqueeze(2), gradients, 0.0)
         total = torch.einsum("ek,ekd->kd", *kept)
         return self.mechanism.with_noise(total, rng) / self.defense.sampling_rate
+
+    def facts(self) -> tuple[Fact, ...]:
+        """The degree bound; then, in every step: clip, sample, noise on the sum, which is divided by the rate."""
+        rate = self.defense.sampling_rate
+        noise = noise_fact(self.mechanism, GRADIENTS)
+        return (
+            DegreeBound(EDGES, self.defense.degree_bound, self.defense.seed),
+            clip_fact(self.mechanism, GRADIENTS, per="example"),
+            *((Sampled(GRADIENTS, rate), noise, Scaled(GRADIENTS, 0.0, 1 / rate)) if rate < 1 else (noise,)),
+        )
 
     def parameters(self) -> Mapping[str, Any]:
         return {
@@ -155,8 +168,8 @@ class DpSgd(Defense):
             raise FglauditError(
                 f"sampling_rate is a probability in (0, 1]; got {self.sampling_rate:g}; use 1 for all losses"
             )
-        if self.edges not in EDGES:
-            raise unknown("edges", self.edges, EDGES)
+        if self.edges not in EDGE_CHOICES:
+            raise unknown("edges", self.edges, EDGE_CHOICES)
         if self.unit != "node":
             raise unknown("unit of dp-sgd", self.unit, ("node",))
 
@@ -177,6 +190,12 @@ class DpSgd(Defense):
                 f" the others; use degree_bound: {examples.widest} or less"
             )
         return None
+
+    def weakened(self, factor: float) -> DpSgd:
+        """Return it with more epsilon and all losses in every step. Clip and degree bound stay: the noise grows with
+        them."""
+        rate = self.sampling_rate if factor == 1 else 1.0
+        return dataclasses.replace(self, epsilon=weaker_budget(self.epsilon, factor), sampling_rate=rate)
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

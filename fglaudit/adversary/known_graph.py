@@ -46,6 +46,11 @@ def known_degrees(view: View) -> Tensor:
     return degrees
 
 
+def knows_no_foreign_degree(view: View) -> bool:
+    """Whether the observer knows the degree of no node but its own."""
+    return bool((known_degrees(view)[~own_nodes(view)] < 0).all())
+
+
 def known_edges(view: View) -> Tensor:
     """Return the closed neighbourhoods the observer knows: pairs [2, E], both directions and self-loops, sorted."""
     n = view.public.num_nodes

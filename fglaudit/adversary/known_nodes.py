@@ -11,16 +11,13 @@ from torch import Tensor
 from fglaudit.adversary.uploads import input_map
 from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Neighborhood
 from fglaudit.nn.weights import unflatten
+from fglaudit.structure import Transformer
 from fglaudit.view import View
-
-_FIELDS = ("layers", "hidden", "heads", "feed_forward")
 
 
 def unknown_architecture(view: View) -> str | None:
     """Return why the clients' models cannot be evaluated, or None."""
-    if any(field not in view.public.hyperparameters for field in _FIELDS):
-        return "the clients' models are not graph transformers of a known shape"
-    return None
+    return view.public.structure.missing(Transformer)
 
 
 def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dropout: Dropout) -> Tensor:
@@ -31,7 +28,8 @@ def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dr
         global_nodes: [K, g, d].
         inputs: input representations of the nodes [K, n, d].
     """
-    shape = GraphTransformer(*(int(view.public.hyperparameters[field]) for field in _FIELDS))
+    stated = view.public.structure.of(Transformer)
+    shape = GraphTransformer(stated.layers, stated.hidden, stated.heads, stated.feed_forward)
     itself = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
     where = Neighborhood(None, itself, None)
     scores = shape.logits(unflatten(models, view.public.layout), inputs, [where] * shape.layers, global_nodes, dropout)

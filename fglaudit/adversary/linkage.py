@@ -66,7 +66,10 @@ class Linkage(Attack):
         return Inference(type(self).quantity, torch.cat(pairs), torch.cat(scores))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant two rounds in which every client sends the same."""
+        """Plant two rounds in which every client sends the same.
+
+        They are simulated: in a rehearsal no message repeats another, since every round starts from other weights.
+        """
         payload = type(self).consumes[0]
         values = next(uploads(view, payload, 1))
         clients = sending_clients(view, payload)

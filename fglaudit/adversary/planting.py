@@ -114,10 +114,11 @@ def rehearsed(
             " None; add what fglaudit.wire.rehearsal.rehearsal(protocol) returns to its public facts"
         )
     cpu = torch.device("cpu")
-    changes = {name: value for name, value in settings.items() if name in view.public.hyperparameters}
     seed = split(rng, "rehearsal")
-    messages = rehearse(graph, view.observer, payloads, rounds=rounds, settings=changes, rng=seed, device=cpu)
-    public = dataclasses.replace(view.public, hyperparameters={**view.public.hyperparameters, **changes})
+    messages, structure = rehearse(
+        graph, view.observer, payloads, rounds=rounds, settings=settings, rng=seed, device=cpu
+    )
+    public = dataclasses.replace(view.public, structure=structure)
     return dataclasses.replace(view, messages=messages, public=public)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
+from fglaudit.structure import Models, Training
 from fglaudit.view import View
 
 
@@ -46,6 +47,16 @@ def missing_uploads(view: View, *payloads: type[Payload]) -> str | None:
     for payload in payloads:
         if not any(len(_from_others(view, batch)) for batch in view.messages.of(payload)):
             return f"the observer sees no {payload.__name__} that others upload, only the server's averages, if any"
+    return view.public.structure.missing(Models) if ModelUpdate in payloads else None
+
+
+def unknown_adam(view: View) -> str | None:
+    """Return why clients' updates are not steps of Adam of a known size, or None."""
+    stated = view.public.structure.get(Training)
+    if stated is None:
+        return Training.missing()
+    if stated.optimizer != "adam":
+        return f"updates are read as steps of Adam; these clients step with {stated.optimizer}"
     return None
 
 
@@ -67,7 +78,7 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
     held: dict[int, Tensor] = {}
     # Of sealed payloads the server returns changes as well, to be added to what clients have.
     sums = payload.__name__ in view.public.sealed
-    whole = payload is ModelUpdate and view.public.whole_models
+    whole = payload is ModelUpdate and view.public.structure.of(Models).upload == "weights"
     done = 0
     for batch in view.messages.of(payload):
         values = _values(batch)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit import limits
+from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.rng import derive
 
@@ -65,18 +66,35 @@ class CsbmOptions:
             raise unknown("csbm feature type", self.features, ["binary", "gaussian"])
         if self.class_sizes is not None:
             object.__setattr__(self, "class_sizes", tuple(self.class_sizes))
+        if self.classes > limits.CLASSES:
+            raise FglauditError(
+                f"csbm draws at most {limits.CLASSES} classes; got {self.classes}; set classes: {limits.CLASSES} or"
+                " less"
+            )
         sizes = self.sizes()
         rules = [
             (self.classes >= 2, f"csbm needs at least 2 classes; got {self.classes}; set classes: 2 or more"),
             (
                 len(sizes) == self.classes and sum(sizes) == self.nodes and min(sizes, default=0) >= 1,
                 (
-                    f"csbm needs one size of at least 1 per class, adding up to nodes; got class_sizes {list(sizes)}"
-                    f" for {self.classes} classes and {self.nodes} nodes; change class_sizes, classes or nodes"
+                    "csbm needs one size of at least 1 per class, adding up to nodes; got class_sizes"
+                    f" {shown(list(sizes))} for {self.classes} classes and {self.nodes} nodes; change class_sizes,"
+                    " classes or nodes"
                 ),
             ),
             (0 <= self.homophily <= 1, f"csbm needs homophily in [0, 1]; got {self.homophily}; it is a share of edges"),
             (self.dimensions >= 1, f"csbm needs at least 1 feature; got dimensions: {self.dimensions}; raise it"),
+            (
+                max(self.nodes, self.classes) * self.dimensions <= limits.ENTRIES,
+                (
+                    f"csbm draws at most {limits.ENTRIES} features in all; got {self.nodes} nodes with"
+                    f" {self.dimensions} each; lower nodes or dimensions"
+                ),
+            ),
+            (
+                self.edges <= limits.SIZES["edges"],
+                f"csbm draws at most {limits.SIZES['edges']} edges; got {self.edges}; lower edges",
+            ),
             (
                 self.signal >= 0,
                 f"csbm needs signal >= 0; got {self.signal}; use 0 for features that do not depend on the class",
@@ -186,17 +204,18 @@ def _draw_edges(options: CsbmOptions, labels: Tensor) -> Tensor:
     first = torch.randperm(n, generator=rng) if options.edges >= n else torch.empty(0, dtype=torch.long)
     is_inside = torch.rand(len(first), generator=rng) >= mixing[first]
     kinds = []
+    redraws = max(20, min(MAX_REDRAWS, limits.DRAWN // max(options.edges, 1)))
     for same, count in zip((True, False), options.edge_counts(), strict=True):
         ends = _Endpoints(propensity * (1 - mixing if same else mixing), labels, options)
         starts = first[is_inside == same][:count]
         codes = torch.empty(0, dtype=torch.long)
-        for _ in range(MAX_REDRAWS):
+        for _ in range(redraws):
             partners = ends.partner(starts, same, rng)
             codes = torch.unique(torch.cat([codes, codes_of(starts, partners, same)]))
             starts = starts[starts == partners]  # drew themselves
             if len(starts) == 0:
                 break
-        for _ in range(MAX_REDRAWS):
+        for _ in range(redraws):
             missing = count - len(codes)
             if missing == 0:
                 break

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit import limits
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.rng import derive
@@ -93,7 +94,8 @@ def draw_task(name: str, task: CsbmTask | None = None, draw: int = 0) -> Graph:
     """
     values = resolve(name, task or CsbmTask())
     rng = derive(draw if values.topology is None else values.topology, name, "graph")
-    for _ in range(MAX_REDRAWS):
+    redraws = max(10, min(MAX_REDRAWS, 10 * limits.DRAWN // values.nodes**2))
+    for _ in range(redraws):
         tags = torch.randint(2, (values.nodes,), generator=rng)
         edges = _edges(values, tags, rng)
         if bool((components(edges, values.nodes) > 0).any()):
@@ -102,7 +104,7 @@ def draw_task(name: str, task: CsbmTask | None = None, draw: int = 0) -> Graph:
         if name == "csbm-sc" or train is not None:
             return _fill(name, values, tags, edges, train, draw)
     raise FglauditError(
-        f"{name} needs a connected graph; {MAX_REDRAWS} draws with degree {values.degree:g} and graph_signal"
+        f"{name} needs a connected graph; {redraws} draws with degree {values.degree:g} and graph_signal"
         f" {values.graph_signal:g} gave none; raise degree or lower graph_signal"
     )
 
@@ -120,6 +122,13 @@ def resolve(name: str, task: CsbmTask) -> _Values:
     most = (values.nodes - values.degree) / math.sqrt(max(values.degree, 1e-9))
     rules = [
         (values.nodes >= 10, f"nodes must be at least 10; got {values.nodes}; raise it"),
+        (
+            values.nodes**2 <= limits.PAIRS and values.nodes * values.samples * values.dimensions <= limits.ENTRIES,
+            (
+                f"nodes squared may be at most {limits.PAIRS}, nodes x samples x dimensions {limits.ENTRIES}; got"
+                f" {values.nodes}, {values.samples} and {values.dimensions}; lower them"
+            ),
+        ),
         (0 < values.degree < values.nodes, f"degree must lie between 0 and nodes; got {values.degree:g}; change it"),
         (
             0 <= values.graph_signal <= min(math.sqrt(max(values.degree, 0)), most),

@@ -1,49 +1,114 @@
-"""A user's own graph from an ``.npz`` file, read without unpickling."""
+"""A user's own graph from an ``.npz`` file: the file is read once, compared with its pin, and every rule is checked."""
 
 from __future__ import annotations
 
-import zipfile
+import hashlib
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fglaudit import limits
+from fglaudit.datasets.npz_archive import Array, memory_limit, read_arrays
 from fglaudit.datasets.raw import RawGraph
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, shown
+from fglaudit.user_files import is_file, read_file, user_path
 
-Arrays = dict[str, NDArray[np.generic]]
 REQUIRED, MASKS = ("x", "edge_index", "y"), ("train_mask", "val_mask", "test_mask")
+Integers = NDArray[np.int64]
 
 
-def load_npz(path: str) -> RawGraph:
+def load_npz(path: str, sha256: str | None = None) -> RawGraph:
     """Read x [N, F], edge_index [2, E], y [N] and, all or none, boolean masks [N] from ``path``.
 
+    Args:
+        sha256: what the file's content must have as its SHA-256; None takes any content.
+
     Raises:
-        FglauditError: the file is missing or corrupt, an array is missing or has the wrong shape or type, features are
-            NaN or infinite, an edge names a node that does not exist, a label is below -1, or masks overlap.
+        FglauditError: the file is missing, corrupt or has another content than ``sha256`` says, an array is missing or
+            has the wrong shape or type, features are NaN or infinite as float32, an edge names a node that does not
+            exist, labels lie outside of -1 ... classes - 1, masks overlap, name an unlabelled node or leave nothing to
+            train on or to test.
     """
-    arrays = _read(Path(path).expanduser())
+    file, data = _content(path)
+    if sha256 is not None and (found := hashlib.sha256(data).hexdigest()) != sha256:
+        raise FglauditError(
+            f"the file of an own graph stays the same while a run lasts; {file} has sha256 {found} instead of {sha256};"
+            " put the old file back, or start a new run with another --out"
+        )
+    arrays, names = read_arrays(data, (*REQUIRED, *MASKS), str(file))
+    missing = [name for name in REQUIRED if name not in arrays]
+    _require(
+        not missing,
+        f"{file} must hold x, edge_index and y; missing {missing}, found {shown(names)}",
+        "add the missing arrays",
+    )
     x, edge_index, y = (arrays[name] for name in REQUIRED)
+    features = _features(x)
+    nodes = x.shape[0]
+    labels = _labels(y, nodes)
+    masks = _masks(arrays, labels)
+    return RawGraph(
+        x=torch.from_numpy(features),
+        y=torch.from_numpy(labels),
+        edge_index=torch.from_numpy(_edges(edge_index, nodes)),
+        train=masks.get("train"),
+        val=masks.get("val"),
+        test=masks.get("test"),
+    )
+
+
+def content_digest(path: str) -> str | None:
+    """Return the SHA-256 of the file's content; None where there is no file yet."""
+    if not is_file(user_path(path, "the path of an own graph")):
+        return None
+    return hashlib.sha256(_content(path)[1]).hexdigest()
+
+
+def _content(path: str) -> tuple[Path, bytes]:
+    file = user_path(path, "the path of an own graph")
+    _require(is_file(file), f"name: npz reads a file; {file} is none", "give path: the .npz with x, edge_index and y")
+    return file, read_file(file, "the file of an own graph", memory_limit())
+
+
+def _features(x: Array) -> NDArray[np.float32]:
     _require(
         x.ndim == 2 and x.size > 0, f"x must have shape [nodes, features] and not be empty; got {x.shape}", "reshape x"
     )
     _require(x.dtype.kind in "fiub", f"x must hold numbers; got dtype {x.dtype}", "save x as float32")
-    nodes = x.shape[0]
-    bad = ~np.isfinite(x.astype(np.float32)).all(axis=1)
+    with np.errstate(all="ignore"):  # numbers beyond float32 become infinite and are refused
+        features = np.ascontiguousarray(x, dtype=np.float32)
+    bad = ~np.isfinite(features).all(axis=1)
     _require(
         not bad.any(),
-        f"features must be finite; {bad.sum()} rows have NaN or inf, the first is {bad.argmax()}",
+        f"features must be finite; {bad.sum()} rows have NaN or inf, the first is {bad.argmax()} (as float32)",
         "clean x",
     )
+    return features
+
+
+def _labels(y: Array, nodes: int) -> Integers:
     _require(y.shape == (nodes,), f"y must have shape [{nodes}], one label per row of x; got {y.shape}", "reshape y")
     _require(
         y.dtype.kind in "iu", f"y must hold integers; got dtype {y.dtype}", "save y as int64 class numbers 0, 1, ..."
     )
+    # Compared in their own type: 2^64 - 1 would turn into -1.
+    low, high = int(y.min()), int(y.max())
+    most = min(nodes, limits.CLASSES) - 1
+    _require(low >= -1, f"labels must be >= 0 (-1: unlabelled); got {low}", "renumber y")
+    _require(high >= 0, "at least one node must have a label; all are -1", "fill in y")
     _require(
-        bool((y.astype(np.int64) >= -1).all()), f"labels must be >= 0 (-1: unlabelled); got {y.min()}", "renumber y"
+        high <= most,
+        f"labels are class numbers 0, 1, ... of at most as many classes as nodes, and {limits.CLASSES}; got {high} for"
+        f" {nodes} nodes",
+        "renumber y",
     )
-    _require(bool((y.astype(np.int64) >= 0).any()), "at least one node must have a label; all are -1", "fill in y")
+    return y.astype(np.int64)
+
+
+def _edges(edge_index: Array, nodes: int) -> Integers:
     _require(
         edge_index.ndim == 2 and edge_index.shape[0] == 2,
         f"edge_index must have shape [2, edges]; got {edge_index.shape}",
@@ -54,43 +119,18 @@ def load_npz(path: str) -> RawGraph:
         f"edge_index must hold integers; got dtype {edge_index.dtype}",
         "save it as int64",
     )
-    edges = edge_index.astype(np.int64)
-    outside = edges[(edges < 0) | (edges >= nodes)]
+    named = cast(Integers, edge_index)  # compared in its own type
+    outside = named[(named < 0) | (named >= nodes)]
     _require(
         outside.size == 0,
         f"edge_index must name nodes 0 ... {nodes - 1}; got {outside[:1]} and {max(outside.size - 1, 0)} more outside",
         "node ids are row numbers of x, starting at 0",
     )
-    return RawGraph(
-        x=torch.from_numpy(x.astype(np.float32)),
-        y=torch.from_numpy(y.astype(np.int64)),
-        edge_index=torch.from_numpy(edges),
-        **_masks(arrays, nodes),
-    )
+    return np.ascontiguousarray(edge_index, dtype=np.int64)
 
 
-def _read(path: Path) -> Arrays:
-    _require(path.is_file(), f"name: npz reads a file; {path} is none", "give path: the .npz with x, edge_index and y")
-    try:
-        opened = np.load(path, allow_pickle=False)
-        if isinstance(opened, np.ndarray):
-            raise ValueError("it is a single .npy array")
-        with opened as stored:
-            arrays = {name: stored[name] for name in (*REQUIRED, *MASKS) if name in stored.files}
-            names = sorted(stored.files)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
-        raise FglauditError(
-            f"a graph is read from a sound .npz without pickled objects; {path}: {error}; "
-            "write it with numpy.savez(path, x=..., edge_index=..., y=...)"
-        ) from error
-    missing = [name for name in REQUIRED if name not in arrays]
-    _require(
-        not missing, f"{path} must hold x, edge_index and y; missing {missing}, found {names}", "add the missing arrays"
-    )
-    return arrays
-
-
-def _masks(arrays: Arrays, nodes: int) -> dict[str, torch.Tensor]:
+def _masks(arrays: dict[str, Array], labels: Integers) -> dict[str, torch.Tensor]:
+    nodes = len(labels)
     given = [name for name in MASKS if name in arrays]
     if not given:
         return {}
@@ -104,6 +144,18 @@ def _masks(arrays: Arrays, nodes: int) -> dict[str, torch.Tensor]:
         mask = arrays[name]
         _require(mask.shape == (nodes,), f"{name} must have shape [{nodes}]; got {mask.shape}", "reshape it")
         _require(mask.dtype.kind == "b", f"{name} must be boolean; got dtype {mask.dtype}", "save it with dtype bool")
+        unlabelled = mask.astype(bool) & (labels < 0)
+        _require(
+            not unlabelled.any(),
+            f"{name} may name labelled nodes only; {unlabelled.sum()} of its nodes have label -1, the first is"
+            f" {unlabelled.argmax()}",
+            "take them out of the mask, or label them",
+        )
+        _require(
+            name == "val_mask" or bool(mask.any()),
+            f"{name} must name at least one node; it names none",
+            "fill it in, or use split: random without masks",
+        )
         masks[name.removesuffix("_mask")] = torch.from_numpy(mask.astype(bool)).unsqueeze(1)
     shared = int((sum(mask.int() for mask in masks.values()) > 1).sum())  # type: ignore[union-attr]
     _require(

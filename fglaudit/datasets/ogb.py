@@ -7,12 +7,14 @@ it downloads, and is not needed for reading.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from fglaudit.datasets.catalog import OGB_SOURCES
+from fglaudit import limits
+from fglaudit.datasets.catalog import OGB_SOURCES, OgbSource
 from fglaudit.datasets.raw import RawGraph
 from fglaudit.datasets.root import find_root
 from fglaudit.errors import FglauditError
@@ -41,28 +43,54 @@ def load_ogb(name: str, root: str | None) -> RawGraph:
             f"unpack {source.url} there (the folder that holds raw/ and split/), or give --root DIR"
         )
     try:
-        edge_index = _table(folder / "raw/edge.csv.gz", np.int64).T
-        x = _table(folder / "raw/node-feat.csv.gz", np.float32)
-        y = _table(folder / "raw/node-label.csv.gz", np.int64).reshape(-1)
-        ids = {mask: _table(folder / f"split/{source.split}/{part}.csv.gz", np.int64) for mask, part in SPLITS.items()}
-    except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
+        return _read(folder, source)
+    except FglauditError:
+        raise
+    except Exception as error:  # gzip, zlib and pandas raise many kinds at damaged bytes
         raise FglauditError(
-            f"CSV files of {name} must be readable; in {folder}: {error}; unpack {source.url} again"
+            f"CSV files of {name} must be readable; in {folder}: {type(error).__name__}: {error}; unpack {source.url}"
+            " again"
         ) from error
+
+
+def _read(folder: Path, source: OgbSource) -> RawGraph:
+    x = _table(folder / "raw/node-feat.csv.gz", np.float32, source.nodes)
+    y = _table(folder / "raw/node-label.csv.gz", np.int64, source.nodes).reshape(-1)
+    edge_index = _table(folder / "raw/edge.csv.gz", np.int64, limits.SIZES["edges"]).T
+    ids = {
+        mask: _table(folder / f"split/{source.split}/{part}.csv.gz", np.int64, source.nodes).reshape(-1)
+        for mask, part in SPLITS.items()
+    }
     got, expected = (*x.shape, int(y.max()) + 1), (source.nodes, source.features, source.classes)
-    if got != expected or len(y) != len(x) or edge_index.max() >= len(x):
+    named = np.concatenate([edge_index.reshape(-1), *ids.values()])
+    if (
+        got != expected
+        or len(y) != len(x)
+        or len(edge_index) != 2
+        or named.min() < 0
+        or named.max() >= len(x)
+        or y.min() < -1
+        or not np.isfinite(x).all()
+    ):
         raise FglauditError(
-            f"{name} has (nodes, features, classes) = {expected}; the files in {folder} give {got}, {len(y)} labels and"
-            f" largest node id {edge_index.max()}; unpack {source.url} again"
+            f"the files have (nodes, features, classes) = {expected}, finite features, a label per node, and name no"
+            f" other nodes; those in {folder} give {got}, {len(y)} labels and node ids {named.min()} ... {named.max()};"
+            f" unpack {source.url} again"
         )
     masks = {mask: torch.zeros(len(x), 1, dtype=torch.bool) for mask in SPLITS}
     for mask, nodes in ids.items():
-        masks[mask][torch.from_numpy(nodes.reshape(-1))] = True
+        masks[mask][torch.from_numpy(nodes)] = True
     return RawGraph(
-        torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(np.ascontiguousarray(edge_index)), **masks
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        torch.from_numpy(np.ascontiguousarray(edge_index)),
+        masks["train"],
+        masks["val"],
+        masks["test"],
     )
 
 
-def _table(path: Path, dtype: type[np.generic]) -> np.ndarray[tuple[int, int], np.dtype[np.generic]]:
-    frame = pd.read_csv(path, header=None, compression="gzip", dtype=dtype)
+def _table(path: Path, dtype: type[np.generic], most: int) -> Any:
+    """Return a table of numbers; of more than ``most`` rows one too many is read, which the counts then show."""
+    frame = pd.read_csv(path, header=None, compression="gzip", dtype=dtype, nrows=most + 1)
     return frame.to_numpy(dtype=dtype, copy=True)

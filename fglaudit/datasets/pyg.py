@@ -1,99 +1,109 @@
-"""Public data sets through torch-geometric's own readers.
+"""Public data sets, parsed once and kept as tensors.
 
-The classes write ``processed/`` next to ``raw/``. Therefore they run in a temporary folder with links to the raw files,
-and their result is stored as one safetensors file in the user's cache, named after the content of the raw files: a
-changed root never uses an old cache, and a killed process leaves no half-written one. The classes cannot download here:
-their ``download`` is replaced by an error.
+torch-geometric's classes write ``processed/`` next to ``raw/``. Therefore they run on a copy in a temporary folder, and
+their result is stored as one safetensors file in the user's cache, named after the content of the raw files: a changed
+root never uses an old cache, and a killed process leaves no half-written one.
+
+Nothing is parsed before its SHA-256 is known. The published files are parsed here; any others in a child process that
+runs no code of theirs (:mod:`fglaudit.datasets.parse_child`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
+import dataclasses
+import hashlib
+import json
 import os
+import subprocess
+import sys
 import tempfile
-import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 
+from fglaudit.datasets import parse_child
 from fglaudit.datasets.catalog import PYG_SOURCES, PygSource
+from fglaudit.datasets.pyg_parse import parse, tensors_of
 from fglaudit.datasets.raw import RawGraph
-from fglaudit.datasets.root import cache_folder, content_key, find_root, require_files
+from fglaudit.datasets.root import RawFiles, cache_folder, checked_files, find_root, require_files, sha256
 from fglaudit.errors import FglauditError
 
-MASKS = ("train", "val", "test")
+
+class _DamagedError(Exception):
+    """A raw file is not what its name says."""
 
 
 def load_pyg(name: str, root: str | None) -> RawGraph:
     """Return data set ``name`` from the raw files under ``root``.
 
     Raises:
-        FglauditError: files are missing, do not match the root's ``SHA256SUMS``, cannot be parsed, or give the wrong
-            counts.
+        FglauditError: files are missing, match neither the published sums nor the root's ``SHA256SUMS``, cannot be
+            parsed, or give the wrong counts.
     """
     source = PYG_SOURCES[name]
     base = find_root(root, name)
     raw_folder = base / source.folder / source.raw
-    paths = require_files(name, base, raw_folder, source.files)
-    cached = cache_folder() / f"{name}-{content_key(name, base, paths)}.safetensors"
-    if cached.is_file():
+    files = checked_files(name, base, require_files(name, base, raw_folder, source.files))
+    cached = cache_folder() / f"{name}-{files.key}.safetensors"
+    raw = _read(cached)
+    if raw is None:
         try:
-            return _read(cached)
-        except SafetensorError:
-            cached.unlink(missing_ok=True)  # damaged on disk; derived data, computed again below
-    try:
-        raw = _parse(source, paths)
-    except (FglauditError, MemoryError):
-        raise
-    except Exception as error:  # a corrupt pickle can raise anything
-        raise FglauditError(
-            f"raw files of {name} must be readable; {raw_folder} holds a corrupt one ({type(error).__name__}: {error});"
-            f" delete it and run: fglaudit data fetch {name} --root {base}"
-        ) from error
-    _check_counts(name, source, raw, raw_folder)
-    _write(raw, cached)
-    return raw
+            raw = _parse(name, source, files)
+        except (FglauditError, MemoryError):
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, _DamagedError) else f"{type(error).__name__}: {error}"
+            raise FglauditError(
+                f"raw files of {name} must be readable; {raw_folder} holds a corrupt one ({reason});"
+                f" delete it and run: fglaudit data fetch {name} --root {base}"
+            ) from error
+        _check_counts(name, source, raw, raw_folder)
+        _write(raw, cached)
+    return dataclasses.replace(raw, notes=files.notes)
 
 
-def offline_class(class_name: str) -> Any:
-    """Return the torch-geometric data set class with downloads turned into an error."""
-    import torch_geometric.datasets
-
-    def refuse(self: Any) -> None:
-        raise FglauditError(
-            f"{class_name} found no raw files and may not download here; run: fglaudit data fetch NAME --root DIR"
-        )
-
-    return type(class_name, (getattr(torch_geometric.datasets, class_name),), {"download": refuse})
-
-
-def _parse(source: PygSource, paths: list[Path]) -> RawGraph:
+def _parse(name: str, source: PygSource, files: RawFiles) -> RawGraph:
+    """Parse copies of the raw files, so that what is parsed is what was compared."""
     with tempfile.TemporaryDirectory(prefix="parse-", dir=cache_folder()) as folder:
         raw_folder = Path(folder) / source.raw
         raw_folder.mkdir(parents=True)
-        for path in paths:
-            link_or_copy(path, raw_folder / path.name)
-        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():  # "Processing...", "Done!"
-            warnings.simplefilter("ignore")
-            data = source.make(offline_class(source.class_name), folder)[0]
-    masks = [getattr(data, f"{mask}_mask", None) for mask in MASKS]
-    splits = max((mask.shape[1] for mask in masks if mask is not None and mask.dim() == 2), default=1)
-    train, val, test = (
-        None if mask is None else mask.bool().reshape(len(mask), -1).expand(-1, splits) for mask in masks
-    )
-    return RawGraph(x=data.x.float(), y=data.y.long(), edge_index=data.edge_index, train=train, val=val, test=test)
+        for path, digest in files.digests.items():
+            copy = raw_folder / path.name
+            copy.write_bytes(path.read_bytes())
+            if sha256(copy) != digest:
+                raise FglauditError(f"raw files stay the same while they are read; {path} has changed; start again")
+        return parse(source, Path(folder)) if files.published else _parse_in_child(name, folder)
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """Make ``target`` show the file ``source``; copies where the system has no symbolic links."""
+def _parse_in_child(name: str, folder: str) -> RawGraph:
+    package = Path(parse_child.__file__).parents[2]
+    paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
-        target.symlink_to(source.resolve())
-    except OSError:
-        target.write_bytes(source.read_bytes())
+        done = subprocess.run(
+            # -P: modules are not looked for in the working directory.
+            [sys.executable, "-P", "-m", parse_child.__name__, name, folder],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=parse_child.SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _DamagedError(f"parsing took more than {parse_child.SECONDS} s") from error
+    if done.returncode < 0:
+        raise _DamagedError(f"the parser crashed with signal {-done.returncode}")
+    if done.returncode:
+        raise _DamagedError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
+    raw = _tensors(Path(folder) / parse_child.RESULT)[0]
+    nodes = raw.x.shape[0]
+    sound = raw.edge_index.numel() == 0 or (int(raw.edge_index.min()) >= 0 and int(raw.edge_index.max()) < nodes)
+    if not (sound and int(raw.y.min()) >= -1 and bool(raw.x.isfinite().all())):
+        raise _DamagedError("features must be finite, labels at least -1, and edges must name nodes that exist")
+    return raw
 
 
 def _check_counts(name: str, source: PygSource, raw: RawGraph, folder: Path) -> None:
@@ -109,18 +119,40 @@ def _check_counts(name: str, source: PygSource, raw: RawGraph, folder: Path) -> 
         )
 
 
-def _read(path: Path) -> RawGraph:
-    tensors = load_file(path)
-    return RawGraph(**tensors)
+def _tensors(path: Path) -> tuple[RawGraph, dict[str, str]]:
+    with safe_open(path, framework="pt") as file:
+        # Copies: tensors of a mapped file would change with the file, after their digest was compared.
+        return RawGraph(**{name: file.get_tensor(name).clone() for name in file.keys()}), file.metadata() or {}  # noqa: SIM118
+
+
+def _read(path: Path) -> RawGraph | None:
+    """Return what the cache holds; None where it holds nothing, or what it holds was damaged since it was written."""
+    try:
+        raw, metadata = _tensors(path)
+    except Exception:  # derived data: whatever is wrong with it, it is computed again
+        return None
+    return raw if metadata.get("digest") == _digest(tensors_of(raw)) else None
 
 
 def _write(raw: RawGraph, path: Path) -> None:
-    tensors: dict[str, torch.Tensor] = {"x": raw.x, "y": raw.y, "edge_index": raw.edge_index}
-    tensors.update({mask: value for mask in MASKS if (value := getattr(raw, mask)) is not None})
+    tensors = tensors_of(raw)
     handle, partial = tempfile.mkstemp(prefix="partial-", dir=path.parent)
     os.close(handle)
     try:
-        save_file({key: value.contiguous() for key, value in tensors.items()}, partial)
+        save_file(tensors, partial, metadata={"digest": _digest(tensors)})
         Path(partial).replace(path)
+    except OSError as error:
+        raise FglauditError(
+            f"the cache folder must be writable; {path}: {error.strerror or error}; set FGLAUDIT_CACHE to a folder of"
+            " yours"
+        ) from error
     finally:
         Path(partial).unlink(missing_ok=True)
+
+
+def _digest(tensors: dict[str, torch.Tensor]) -> str:
+    content = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        content.update(json.dumps([name, list(tensor.shape), str(tensor.dtype)]).encode())
+        content.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return content.hexdigest()

@@ -23,6 +23,7 @@ class RawGraph:
         y: labels [N] int64; -1 means unlabelled.
         edge_index: [2, E] as read: perhaps directed, with repeats or self-loops.
         train, val, test: masks [N, S] for S public splits, or None.
+        notes: on the files themselves.
     """
 
     x: Tensor
@@ -31,6 +32,7 @@ class RawGraph:
     train: Tensor | None = None
     val: Tensor | None = None
     test: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
 
 def to_graph(raw: RawGraph, name: str, split_index: int) -> tuple[Graph, tuple[str, ...]]:
@@ -55,7 +57,7 @@ def to_graph(raw: RawGraph, name: str, split_index: int) -> tuple[Graph, tuple[s
         val=chosen(raw.val),
         test=chosen(raw.test),
     )
-    return graph, notes
+    return graph, (*raw.notes, *notes)
 
 
 def canonical_with_notes(edge_index: Tensor, num_nodes: int, name: str) -> tuple[Tensor, tuple[str, ...]]:

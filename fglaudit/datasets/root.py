@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from fglaudit.errors import FglauditError
+from fglaudit.datasets.published import PUBLISHED
+from fglaudit.errors import FglauditError, shown
+from fglaudit.user_files import is_file, is_folder, read_file, user_path
 
 CHECKSUMS = "SHA256SUMS"
+CHECKSUMS_BYTES = 2**24
 DEFAULT_ROOT = Path("../shared/data")
 
 
@@ -20,8 +25,8 @@ def find_root(root: str | None, name: str) -> Path:
         FglauditError: if that folder does not exist.
     """
     stated = root or os.environ.get("FGLAUDIT_DATA")
-    folder = Path(stated).expanduser() if stated else DEFAULT_ROOT
-    if folder.is_dir():
+    folder = user_path(stated, "a data root") if stated else DEFAULT_ROOT
+    if is_folder(folder):
         return folder
     origin = "root" if root else "FGLAUDIT_DATA" if stated else "neither root nor FGLAUDIT_DATA is set; the default"
     raise FglauditError(
@@ -32,7 +37,7 @@ def find_root(root: str | None, name: str) -> Path:
 
 def cache_folder() -> Path:
     """Return ``$FGLAUDIT_CACHE`` or ``~/.cache/fglaudit``, made if it is missing."""
-    folder = Path(os.environ.get("FGLAUDIT_CACHE") or "~/.cache/fglaudit").expanduser()
+    folder = user_path(os.environ.get("FGLAUDIT_CACHE") or "~/.cache/fglaudit", "the cache folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -45,7 +50,7 @@ def cache_folder() -> Path:
 def require_files(name: str, root: Path, folder: Path, files: Iterable[str]) -> list[Path]:
     """Return the paths of ``files`` in ``folder``, or raise naming the folder, the missing files and the fix."""
     paths = [folder / file for file in files]
-    missing = [path.name for path in paths if not path.is_file()]
+    missing = [path.name for path in paths if not is_file(path)]
     if missing:
         raise FglauditError(
             f"{name} needs its raw files in {folder}; missing: {', '.join(missing)}; give the root that has them"
@@ -55,35 +60,87 @@ def require_files(name: str, root: Path, folder: Path, files: Iterable[str]) -> 
 
 
 def sha256(path: Path) -> str:
-    """Return the hex digest of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Return the hex digest of a file's content.
+
+    Raises:
+        FglauditError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FglauditError(f"data files must be readable; {path}: {reason}; check its rights") from error
 
 
 def read_checksums(root: Path) -> dict[str, str]:
-    """Return digests by path relative to ``root`` from its ``SHA256SUMS``; empty where there is none."""
-    listing = root / CHECKSUMS
-    if not listing.is_file():
-        return {}
-    pairs = (line.split(maxsplit=1) for line in listing.read_text().splitlines() if line.strip())
-    return {path.lstrip("*").removeprefix("./"): digest for digest, path in pairs}
-
-
-def content_key(name: str, root: Path, paths: Iterable[Path]) -> str:
-    """Return one digest over the content of ``paths``, each checked against the root's ``SHA256SUMS`` if there is one.
+    """Return digests by path relative to ``root`` from its ``SHA256SUMS``; empty where there is none.
 
     Raises:
-        FglauditError: if a file differs from its checksum; raised before anything parses the file.
+        FglauditError: a line is not a digest and a path below ``root``.
     """
-    expected = read_checksums(root)
-    total = hashlib.sha256()
-    for path in paths:
-        digest = sha256(path)
-        listed = expected.get(path.relative_to(root).as_posix(), digest)
-        if listed != digest:
+    listing = root / CHECKSUMS
+    if not is_file(listing):
+        return {}
+    sums: dict[str, str] = {}
+    lines = read_file(listing, "a list of checksums", CHECKSUMS_BYTES).decode("utf-8", "replace").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        found = re.fullmatch(r"([0-9a-fA-F]{64}) [ *](\S.*?)\s*", line)
+        path = found[2].removeprefix("./") if found else ""
+        if found is None or path.startswith("/") or ".." in path.split("/") or "\0" in path:
             raise FglauditError(
-                f"raw files must match {root / CHECKSUMS}; {path} is corrupt (sha256 {digest[:12]}..., listed"
-                f" {listed[:12]}...); get it again: delete it, then fglaudit data fetch {name} --root {root}"
+                f"lines of {listing} are a SHA-256 and a path under the root; line {number} is {shown(line)}; write the"
+                f" file with sha256sum in {root}"
             )
+        sums[path] = found[1].lower()
+    return sums
+
+
+@dataclass(frozen=True)
+class RawFiles:
+    """Raw files of one data set after the comparison of their sums.
+
+    Attributes:
+        digests: SHA-256 of every file by its path.
+        key: one digest over all of them.
+        published: every file is the published one; others are parsed as files of unknown origin.
+        notes: files that are not the published ones although there are such.
+    """
+
+    digests: dict[Path, str]
+    key: str
+    published: bool
+    notes: tuple[str, ...]
+
+
+def checked_files(name: str, root: Path, paths: Iterable[Path]) -> RawFiles:
+    """Compare ``paths`` with the root's ``SHA256SUMS``, where there is one, and with the published sums.
+
+    A file that is not the published one is refused as damaged, unless ``SHA256SUMS`` lists it: then the owner of the
+    root means it, and a note says so.
+
+    Raises:
+        FglauditError: if a file differs; raised before anything parses the file.
+    """
+    listed = read_checksums(root)
+    total = hashlib.sha256()
+    digests, foreign = {}, []
+    for path in paths:
+        place = path.relative_to(root).as_posix()
+        digest = digests[path] = sha256(path)
+        known = PUBLISHED.get(place)
+        for source, expected in ((str(root / CHECKSUMS), listed.get(place)), ("the published files", known)):
+            if expected not in (None, digest) and not (expected == known and listed.get(place) == digest):
+                raise FglauditError(
+                    f"raw files must match {source}; {path} is corrupt (sha256 {digest[:12]}..., expected"
+                    f" {str(expected)[:12]}...); get it again: delete it, then fglaudit data fetch {name} --root"
+                    f" {root}; a version of your own must stand in {root / CHECKSUMS}"
+                )
+        if known not in (None, digest):
+            foreign.append(path.name)
         total.update(f"{path.name} {digest}\n".encode())
-    return total.hexdigest()[:16]
+    notes = (f"{name}: not the published raw files: {', '.join(foreign)}; figures may differ",) if foreign else ()
+    published = all(PUBLISHED.get(path.relative_to(root).as_posix()) == digest for path, digest in digests.items())
+    return RawFiles(digests, total.hexdigest()[:16], published, notes)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
 
 from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
 from fglaudit.datasets.csbm import CORA_LIKE, CsbmOptions, draw
 from fglaudit.datasets.csbm_tasks import PUBLISHED as TASK_SETS
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task, resolve
-from fglaudit.datasets.npz import load_npz
+from fglaudit.datasets.npz import content_digest, load_npz
 from fglaudit.datasets.ogb import load_ogb
 from fglaudit.datasets.pyg import load_pyg
 from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, to_graph
 from fglaudit.datasets.subcora import subcora
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.graph import Graph
 
 FEATURES = ("raw", "row-normalised")
@@ -43,6 +44,8 @@ class DatasetSpec:
         csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.datasets.csbm.CsbmOptions`.
         task: parameters for csbm-dnc, csbm-snc and csbm-sc; omitted ones have the paper's values.
         draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora: its graph, samples and split.
+        sha256: for ``name: npz`` only, of the file's content in hex digits: another content is refused. None:
+            :meth:`pinned` fills it in.
     """
 
     name: str
@@ -58,6 +61,7 @@ class DatasetSpec:
     csbm: CsbmOptions | None = None
     task: CsbmTask | None = None
     draw: int = 0
+    sha256: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", ALIASES.get(self.name, self.name))
@@ -72,6 +76,11 @@ class DatasetSpec:
         if (self.name == "npz") != (self.path is not None):
             raise FglauditError(
                 f"path belongs to name: npz and to no other; got name: {self.name}, path: {self.path}; change one"
+            )
+        if self.sha256 is not None and (self.path is None or not re.fullmatch(r"[0-9a-f]{64}", self.sha256)):
+            raise FglauditError(
+                f"sha256 is that of the file of name: npz, 64 hex digits; got name: {self.name}, sha256:"
+                f" {shown(self.sha256)}; drop it or correct it"
             )
         if self.csbm is not None and self.name != "csbm":
             raise FglauditError(
@@ -97,6 +106,20 @@ class DatasetSpec:
             raise FglauditError("train must be above 0: nothing is learned without training nodes; got 0; raise train")
         if self.split_index < 0:
             raise FglauditError(f"split_index counts public splits from 0; got {self.split_index}; use 0 or more")
+
+    def pinned(self) -> DatasetSpec:
+        """Return this spec with the SHA-256 of an own graph's file: from then on no other content is loaded.
+
+        A file that does not exist is left to :meth:`load` to report.
+        """
+        if self.path is None or self.sha256 is not None:
+            return self
+        return dataclasses.replace(self, sha256=content_digest(self.path))
+
+    def check_pin(self) -> None:
+        """Raise :class:`FglauditError` if the file of an own graph is not the one that was pinned."""
+        if self.path is not None and self.sha256 is not None and content_digest(self.path) != self.sha256:
+            load_npz(self.path, self.sha256)
 
     def load(self) -> Graph:
         """Return the graph; see :meth:`load_with_notes`."""
@@ -129,7 +152,7 @@ class DatasetSpec:
 
     def _read(self) -> RawGraph:
         if self.path is not None:
-            return load_npz(self.path)
+            return load_npz(self.path, self.sha256)
         if self.name in OGB_SOURCES:
             return load_ogb(self.name, self.root)
         assert self.name in PYG_SOURCES

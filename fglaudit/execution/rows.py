@@ -1,8 +1,14 @@
-"""Rows for what could not be measured, so that nothing is dropped (rule 7)."""
+"""Records of cells: of what was measured, and of what could not be, so that nothing is dropped (rule 7)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.recording import Recording
+from fglaudit.scoring.score import Measurement
 from fglaudit.suite.cell import Cell, identity
 
 
@@ -22,3 +28,21 @@ def blank_record(cell: Cell, suite: str, status: Status, reason: str) -> CellRec
         for attack in cell.attacks
     )
     return CellRecord(cell.hash(), cell.description(), rows)
+
+
+def cell_record(
+    cell: str, suite: str, description: dict[str, Any], recording: Recording, measured: Sequence[Measurement]
+) -> CellRecord:
+    """Return the record of what was measured on one recording."""
+    findings = [replace(m.finding, suite=suite, cell=cell) for m in measured]
+    keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f in findings]
+    return CellRecord(
+        cell=cell,
+        description=description,
+        findings=tuple(findings),
+        clusters={key: m.clusters for key, m in zip(keys, measured, strict=True) if m.clusters},
+        breakdowns={key: m.breakdown for key, m in zip(keys, measured, strict=True) if m.breakdown},
+        partition_facts=dict(recording.partition),
+        history=dict(recording.history),
+        notes=recording.notes,
+    )

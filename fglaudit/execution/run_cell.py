@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from fglaudit.attacking import run_attacks
-from fglaudit.execution.rows import blank_record
+from fglaudit.execution.rows import blank_record, cell_record
 from fglaudit.finding import CellRecord, Status
 from fglaudit.recording import NotApplicableError, Progress, record
 from fglaudit.scoring.score import Scorer
@@ -51,15 +50,4 @@ def run_cell(
             recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask
         )
         measured = [scorer.measure(output) for output in outputs]
-    findings = [replace(m.finding, suite=suite, cell=cell.hash()) for m in measured]
-    keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f in findings]
-    return CellRecord(
-        cell=cell.hash(),
-        description=cell.description(),
-        findings=tuple(findings),
-        clusters={key: m.clusters for key, m in zip(keys, measured, strict=True) if m.clusters},
-        breakdowns={key: m.breakdown for key, m in zip(keys, measured, strict=True) if m.breakdown},
-        partition_facts=dict(recording.partition),
-        history=dict(recording.history),
-        notes=recording.notes,
-    )
+    return cell_record(cell.hash(), suite, cell.description(), recording, measured)

@@ -17,6 +17,7 @@ from fglaudit.nn.gcn import Field
 from fglaudit.nn.weights import Layout, unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
+from fglaudit.structure import Training
 
 WEIGHTINGS = ("uniform", "train-nodes")
 ROUNDING = 1e-4
@@ -93,6 +94,10 @@ class FedAvg:
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Return who sends models, and the largest weight of one of them."""
         return largest_share(graph, self.participation, self.weighting)
+
+    def training(self) -> Training:
+        """Return what attacks may know of the clients' training."""
+        return self.settings.training(self.local_steps, self.participation)
 
     def passes(self) -> int:
         """Gradient steps of one training run, each on all of a client's training nodes."""

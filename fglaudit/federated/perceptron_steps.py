@@ -23,6 +23,7 @@ from fglaudit.federated.example_gradients import private_mean
 from fglaudit.federated.node_clients import Rows
 from fglaudit.interfaces import LocalUpdate
 from fglaudit.nn.weights import Layout, unflatten
+from fglaudit.structure import Training
 
 
 class Compensation(Protocol):
@@ -63,6 +64,10 @@ class LocalSteps:
                 f"learning_rate and batch_size must not be negative; got {self.rate:g} and {self.batch_size};"
                 " batch_size: 0 is all rows"
             )
+
+    def training(self) -> Training:
+        """Return what attacks may know of it."""
+        return Training("sgd", self.rate, local_steps=self.steps)
 
     def batches(self, present: Tensor, rng: torch.Generator) -> Tensor:
         """Return the weight of every row in every step's mean, [steps or 1, T, B]."""

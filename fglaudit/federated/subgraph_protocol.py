@@ -21,6 +21,7 @@ from fglaudit.nn.weights import Layout
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.rng import split
 from fglaudit.sealing import SealedTensor
+from fglaudit.structure import Models, Structure, Training
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,18 @@ class SubgraphProtocol(FederatedProtocol):
             return super().uploads(graph)
         # The server adds changes to its own model, which differs from the model it sends if a defense changes that.
         return replace(largest_share(graph, 1.0, "train-nodes"), changes=True, mean=False)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        local = self.settings()
+        training = Training(
+            optimizer="adam",
+            learning_rate=local.learning_rate,
+            weight_decay=local.weight_decay,
+            dropout=local.dropout,
+            local_steps=0,
+            keep_optimizer=local.keep_optimizer,
+        )
+        return Structure((Models("changes"), training) if ModelUpdate in type(self).emits else (training,))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """Every upload of every round; none has a known bound on its sensitivity to one node's features."""

@@ -13,6 +13,7 @@ from fglaudit.federated.example_gradients import private_mean
 from fglaudit.interfaces import LocalUpdate
 from fglaudit.nn.gcn import Field, logits, loss, losses
 from fglaudit.nn.weights import Layout, flatten, unflatten
+from fglaudit.structure import Training
 
 OPTIMIZERS = ("sgd", "adam")
 
@@ -40,6 +41,18 @@ class LocalSettings:
                 raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
         if not 0 <= self.dropout < 1:
             raise FglauditError(f"dropout is a share in [0, 1); got {self.dropout:g}; use for example 0.5")
+
+    def training(self, local_steps: int, participation: float = 1.0, *, keep_optimizer: bool = False) -> Training:
+        """Return what attacks may know of it."""
+        return Training(
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            dropout=self.dropout,
+            local_steps=local_steps,
+            keep_optimizer=keep_optimizer,
+            participation=participation,
+        )
 
 
 class LocalModels:

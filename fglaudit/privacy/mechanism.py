@@ -22,6 +22,7 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.facts import Additive, Clipped, Target
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of, noise_multiplier
 from fglaudit.view import Noise
 
@@ -97,6 +98,17 @@ class Mechanism:
     def noise(self, fields: tuple[str, ...] = ()) -> Noise:
         """Return what is public about the noise."""
         return Noise(self.distribution, self.scale, fields)
+
+
+def clip_fact(mechanism: Mechanism, target: Target, *, per: str = "message", around: str = "zero") -> Clipped:
+    """Return the public fact that ``target`` was clipped as ``mechanism`` needs it."""
+    norm = mechanism.norm if mechanism.norm == ELEMENTWISE else mechanism.norm.upper()
+    return Clipped(target, norm, mechanism.clip, per, around)
+
+
+def noise_fact(mechanism: Mechanism, target: Target) -> Additive:
+    """Return the public fact that ``target`` got the noise of ``mechanism``."""
+    return Additive(target, mechanism.distribution, mechanism.scale)
 
 
 def calibrated(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth, similarity_scores
+from fglaudit.structure import Centroids
 from fglaudit.view import View
 
 
@@ -34,8 +35,8 @@ class GlobalNodeValues(InferredQuantity):
         return Question(others, values[others], clusters)
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
-        shape = view.public.hyperparameters
-        width = int(shape["global_nodes"]) * int(shape["hidden"])
+        stated = view.public.structure.of(Centroids)
+        width = stated.count * stated.width
         return Inference(self.name, subjects, torch.zeros(len(subjects), width))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:

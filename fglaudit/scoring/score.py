@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from fglaudit.finding import Finding, Status
+from fglaudit.facts import Field
+from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.quantities import Comparison, quantity
 from fglaudit.rng import derive
 from fglaudit.scoring.output import Output
@@ -58,6 +59,7 @@ class Scorer:
 
     def measure(self, output: Output) -> Measurement:
         """Return the finding of one output."""
+        output = replace(output, blank=replace(output.blank, adapted=self._adapted(output)))
         try:
             name, observers = type(output.attack).quantity, [view.observer for view in output.views]
             if (why := self.nothing_to_ask(name, observers, output.pooled)) is not None:
@@ -68,6 +70,15 @@ class Scorer:
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             return Measurement(replace(output.blank, status=Status.FAILED, reason=reason, seconds_attack=None))
+
+    def _adapted(self, output: Output) -> str:
+        """Return the column ``adapted``, after a look at what the defense did and did not state."""
+        read = {p.__name__ for p in (*type(output.attack).consumes, *type(output.attack).also_reads)}
+        hidden = [u.target for u in self.truth.unstated]
+        if not any(not isinstance(target, Field) or target.payload in read for target in hidden):
+            return output.blank.adapted
+        known = "" if output.blank.adapted == ADAPTED else output.blank.adapted.removeprefix("no: ") + ", "
+        return f"no: {known}Unstated"
 
     def _compared(self, output: Output, asked: list[Any]) -> Measurement:
         kind = quantity(type(output.attack).quantity)

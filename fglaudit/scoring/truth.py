@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Unstated, target_from_json, target_to_json
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.quantities import Truth
@@ -35,12 +36,14 @@ class GroundTruth:
         graph: data and partition.
         trained: what came of training; its ``truth`` answers some questions.
         seed: of the cell; auxiliary rows are drawn by it.
+        unstated: what the defense did and did not state, as far as the channel saw it.
     """
 
     graph: FederatedGraph
     protocol: FederatedProtocol
     trained: Trained
     seed: int
+    unstated: tuple[Unstated, ...] = ()
 
     def about(self, observers: Sequence[Observer], pooled: bool) -> tuple[Truth, ...]:
         """Return what each of ``observers`` (the members of one, all with the same side knowledge) is asked about."""
@@ -61,6 +64,7 @@ class GroundTruth:
         save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / "truth.safetensors")
         described = {"name": graph.name, "classes": graph.num_classes, "kind": graph.features.value}
         described |= {"seed": self.seed, "layout": self.trained.layout, "round": self.trained.round}
+        described["unstated"] = [{"target": target_to_json(u.target), "why": u.why} for u in self.unstated]
         (folder / "truth.json").write_text(json.dumps(described, indent=1))
 
     @staticmethod
@@ -92,7 +96,8 @@ class GroundTruth:
                 round=int(described["round"]),
                 truth=_under("truth.", tensors),
             )
-            return GroundTruth(graph, protocol, trained, int(described["seed"]))
+            unstated = tuple(Unstated(target_from_json(u["target"]), u["why"]) for u in described["unstated"])
+            return GroundTruth(graph, protocol, trained, int(described["seed"]), unstated)
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise FglauditError(
                 f"a truth folder holds truth.safetensors and truth.json, whole; {folder} does not"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,25 +15,49 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
+from fglaudit.registry import is_stand_in
+
+UNKNOWN_HASH = "not yet known   "
 
 
 def describe(plugin: Any) -> dict[str, Any]:
     """Return a plugin or spec as plain JSON: its ``name`` (or ``scheme``) and fields."""
-    values = dataclasses.asdict(plugin)
+    values = {
+        **dataclasses.asdict(plugin),
+        **{name: [describe(part) for part in parts] for name, parts in stacked(plugin)},
+    }
     name = getattr(type(plugin), "name", None)
     return {"name": name, **values} if isinstance(name, str) else values
+
+
+def stacked(plugin: Any) -> Iterator[tuple[str, tuple[Defense, ...]]]:
+    """Yield the fields of a plugin that hold defenses, with these."""
+    for f in dataclasses.fields(plugin):
+        value = getattr(plugin, f.name)
+        if isinstance(value, tuple) and value and all(isinstance(part, Defense) for part in value):
+            yield f.name, value
 
 
 def arguments(plugin: Any) -> str:
     """Return as ``a=1;b=2``, for ``protocol_args`` and ``defense_args``, the fields that the plugin's ``shown`` names
     (what a reader compares) and all that differ from their defaults."""
     shown: tuple[str, ...] = getattr(type(plugin), "shown", ())
+    nested = {name: "+".join(_call(part) for part in value) for name, value in stacked(plugin)}
     parts = []
     for f in dataclasses.fields(plugin):
         value = getattr(plugin, f.name)
         if f.name in shown or f.default is dataclasses.MISSING or value != f.default:
-            parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
+            parts.append(f"{f.name}={nested[f.name]}" if f.name in nested else _argument(f.name, value))
     return ";".join(parts)
+
+
+def _argument(name: str, value: Any) -> str:
+    return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+
+
+def _call(defense: Defense) -> str:
+    """Return ``name(a=1,b=2)``."""
+    return f"{type(defense).name}({arguments(defense).replace(';', ',')})"
 
 
 def identity(cell: Cell) -> dict[str, Any]:
@@ -114,11 +138,14 @@ class Cell:
         """Return 16 hex digits over the description and the package version: equal cells are computed once.
 
         The data root is not part of it: where the files lie does not change what is in them. Of a graph of the user's
-        own the content counts.
+        own the content counts: its ``sha256``, which a suite pins when it is read. A cell with a plugin that was not
+        imported has no hash yet: :data:`UNKNOWN_HASH`.
         """
+        if any(map(is_stand_in, (self.protocol, self.defense, *self.attacks))):
+            return UNKNOWN_HASH
         data = self.description()
-        data["dataset"] = {k: v for k, v in data["dataset"].items() if k != "root"}
-        if self.dataset.path is not None and Path(self.dataset.path).is_file():
-            data["content"] = hashlib.blake2b(Path(self.dataset.path).read_bytes(), digest_size=8).hexdigest()
+        data["dataset"] = {k: v for k, v in data["dataset"].items() if k not in ("root", "sha256")}
+        if self.dataset.sha256 is not None:
+            data["content"] = self.dataset.sha256
         text = json.dumps([__version__, data], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, shown
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.observers import ObserverSpec
@@ -16,43 +16,46 @@ from fglaudit.partition import PartitionSpec
 
 def check_observers(observers: Sequence[ObserverSpec], partitions: Sequence[PartitionSpec]) -> None:
     """Raise :class:`FglauditError` for a party that cannot exist or a combination that means nothing."""
+    first: dict[ObserverSpec, int] = {}
     for i, observer in enumerate(observers):
         where = f"observers[{i}]"
-        if observer in observers[:i]:
-            raise FglauditError(
-                f"entries must differ; {where} repeats observers[{observers.index(observer)}]; remove one"
-            )
+        if first.setdefault(observer, i) != i:
+            raise FglauditError(f"entries must differ; {where} repeats observers[{first[observer]}]; remove one")
         _check_parties(observer.parties, where)
         for partition in partitions:
             count = known_clients(partition)
             for party in observer.parties:
                 if count is not None and _client_number(party) >= count:
                     raise FglauditError(
-                        f"{where}: an observing client must exist in every partition; {party!r} does not, the clients"
-                        f" of {partition.scheme} are client:0 ... client:{count - 1}"
+                        f"{where}: an observing client must exist in every partition; {shown(party)} does not, the"
+                        f" clients of {partition.scheme} are client:0 ... client:{count - 1}"
                     )
 
 
 def _check_parties(parties: Sequence[str], where: str) -> None:
+    seen: set[str] = set()
     for party in parties:
         if party not in ("server", "wire", "client:each") and _client_number(party) < 0:
-            raise FglauditError(f"{where}: a party is server, client:NUMBER, client:each or wire; got {party!r}")
-        if parties.count(party) > 1:
-            raise FglauditError(f"{where}: parties must differ; {party!r} is repeated; remove one")
+            raise FglauditError(
+                f"{where}: a party is server, client:NUMBER, client:each or wire; got {shown(party)}; correct it"
+            )
+        if party in seen:
+            raise FglauditError(f"{where}: parties must differ; {shown(party)} is repeated; remove one")
+        seen.add(party)
     if "wire" in parties and "server" in parties:
         raise FglauditError(
-            f"{where}: the wire sees all that the server does; got {list(parties)}; leave the server out"
+            f"{where}: the wire sees all that the server does; got {shown(list(parties))}; leave the server out"
         )
     if "client:each" in parties and any(p.startswith("client:") and p != "client:each" for p in parties):
         raise FglauditError(
-            f"{where}: client:each runs every client in turn, alone or with the server; got {list(parties)}; for"
+            f"{where}: client:each runs every client in turn, alone or with the server; got {shown(list(parties))}; for"
             " colluding clients name each of them, e.g. [client:0, client:1]"
         )
 
 
 def _client_number(party: str) -> int:
     """Number of ``client:7``; -1 for anything else."""
-    found = re.fullmatch(r"client:(\d+)", party)
+    found = re.fullmatch(r"client:(0|[1-9][0-9]{0,11})", party)
     return int(found[1]) if found else -1
 
 

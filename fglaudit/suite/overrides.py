@@ -1,19 +1,35 @@
-"""From the arguments of ``fglaudit run`` to a suite, an output folder and a device."""
+"""From the arguments of the command line to a suite, observers, attacks, an output folder and a device."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from fglaudit.errors import FglauditError, unknown
-from fglaudit.suite.suite import Suite, read, resolve
+from fglaudit import limits, registry
+from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.interfaces import Attack
+from fglaudit.observers import ObserverSpec
+from fglaudit.suite.checks import check_observers
+from fglaudit.suite.plugin_files import Trust
+from fglaudit.suite.suite import Suite, parse, read, resolve
+from fglaudit.user_files import is_folder
 
 
-def load_suite(name: str, datasets: Sequence[str] = (), root: Path | None = None, seeds: str | None = None) -> Suite:
+def load_suite(
+    name: str,
+    datasets: Sequence[str] = (),
+    root: Path | None = None,
+    seeds: str | None = None,
+    trust: Trust | None = None,
+) -> Suite:
     """Read a suite and put the command line's data sets, data root and seeds in place of its own.
+
+    Args:
+        trust: which plugin files may run; see :mod:`fglaudit.suite.plugin_files`.
 
     Raises:
         FglauditError: if the suite or an override is wrong.
@@ -22,15 +38,15 @@ def load_suite(name: str, datasets: Sequence[str] = (), root: Path | None = None
     if datasets:
         data["datasets"] = [dataset_entry(dataset) for dataset in datasets]
     if root is not None:
-        if not root.is_dir():
-            raise FglauditError(f"--root must be a folder with raw data sets; there is no folder {root}")
+        if not is_folder(root):
+            raise FglauditError(f"--root must be a folder with raw data sets; there is no folder {root}; correct it")
         entries = data.get("datasets")
         if isinstance(entries, list):
             named = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
             data["datasets"] = [{**entry, "root": str(root)} if isinstance(entry, dict) else entry for entry in named]
     if seeds is not None:
         data["seeds"] = parse_seeds(seeds)
-    return resolve(data, name, path.parent if path else None)
+    return resolve(data, name, path.parent if path else None, trust)
 
 
 def dataset_entry(name: str) -> dict[str, str]:
@@ -42,14 +58,44 @@ def parse_seeds(text: str) -> list[int]:
     """Return the seeds that ``0,1,2`` or ``0-9`` or a mixture of both names."""
     seeds: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        found = re.fullmatch(r"\s*([0-9]{1,19})\s*(?:-\s*([0-9]{1,19})\s*)?", part)
         if not found:
-            raise FglauditError(f"--seeds takes numbers such as 0,1,2 or 0-9; got {text!r}")
+            raise FglauditError(
+                f"--seeds takes numbers below 2^63, such as 0,1,2 or 0-9; got {shown(text)}; correct it"
+            )
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
-            raise FglauditError(f"--seeds takes ranges from low to high; got {part!r}")
+            raise FglauditError(f"--seeds takes ranges from low to high; got {shown(part)}; swap the ends")
+        if len(seeds) + last - first >= limits.CELLS:
+            raise FglauditError(f"--seeds may name {limits.CELLS} seeds; got {shown(text)}; name fewer")
         seeds += range(first, last + 1)
     return seeds
+
+
+def named_observers(names: Sequence[str], **knowledge: Any) -> list[ObserverSpec]:
+    """Return the observers named on the command line, parties joined by ``+``, all with the same side knowledge."""
+    share = knowledge.get("auxiliary", 0.0)
+    if not 0 <= share < 1:
+        raise FglauditError(f"--auxiliary is a share of all rows, at least 0 and below 1; got {share:g}")
+    observers = [ObserverSpec(tuple(name.split("+")), **knowledge) for name in names]
+    try:
+        check_observers(observers, ())
+    except FglauditError as error:
+        raise FglauditError(f"--observer: {error}") from error
+    return observers
+
+
+def named_attacks(texts: Sequence[str]) -> list[Attack]:
+    """Return the attacks named on the command line: a name, ``file.py:Class``, or ``{name: ..., FIELD: ...}``."""
+    attacks = []
+    for text in texts:
+        entry = parse(text, "--attack") if text.lstrip().startswith("{") else {"name": text}
+        if not isinstance(name := entry.pop("name", None), str):
+            raise FglauditError(f"--attack needs a name; got {text!r}; write e.g. '{{name: mask-flip}}'")
+        attacks.append(registry.build("attack", name, entry, "--attack"))
+    if len({(type(a).name, repr(a)) for a in attacks}) < len(attacks):
+        raise FglauditError(f"--attack: attacks must differ; got {', '.join(texts)}")
+    return attacks
 
 
 def output_folder(suite: Suite, datasets: Sequence[str]) -> Path:
@@ -67,9 +113,9 @@ def pick_device(wanted: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cpu":
         return wanted
-    if not re.fullmatch(r"cuda(:\d+)?", wanted):
+    if not re.fullmatch(r"cuda(:[0-9]+)?", wanted):
         raise unknown("device", wanted, ("auto", "cpu", "cuda"))
-    number = int(wanted.partition(":")[2] or 0)
+    number = int((wanted.partition(":")[2] or "0")[:9])
     if number >= torch.cuda.device_count():
         raise FglauditError(
             f"--device {wanted} needs that GPU; torch sees {torch.cuda.device_count()} here; use --device cpu"

@@ -4,64 +4,40 @@ Everything that can be known to be wrong without training is refused here: unkno
 is named), wrong types, observers that do not exist in a partition, a partition that a protocol cannot use, repeated
 entries.
 
-YAML is read by the rules of version 1.2: ``on:`` and ``no`` are text and ``1e-5`` is a number, which PyYAML's defaults
-get wrong; a key written twice is an error.
+Whatever the text is, it ends in a suite or in one :class:`FglauditError`: :mod:`fglaudit.suite.yaml_text` reads it into
+plain data of bounded size, and every value is checked by type and range before a plugin sees it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fglaudit import registry
+from fglaudit import limits, registry
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.suite.cell import Cell, describe
+from fglaudit.suite.cell import Cell, describe, stacked
 from fglaudit.suite.checks import check_observers, check_partition_fits
+from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
+from fglaudit.suite.stacks import named_parts
+from fglaudit.suite.sweep import expanded
+from fglaudit.suite.yaml_text import read_yaml
+from fglaudit.user_files import is_file, read_file, user_path
 
 SERVERS = ("honest",)
 """Server behaviours that exist so far."""
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with YAML 1.2's booleans and numbers, refusing repeated keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise FglauditError(
-                    f"a key may be written once; {key.value!r} is repeated at line {key.start_mark.line + 1};"
-                    " remove one"
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if not tag.endswith((":bool", ":float"))]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:(?:\.\d+|\d+\.\d*)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
-    list("-+0123456789."),
-)
 
 
 class _Observer(BaseModel):
@@ -88,6 +64,7 @@ class _SuiteFile(BaseModel):
     record: Literal["needed", "all"] = "needed"
     empirical: bool = True
     seeds: list[int] = Field(default=[0], min_length=1)
+    plugins: dict[str, str] = Field(default={})
 
 
 @dataclass(frozen=True)
@@ -106,6 +83,7 @@ class Suite:
     empirical: bool
     seeds: tuple[int, ...]
     all_attacks: bool = False
+    plugins: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each plugin file by its absolute path
 
     def cells(self) -> list[Cell]:
         """Return the grid in order: data set, partition, protocol, server, defense, seed (the last varies fastest)."""
@@ -128,12 +106,21 @@ class Suite:
         for key in ("datasets", "partitions"):
             data[key] = [_plain(describe(entry)) for entry in data[key]]
         for key in ("protocols", "defenses", "attacks"):
-            data[key] = [_plain({**describe(entry), "name": registry.reference(entry)}) for entry in data[key]]
+            data[key] = [_written_back(entry) for entry in data[key]]
         data["observers"] = [_plain(dataclasses.asdict(o)) for o in self.observers]
         if self.all_attacks:
             data["attacks"] = "all"
+        if not self.plugins:
+            del data["plugins"]
         plain: dict[str, Any] = _plain(data)
         return plain
+
+
+def _written_back(plugin: Any) -> dict[str, Any]:
+    """Return the entry of a suite that names ``plugin`` with all its fields."""
+    parts = {name: [_written_back(part) for part in defenses] for name, defenses in stacked(plugin)}
+    entry: dict[str, Any] = _plain({**describe(plugin), "name": registry.reference(plugin), **parts})
+    return entry
 
 
 def _plain(value: Any) -> Any:
@@ -159,51 +146,53 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
     texts = embedded()
     if name_or_path in texts:
         return parse(texts[name_or_path], name_or_path), None
-    path = Path(name_or_path).expanduser()
-    if not path.is_file():
+    path = user_path(name_or_path, "a suite file")
+    if not is_file(path):
         if path.suffix in (".yaml", ".yml") or "/" in name_or_path:
             raise FglauditError(
                 f"a suite file must exist; there is no file {path} (embedded suites: {', '.join(sorted(texts))})"
             )
         raise unknown("suite", name_or_path, texts)
+    data = read_file(path, "a suite file", limits.SUITE_BYTES)
     try:
-        return parse(path.read_text("utf-8"), str(path)), path
-    except (OSError, UnicodeDecodeError) as error:
-        raise FglauditError(f"a suite file must be readable UTF-8 text; {path}: {error}") from error
+        return parse(data.decode("utf-8"), str(path)), path
+    except UnicodeDecodeError as error:
+        raise FglauditError(
+            f"a suite file must be UTF-8 text; {path}: {error.reason} at byte {error.start}; save it as UTF-8"
+        ) from error
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
-    """Return the keys of a suite's YAML ``text``; ``source`` names it in messages."""
+    """Return the keys of a suite's YAML ``text``; ``source`` names it in messages.
+
+    Raises:
+        FglauditError: if the text is no YAML mapping of plain values, or beyond :mod:`fglaudit.limits`.
+    """
     try:
-        data = _Loader(text).get_single_data()  # a SafeLoader: constructs plain data only
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        raise FglauditError(
-            f"a suite must be valid YAML; {source}:{place} {getattr(error, 'problem', error)}"
-        ) from error
+        data = read_yaml(text)
     except FglauditError as error:
         raise FglauditError(f"{source}: {error}") from error
     if not isinstance(data, dict):
         raise FglauditError(
-            f"a suite must be a mapping with keys {', '.join(_SuiteFile.model_fields)}; {source} is {data!r}"
+            f"a suite must be a mapping with keys {', '.join(_SuiteFile.model_fields)}; {source} is {shown(data)}"
         )
-    return {str(key): value for key, value in data.items()}
+    return data
 
 
-def resolve(data: dict[str, Any], source: str, relative_to: Path | None = None) -> Suite:
+def resolve(data: dict[str, Any], source: str, relative_to: Path | None = None, trust: Trust | None = None) -> Suite:
     """Check the raw keys of a suite and build everything they name.
 
     Args:
         source: the suite's name or path, for messages.
         relative_to: folder of the suite file; plugin files ``file.py:Class`` are looked for there if not found from
             here.
+        trust: which plugin files may run; by default those in ``relative_to`` and those that the suite pins.
 
     Raises:
         FglauditError: for the first thing that is wrong, saying where.
     """
     try:
-        return _resolve(_validated(data), relative_to)
+        return _resolve(_validated(data), relative_to, trust or Trust())
     except FglauditError as error:
         raise FglauditError(f"suite {source}: {error}") from error
 
@@ -212,9 +201,9 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
     try:
         return _SuiteFile.model_validate(data)
     except ValidationError as error:
-        # Of a union such as "text | mapping" pydantic reports every branch: the unknown key or the first problem says
+        # Of a union such as "text | mapping" pydantic reports every branch: an unknown key, or what lies deepest, says
         # most.
-        problems = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        problems = sorted(error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
         problem = problems[0]
         where = _place(problem["loc"])
         if problem["type"] == "extra_forbidden":
@@ -227,7 +216,7 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
             raise FglauditError(
                 f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}"
             ) from error
-        raise FglauditError(f"{where}: {problem['msg']}; got {problem['input']!r}{_example(where)}") from error
+        raise FglauditError(f"{where}: {problem['msg']}; got {shown(problem['input'])}{_example(where)}") from error
 
 
 _EXAMPLES = {
@@ -242,6 +231,7 @@ _EXAMPLES = {
     "record": "record: needed",
     "empirical": "empirical: true",
     "seeds": "seeds: [0, 1, 2]",
+    "plugins": "plugins: {my_defense.py: SHA-256 of the file in hex digits}",
 }
 
 
@@ -261,37 +251,50 @@ def _place(loc: Sequence[int | str]) -> str:
     return text
 
 
-def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
+def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
+    """Build what the keys of a suite name. Plugin files are checked, and imported, before the first plugin is built."""
+    written = [raw.protocols, raw.defenses, raw.attacks]
+    files = check_plugin_files(written, raw.plugins, relative_to, trust)
+    allowed = {str(file.path) for file in files}
+
     def entries(
         key: str, listed: Sequence[str | dict[str, Any]], build: Callable[[dict[str, Any], str], Any]
     ) -> tuple[Any, ...]:
-        built: dict[str, tuple[int, Any]] = {}
-        for i, entry in enumerate(listed):
-            where = f"{key}[{i}]"
-            found = build({_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else dict(entry), where)
+        built: dict[str, tuple[str, Any]] = {}
+        for entry, where in _written(key, listed):
+            found = build(dict(entry), where)
             identity = str({k: v for k, v in describe(found).items() if k != "root"})
             if identity in built:
-                raise FglauditError(f"entries must differ; {where} repeats {key}[{built[identity][0]}]; remove one")
-            built[identity] = (i, found)
+                raise FglauditError(f"entries must differ; {where} repeats {built[identity][0]}; remove one")
+            built[identity] = (where, found)
         return tuple(found for _, found in built.values())
 
     def plugin(kind: str) -> Callable[[dict[str, Any], str], Any]:
         def build(entry: dict[str, Any], where: str) -> Any:
+            entry = named_parts(entry, where, lambda name: near_suite(name, relative_to) if ".py:" in name else name)
             name = entry.pop("name", None)
             if not isinstance(name, str):
                 raise FglauditError(f"{where}: a {kind} needs a name; known: {', '.join(registry.names(kind))}")
-            return registry.build(kind, _near_suite(name, relative_to), entry, where)
+            if ".py:" not in name:
+                return registry.build(kind, name, entry, where)
+            found = near_suite(name, relative_to)
+            if found.rpartition(":")[0] not in allowed:
+                raise FglauditError(f"{where}: a plugin is given as file.py:Class; got {shown(name)}; correct it")
+            return (registry.build if trust.imports else registry.stand_in)(kind, found, entry, where)
 
         return build
 
     for i, server in enumerate(raw.server):
         if server not in SERVERS:
             raise FglauditError(f"server[{i}]: {unknown('server behaviour', server, SERVERS)}")
-    if negative := [seed for seed in raw.seeds if seed < 0]:
-        raise FglauditError(f"seeds: a seed must be 0 or more; got {negative[0]}")
+    if outside := [seed for seed in raw.seeds if not 0 <= seed <= limits.INTEGER]:
+        raise FglauditError(f"seeds: a seed must be 0 or more and below 2^63; got {shown(outside[0])}; change it")
     for key, values in (("seeds", raw.seeds), ("server", raw.server)):
         if len(set(values)) < len(values):
-            raise FglauditError(f"{key}: entries must differ; got {values}")
+            raise FglauditError(f"{key}: entries must differ; got {shown(values)}; remove the repeated one")
+    axes = (raw.datasets, raw.partitions, raw.protocols, raw.server, raw.defenses, raw.seeds)
+    if (cells := math.prod(len(axis) for axis in axes)) > limits.CELLS:
+        raise FglauditError(f"a suite may have {limits.CELLS} cells; got {cells}; split it into several suites")
     suite = Suite(
         name=raw.name,
         datasets=entries("datasets", raw.datasets, dataset_spec),
@@ -307,23 +310,32 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None) -> Suite:
         empirical=raw.empirical,
         seeds=tuple(raw.seeds),
         all_attacks=raw.attacks == "all",
+        plugins={str(file.path): file.sha256 for file in files},
     )
+    if (rows := cells * len(suite.observers) * len(suite.attacks)) > limits.ROWS:
+        raise FglauditError(
+            f"a suite may have {limits.ROWS} cells x observers x attacks; got {rows}; split it into several suites"
+        )
     check_observers(suite.observers, suite.partitions)
     check_partition_fits(suite.protocols, suite.partitions)
     return suite
 
 
+def _written(key: str, listed: Sequence[str | dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the entries under ``key`` as mappings, each with its place; one for every value that a defense sweeps."""
+    for i, entry in enumerate(listed):
+        where = f"{key}[{i}]"
+        named = {_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else entry
+        yield from expanded(named, where) if key == "defenses" else [(named, where)]
+
+
 def dataset_spec(entry: dict[str, Any], where: str = "") -> DatasetSpec:
-    """Return the data set that a suite entry names."""
+    """Return the data set that a suite entry names; an own graph is pinned to the content that its file has now."""
     spec: DatasetSpec = registry.construct(DatasetSpec, "data set", entry, where)
-    return spec
+    try:
+        return spec.pinned()
+    except FglauditError as error:
+        raise FglauditError(f"{where}: {error}" if where else str(error)) from error
 
 
 _NAME_KEY = {"partitions": "scheme"}
-
-
-def _near_suite(name: str, folder: Path | None) -> str:
-    """Return a plugin file's path relative to the suite file where it is not found from the working directory."""
-    if folder is None or ".py:" not in name or Path(name.rpartition(":")[0]).expanduser().is_file():
-        return name
-    return str(folder / name)

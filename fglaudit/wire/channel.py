@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.facts import Unstated
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
-from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload
+from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
 from fglaudit.view import FEATURE_ROWS, Noise, Observer
+from fglaudit.wire.observed import Observed
+from fglaudit.wire.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
 
 
@@ -82,12 +85,16 @@ class RecordingChannel:
         self.bytes_down = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_sealed = 0
         self.inputs: dict[int, Tensor] = {}
+        self._observed = Observed(session)
         self._rng = rng
         self._progress = progress
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph as the defense prepares it."""
+        before = copied(client) if self._observed.watches("prepare") else None
         prepared = self.session.prepare(client, self._rng)
+        if before is not None:
+            self._observed.prepared(before, prepared)
         if FEATURE_ROWS in self.session.noise():
             self.inputs[client.client] = prepared.x
         return prepared
@@ -111,38 +118,85 @@ class RecordingChannel:
 
     def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
         """Return the defense's groups of cross-client edges [E]."""
-        return self.session.merge(center, neighbor)
+        if not self._observed.watches("merge"):
+            return self.session.merge(center, neighbor)
+        edges = center.clone(), neighbor.clone()
+        groups = self.session.merge(center, neighbor)
+        self._observed.merged(*edges, groups)
+        return groups
 
     def local_update(self) -> LocalUpdate | None:
         """Return what the defense makes of a step's gradients; None if it leaves them alone."""
         if not self.session.updates():
             return None
-        return lambda gradients: self.session.local_update(gradients, self._rng)
+        return self._update
+
+    def _update(self, gradients: Tensor) -> Tensor:
+        if not self._observed.watches("local_update"):
+            return self.session.local_update(gradients, self._rng)
+        expected = self._observed.expected_update(gradients)  # before the call, which may edit gradients in place
+        update = self.session.local_update(gradients, self._rng)
+        self._observed.updated(expected, update)
+        return update
+
+    @property
+    def unstated(self) -> tuple[Unstated, ...]:
+        """What the defense changed and no fact of it explains: for the scorer, never for attacks."""
+        return self._observed.unstated
 
     def send(self, batch: MessageBatch) -> Payload:
         """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
+        entered = None  # what was sealed just now
         if batch.payload.sealed_fields():
             batch = self.session.forward(batch)
+            if not batch.payload.sealed_fields():
+                self._observed.arrived(batch)
         else:
-            if self.session.changes(type(batch.payload)):
-                payload = self.session.release(batch, self._rng)
-                batch = MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+            batch = self._released(batch)
             if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
-                batch = self.session.seal(batch, self._rng)
+                entered, batch = self._sealed(batch)
         self._count(batch)
         if not batch.payload.sealed_fields():
+            if entered is not None:
+                self._observed.opened(entered, batch)
             self._record(batch)
             return batch.payload
         self._record(batch.ciphertexts())
         readers = self.session.readers(batch)
         if bool((batch.receivers != SERVER).all()):
             opened = self.session.unseal(batch)
+            if entered is not None:
+                self._observed.opened(entered, opened)
+            self._observed.arrived(opened)
             self._record(opened, readers)
             return opened.payload
         readable = self._readable(batch, readers)
         if bool(readable.any()):
-            self._record(self.session.unseal(batch.select(readable)), readers)
+            opened = self.session.unseal(batch.select(readable))
+            if entered is not None:
+                self._observed.opened(entered, opened)
+            self._record(opened, readers)
+        if entered is not None and bool((more := self._observed.to_open(batch, readable)).any()):
+            self._observed.opened(entered, self.session.unseal(batch.select(more)))
         return batch.payload
+
+    def _released(self, batch: MessageBatch) -> MessageBatch:
+        """Let the defense have its say on every payload, also on those that it says it leaves alone."""
+        announced = any(value.is_meta for value in batch.payload.tensors().values())  # counted only: no values at all
+        if announced or not self._observed.watches("release"):
+            return batch
+        before = {name: _copy(value) for name, value in batch.payload.tensors().items()}
+        payload = self.session.release(batch, self._rng)
+        self._observed.released(batch, before, payload)
+        return MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+
+    def _sealed(self, batch: MessageBatch) -> tuple[MessageBatch, MessageBatch]:
+        """Return what entered the seal, in memory of its own, and what left it."""
+        payload = type(batch.payload).from_tensors({n: _copy(value) for n, value in batch.payload.tensors().items()})
+        before = MessageBatch(batch.round, batch.senders.clone(), batch.receivers.clone(), payload, batch.splits)
+        after = self.session.seal(batch, self._rng)
+        self._observed.sealed(before, after)
+        return before, after
 
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""
@@ -182,3 +236,8 @@ class RecordingChannel:
             transcript.add(batch, readers=readers)
         elif bool(kept.any()):
             transcript.add(batch.select(kept), readers=readers)
+
+
+def _copy(value: Tensor) -> Tensor:
+    """Return ``value`` in memory of its own; a broadcast stays one."""
+    return value[:1].clone().expand_as(value) if is_repeated(value) else value.clone()

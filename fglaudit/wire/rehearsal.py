@@ -17,6 +17,7 @@ import torch
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Trained
 from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.structure import Structure
 from fglaudit.view import Messages, Observer
 from fglaudit.wire.channel import Keep, RecordingChannel
 from fglaudit.wire.transcript import Transcript
@@ -63,17 +64,20 @@ def _rehearse(
     settings: Mapping[str, Any] | None = None,
     rng: torch.Generator,
     device: torch.device,
-) -> Messages:
-    """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all).
+) -> tuple[Messages, Structure]:
+    """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all), and what
+    the protocol states of them.
 
-    ``settings`` replace hyperparameters of the protocol.
+    ``settings`` replace hyperparameters of the protocol; those that it lacks are left out.
     """
+    known = {f.name for f in dataclasses.fields(protocol)}  # type: ignore[arg-type]
+    changes = {name: value for name, value in (settings or {}).items() if name in known}
+    rehearsing: FederatedProtocol = dataclasses.replace(protocol, **changes)  # type: ignore[type-var]
     transcript = Transcript()
     parties = None if observer.wire else frozenset(observer.parties)
     keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))
     channel = _RehearsedChannel(DefenseSession(), graph.num_clients, rng, transcript, keep)
     channel.last = rounds
     with contextlib.suppress(_EnoughSentError):
-        rehearsed: Any = dataclasses.replace(protocol, **settings or {})  # type: ignore[type-var]
-        rehearsed.train(graph, channel, rng=rng, device=device)
-    return transcript.seen_by(observer)
+        rehearsing.train(graph, channel, rng=rng, device=device)
+    return transcript.seen_by(observer), rehearsing.structure(graph)

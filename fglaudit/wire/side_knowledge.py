@@ -17,10 +17,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fglaudit import facts as typed
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
 from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
+from fglaudit.structure import Structure
 from fglaudit.view import Auxiliary, KnownLabels, Noise, Observer, PublicFacts, View
 from fglaudit.wire.transcript import Transcript
 
@@ -252,6 +254,8 @@ def public_to_json(public: PublicFacts) -> dict[str, Any]:
     stored = {
         f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in ("fit", "rehearse")
     }
+    stored["facts"] = typed.to_json(public.facts)
+    stored["structure"] = public.structure.to_json()
     stored["noise"] = {name: dataclasses.asdict(noise) for name, noise in public.noise.items()}
     plain: dict[str, Any] = json.loads(json.dumps(stored, default=str))
     return plain
@@ -267,5 +271,7 @@ def public_from_json(stored: Mapping[str, Any]) -> PublicFacts:
             "layout": {name: tuple(shape) for name, shape in stored["layout"].items()},
             "sealed": tuple(stored.get("sealed", ())),
             "noise": noise,
+            "facts": typed.from_json(stored["facts"]),
+            "structure": Structure.from_json(stored["structure"]),
         }
     )

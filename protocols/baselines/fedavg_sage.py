@@ -29,6 +29,7 @@ from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.protocols.baselines.sage import Sage
 from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
 from fglaudit.protocols.fedgt.sampled_neighbors import SampledNeighbors
+from fglaudit.structure import Models, Structure
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class FedAvgSage(SubgraphProtocol):
     def examples(self, graph: FederatedGraph) -> Examples:
         """In an epoch every training node is in one batch; draws reach no further than full neighbourhoods."""
         return node_examples(graph, passes=self.rounds * self.local_epochs, hops=self.layers, widest=self.candidates)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        return super().structure(graph).replace(Models, upload="weights")
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return largest_share(graph, 1.0, "train-nodes")

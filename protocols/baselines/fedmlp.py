@@ -26,6 +26,7 @@ from fglaudit.nn.weights import flatten, gcn_layout, glorot, unflatten
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.gfl_appnp.jacobians import Hidden
 from fglaudit.rng import split
+from fglaudit.structure import Models, Structure
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ class FedMLP(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_node_clients(self.name, graph, connected=False)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        return Structure((Models("weights"), self.local().training()))
 
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's losses are those of its own training samples; the graph is not used."""

@@ -18,6 +18,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.weights import Layout, unflatten
 from fglaudit.payloads import Payload
+from fglaudit.structure import Structure, Training
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,9 @@ class FullBatchProtocol(FederatedProtocol):
 
     def descent(self) -> GradientDescent:
         return GradientDescent(self.rounds, self.local_steps, self.learning_rate, self.choice)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        return Structure((Training("sgd", self.learning_rate, local_steps=self.local_steps),))
 
     @property
     def num_rounds(self) -> int:

@@ -21,6 +21,7 @@ from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
+from fglaudit.structure import Structure
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ class GCN(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        return Structure((self.settings().training(self.local_steps, keep_optimizer=True),))
 
     def examples(self, graph: FederatedGraph) -> Examples:
         passes = self.rounds * self.local_steps

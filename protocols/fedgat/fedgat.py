@@ -73,6 +73,7 @@ from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint
 from fglaudit.protocols.fedgat.masking import Masked, degree_batches
 from fglaudit.rng import split
 from fglaudit.sealing import SealedTensor
+from fglaudit.structure import Attention, Structure
 from fglaudit.view import Observer
 
 VARIANTS: dict[str, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedVectors}
@@ -147,6 +148,9 @@ class FedGAT(GatProtocol):
     def masked(self) -> type[Masked]:
         """The payload of the variant."""
         return VARIANTS[self.variant]
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        return Structure((Attention(self.degree, self.domain), *super().structure(graph).statements))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,9 +17,11 @@ from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gat import EdgeLayer, GatShape, Scores, initial_model, softmax_scores
 from fglaudit.nn.gcn import client_inputs
+from fglaudit.payloads import ModelUpdate
 from fglaudit.protocols.fedgat.gat_field import Clients, Exchange, Field
 from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatSettings, GatTraining, Part, Problem
 from fglaudit.rng import split
+from fglaudit.structure import Models, Structure, Training
 
 
 def check_graph(protocol: str, graph: FederatedGraph) -> None:
@@ -88,6 +90,19 @@ class GatProtocol(FederatedProtocol):
         return GatSettings(
             self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain
         )
+
+    def training(self) -> Training:
+        """Return what attacks may know of the clients' training."""
+        return replace(
+            self.averaging().training(),
+            feature_dropout=self.feature_dropout,
+            proximal=self.proximal,
+            keep_optimizer=self.keep_optimizer,
+        )
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        training = self.training()
+        return Structure((Models("weights"), training) if ModelUpdate in type(self).emits else (training,))
 
     @property
     def num_rounds(self) -> int:

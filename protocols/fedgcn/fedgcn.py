@@ -52,6 +52,7 @@ from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
+from fglaudit.structure import Models, Structure, Sums
 from fglaudit.view import Observer
 
 AGGREGATES = ("normalised", "counts")
@@ -106,6 +107,10 @@ class FedGCN(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 
+    def structure(self, graph: FederatedGraph) -> Structure:
+        sums = (Sums(self.aggregate, self.hops),) if self.hops else ()
+        return Structure((*sums, Models("weights"), self.averaging().training()))
+
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The sums that clients send before training, once; what the server returns is computed from them.
 
@@ -127,7 +132,7 @@ class FedGCN(FederatedProtocol):
                 math.sqrt(largest + 1),
                 f"sqrt(largest degree + 1) with public topology, largest degree {largest}",
             )
-        return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why),)
+        return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why, subgraphs=True),)
 
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's loss sees as many hops as there are layers; with sums some of the nodes are other clients'."""

@@ -57,6 +57,7 @@ from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, MessageBa
 from fglaudit.protocols.fedgt.alignment import align, average_global_nodes, cosine_similarity, personal_weights
 from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.sealing import SealedTensor
+from fglaudit.structure import Centroids, Structure, Transformer
 
 SIMILARITIES = ("global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
 TESTED = ("local", "received")
@@ -94,6 +95,11 @@ class FedGT(HybridProtocol):
 
     def settings(self) -> SubgraphSettings:
         return replace(super().settings(), keep_optimizer=self.keep_optimizer)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        stated = super().structure(graph).statements
+        network = Transformer(self.layers, self.hidden, self.heads, self.feed_forward)
+        return Structure((Centroids(self.global_nodes, self.hidden, self.momentum), network, *stated))
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Changes of weights; every client gets an average of its own, of models that the server keeps."""

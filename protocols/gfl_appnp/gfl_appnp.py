@@ -64,6 +64,7 @@ from fglaudit.payloads import (
 )
 from fglaudit.protocols.gfl_appnp.hidden_sharing import Sharing, one_model
 from fglaudit.rng import split
+from fglaudit.structure import Encoder, Models, Propagation, Structure
 from fglaudit.view import Observer
 
 VARIANTS = ("full", "v1", "v2")
@@ -145,6 +146,11 @@ class GFLAPPNP(FederatedProtocol):
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose hidden representations reach the observer, alone or in sums: within M hops."""
         return foreign_nodes_within(graph, observer, self.propagation_steps)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        encoder = Encoder("relu", self.jacobian_noise if self.variant == "v1" else 0.0)
+        propagation = Propagation(self.alpha, self.propagation_steps)
+        return Structure((encoder, propagation, Models("weights"), self.local().training()))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """What a client sends that depends on its features: representations, Jacobians, and its model if it trains.

@@ -47,6 +47,7 @@ from fglaudit.protocols.nfedgnn.split_training import (
 )
 from fglaudit.protocols.nfedgnn.user_weights import Entries, UserWeights
 from fglaudit.rng import split
+from fglaudit.structure import Latent, Models, Structure, Training
 
 BUCKET = 2**26
 """Numbers in one batch of uploaded models (256 MiB in float32)."""
@@ -74,6 +75,11 @@ class CNFGNN(SplitProtocol):
     loss: str = "mean"
     choice: str = "last"
     keep_optimizer: bool = True
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        stated = super().structure(graph).replace(Latent, goes_on_from="common")
+        stated = stated.replace(Training, keep_optimizer=self.keep_optimizer)
+        return Structure((*stated.statements, Models("weights")))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """Latents and weights of one user, once a round each; noise on one of them does not cover the other."""

@@ -50,6 +50,7 @@ from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
 from fglaudit.protocols.nfedgnn.split_training import SplitProtocol, send_gradients, send_latents, send_model
 from fglaudit.protocols.nfedgnn.user_weights import Entries, UserWeights
 from fglaudit.rng import split
+from fglaudit.structure import Structure, Training
 
 INITIAL_WEIGHTS = ("broadcast", "private")
 EVALUATIONS = ("training", "clean")
@@ -112,6 +113,9 @@ class NFedGNN(SplitProtocol):
             "a latent moves with the features as far as the user's trained weights let it; clip the latents themselves"
         )
         return (Release(Latents, times, None, "node", covers_training=True, why=why, one_message=True),)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        return super().structure(graph).replace(Training, participation=self.participation)
 
     def readers(self) -> Mapping[type[Payload], str]:
         return {**super().readers(), ModelUpdate: "the server itself draws it, and nobody sends another"}

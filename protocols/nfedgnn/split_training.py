@@ -21,6 +21,7 @@ from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, Pa
 from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, SplitGat, SplitGcn
 from fglaudit.protocols.nfedgnn.user_weights import Stepping
 from fglaudit.rng import split
+from fglaudit.structure import Latent, Structure, Training
 from fglaudit.view import Observer
 
 SPLITS = ("gcn", "gat")
@@ -274,6 +275,18 @@ class SplitProtocol(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_users(self.name, graph, self.model().dimensions)
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        """The users' side: ``dropout`` is the server's."""
+        bound = (6 / (graph.num_features + self.hidden)) ** 0.5  # Glorot's, of every head
+        training = Training(
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            feature_dropout=self.feature_dropout,
+            keep_optimizer=True,
+        )
+        return Structure((Latent(bound), training))
 
     def examples(self, graph: FederatedGraph) -> str:
         return (

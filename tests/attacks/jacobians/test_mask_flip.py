@@ -27,6 +27,7 @@ from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.features import exact_share
 from fglaudit.quantities.game import Game
 from fglaudit.rng import derive
+from fglaudit.structure import Propagation
 from fglaudit.testing import Run, check_attack, record
 from fglaudit.view import Noise, Observer, View
 from fglaudit.wire.transcript import Transcript
@@ -168,9 +169,9 @@ def test_discrete_rows_name_their_weight(scaled: bool) -> None:
 def test_weights_are_those_of_the_protocol() -> None:
     view = recorded().view(ONE)
     weights = known_propagation(view, view.own[0])
-    facts = view.public.hyperparameters
+    rule = view.public.structure.of(Propagation)
     assert view.topology is not None and weights is not None
-    matrix = personalised_propagation(view.topology, 60, facts["alpha"], facts["propagation_steps"])
+    matrix = personalised_propagation(view.topology, 60, rule.alpha, rule.steps)
     assert float(weights[3]) == 0
     torch.testing.assert_close(torch.cat([weights[:3], weights[4:]]), torch.cat([matrix[3, :3], matrix[3, 4:]]))
     alone = recorded().view(Observer(parties=(3,)))

@@ -19,6 +19,7 @@ from fglaudit.payloads import MaskedMatrices, MessageBatch
 from fglaudit.quantities.game import Game
 from fglaudit.quantities.row_metrics import matched_exact
 from fglaudit.rng import derive
+from fglaudit.structure import Attention, Structure
 from fglaudit.testing import check_attack
 from fglaudit.view import Observer, View
 
@@ -120,7 +121,7 @@ def test_too_few_orders_for_a_neighbourhood() -> None:
     graph = federated(x, [(0, 1), (0, 2), (0, 3)], [[0], [1, 2, 3]])
     view = masked_view(graph, CLIENT)
     for degree, share in ((2, 0.0), (8, 1.0)):
-        public = dataclasses.replace(view.public, hyperparameters={"degree": degree})
+        public = dataclasses.replace(view.public, structure=Structure((Attention(degree, 2.0),)))
         cut = dataclasses.replace(view, public=public)
         assert (matched(rebuild(PowerMoments(), cut), cut, graph) == 1.0) == (share == 1.0)
 

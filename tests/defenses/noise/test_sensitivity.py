@@ -59,6 +59,8 @@ class Watched(DefenseSession):
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         kind = type(batch.payload)
+        if kind not in self.honest.noised:
+            return batch.payload
         release, mechanism = self.honest.noised[kind]
         if bool((batch.senders == SERVER).all()) is not release.by_server:
             return self.honest.release(batch, rng)

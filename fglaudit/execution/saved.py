@@ -1,0 +1,173 @@
+"""Attacks on recordings that a run kept (``record: all``), without training again: ``RUN/attacks/NAME``.
+
+The folder holds records as a run's own does, so that ``fglaudit report`` reads it; nothing of the run is written over.
+Where the run kept no truth, attacks run unscored and their results are stored instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fglaudit import __version__, registry
+from fglaudit.attacking import run_attacks
+from fglaudit.errors import FglauditError
+from fglaudit.execution.rows import cell_record
+from fglaudit.execution.store import read_manifest, write_atomic
+from fglaudit.finding import CellRecord, Status
+from fglaudit.interfaces import Attack
+from fglaudit.observers import ObserverSpec
+from fglaudit.recording import Recording, protocol_of
+from fglaudit.scoring.output import Output
+from fglaudit.scoring.score import Measurement, Scorer
+from fglaudit.scoring.truth import GroundTruth
+
+RECORDINGS, TRUTHS, ATTACKS = "transcripts", "truth", "attacks"
+UNSCORED = "unscored: no truth was kept beside this recording; the results are stored as they are"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where saved recordings lie.
+
+    Attributes:
+        run: the run's folder, or the recording's own where it lies alone.
+        recordings: the folders of the recordings.
+        suite: name of the run's suite.
+    """
+
+    run: Path
+    recordings: tuple[Path, ...]
+    suite: str
+
+    def truth(self, recording: Path) -> Path | None:
+        """Return the folder of the truth about a recording, None where there is none."""
+        folder = self.run / TRUTHS / recording.name
+        return folder if folder.is_dir() else None
+
+
+def find(path: Path) -> Source:
+    """Return the recordings in ``path``, a run or a single recording.
+
+    Raises:
+        FglauditError: if there are none.
+    """
+    if (path / "recording.json").is_file():
+        run = path.parent.parent
+        if path.parent.name == RECORDINGS and (run / "run.json").is_file():
+            return Source(run, (path,), str(read_manifest(run)["suite"]))
+        return Source(path, (path,), "")
+    manifest = read_manifest(path)
+    folders = [path / RECORDINGS / str(entry["cell"]) for entry in manifest["cells"]]
+    found = tuple(folder for folder in folders if (folder / "recording.json").is_file())
+    if not found:
+        raise FglauditError(
+            f"only a run that kept whole recordings can be attacked again; {path} kept none; put record: all into its"
+            f" suite and run that into another folder (fglaudit run SUITE --out {path}-all)"
+        )
+    return Source(path, found, str(manifest["suite"]))
+
+
+def attack_saved(
+    source: Source,
+    observers: Sequence[ObserverSpec],
+    attacks: Sequence[Attack],
+    name: str,
+    device: torch.device,
+    announce: Callable[[str], None] = lambda text: None,
+) -> tuple[Path, list[CellRecord]]:
+    """Run ``attacks`` on every recording of ``source`` and write the records into ``RUN/attacks/NAME``.
+
+    Args:
+        announce: called with a line per recording.
+
+    Raises:
+        FglauditError: the name is taken or no name of a folder, or an observer knows what was not recorded.
+    """
+    if not name or name in (".", "..") or "/" in name or "\\" in name:
+        raise FglauditError(f"--name names a folder inside the run's {ATTACKS}/; got {name!r}; use letters and digits")
+    folder = source.run / ATTACKS / name
+    if folder.exists():
+        raise FglauditError(f"attacks on a saved run never replace others; {folder} exists; use another --name")
+    records = []
+    for path in source.recordings:
+        announce(f"attacking {path}")
+        record, results = _attacked(Recording.load(path), source, path, observers, attacks, device)
+        (folder / "cells").mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / "cells" / f"{record.cell}.json", _json(record.to_json()))
+        for file, tensors in results.items():
+            (folder / "results").mkdir(exist_ok=True)
+            save_file(tensors, folder / "results" / f"{record.cell}-{file}.safetensors")
+        records.append(record)
+    write_atomic(folder / "run.json", _json(_manifest(source, records)))
+    return folder, records
+
+
+def _attacked(
+    recording: Recording,
+    source: Source,
+    path: Path,
+    observers: Sequence[ObserverSpec],
+    attacks: Sequence[Attack],
+    device: torch.device,
+) -> tuple[CellRecord, dict[str, dict[str, Tensor]]]:
+    truth = source.truth(path)
+    scorer = None if truth is None else Scorer(GroundTruth.load(truth, protocol_of(recording.description)))
+    outputs = run_attacks(
+        recording,
+        observers,
+        attacks,
+        device=device,
+        nothing_to_ask=None if scorer is None else scorer.nothing_to_ask,
+    )
+    measured = [_unscored(output) if scorer is None else scorer.measure(output) for output in outputs]
+    described = {
+        **recording.description,
+        "observers": [spec.name for spec in observers],
+        "attacks": [type(attack).name for attack in attacks],
+    }
+    record = cell_record(path.name, source.suite, described, recording, measured)
+    results = {} if scorer is not None else dict(_results(outputs))
+    return record, results
+
+
+def _unscored(output: Output) -> Measurement:
+    if not output.measured:
+        return Measurement(output.blank)
+    if output.flaw is not None:
+        return Measurement(replace(output.blank, status=Status.BROKEN_ATTACK, reason=output.flaw))
+    return Measurement(replace(output.blank, reason=UNSCORED))
+
+
+def _results(outputs: Sequence[Output]) -> list[tuple[str, dict[str, Tensor]]]:
+    """Return the results of unscored outputs as tensors, by a name for their file."""
+    named = []
+    for output in outputs:
+        for view, result in zip(output.views, output.results, strict=False):
+            held = {f.name: getattr(result, f.name) for f in fields(result)}
+            tensors = {key: value.contiguous() for key, value in held.items() if isinstance(value, Tensor)}
+            observer = view.observer.name.replace(":", "-")
+            named.append((f"{observer}-{output.blank.attack}", tensors))
+    return named
+
+
+def _manifest(source: Source, records: Sequence[CellRecord]) -> dict[str, Any]:
+    return {
+        "suite": source.suite,
+        "version": __version__,
+        "plugins": registry.loaded_files(),
+        "data": {},
+        "threads": torch.get_num_threads(),
+        "cells": [{"cell": record.cell, "unfinished": record.to_json()} for record in records],
+    }
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=1, sort_keys=True, default=str) + "\n"

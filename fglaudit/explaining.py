@@ -1,0 +1,279 @@
+"""What stated facts make of a value, and whether what really left can be that.
+
+Facts are applied in their order to an :class:`Expected`: those that do not draw change its values; noise, rounding and
+random reports are noted, and compared with what left by size and shape (:mod:`fglaudit.residuals`). Arithmetic in
+another precision or order is allowed for by a slack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.residuals import Shape, Spending, strange_noise
+
+ROUNDOFF = {torch.float64: 2.0**-50, torch.float32: 2.0**-21, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
+"""Relative error allowed for in one sum or product, by precision."""
+_NORM_ROUNDOFF = 16.0
+"""How many times that a value may be off that was scaled by a norm over many entries."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Evenly spaced levels: of all entries, or of each message [P, 1].
+
+    Attributes:
+        start, step: one level and the distance of levels; None: the smallest value of each message as sent, and its
+            range over ``levels - 1``.
+        levels: how many there are at most; None: any number.
+        stochastic: whether rounding is unbiased.
+    """
+
+    start: Tensor | None
+    step: Tensor | None
+    levels: int | None
+    stochastic: bool
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is known of a value after some facts.
+
+    Attributes:
+        values: [P, D] in float64, noise left out.
+        slack: bound [P, D] (or broadcastable) on what arithmetic and rounding add.
+        roundoff: relative error of the arithmetic.
+        received: [P, D], what the senders last got of this payload; None if nothing.
+        noise: (distribution, scale) of every noise added so far.
+        factor, offset: of what was scaled after noise or reports: ``offset + factor x (values + noise)``.
+        grid: on which the value lies now.
+        masked: whether masks were added that cancel over the messages.
+        reports: the parameters of the multi-bit reports that replace the values: sampled_features, bit_epsilon, low,
+            high, and center and step of ``center + step x report``.
+        whitening: undoes the correlation of the noise: its matrix and the axis ("messages" or "coordinates").
+        spread: factor on the scale of the noise that its correlation over rounds makes.
+        previous: correlation with the noise of the previous round; None: whatever it is.
+        sampled: with what probability an entry of the leading axis is kept rather than zero.
+        opaque: why anything at all may have left.
+        judge: compares (values, what left) in that case, where a plugin's fact can.
+        width: entries of the last axis.
+        round: of training, counted from the first one that the facts are about.
+    """
+
+    values: Tensor
+    slack: Tensor
+    roundoff: float
+    received: Tensor | None = None
+    noise: tuple[tuple[str, float], ...] = ()
+    factor: float = 1.0
+    offset: float = 0.0
+    grid: Grid | None = None
+    masked: bool = False
+    reports: dict[str, Any] | None = None
+    whitening: tuple[Tensor, str] | None = None
+    spread: float = 1.0
+    previous: float | None = 0.0
+    sampled: float = 1.0
+    opaque: str = ""
+    judge: Callable[[Tensor, Tensor], bool] | None = None
+    width: int = 1
+    round: int = 0
+
+    @staticmethod
+    def of(before: Tensor, received: Tensor | None = None, round: int = 0) -> Expected:
+        """Start from what entered the hook [P, ...]."""
+        values = before.reshape(len(before), -1).double()
+        roundoff = ROUNDOFF.get(before.dtype, 0.0)
+        known = None if received is None else received.reshape(len(before), -1).to(values)
+        slack = roundoff * values.abs() if known is None else roundoff * (values.abs() + known.abs())
+        return Expected(values, slack, roundoff, known, width=before.shape[-1], round=round)
+
+    @property
+    def draws(self) -> bool:
+        """Whether something random was done to it, so that its values are not what left."""
+        return bool(self.noise) or self.reports is not None or bool(self.opaque) or self.masked or self.sampled < 1
+
+    def clipped(self, norm: str, bound: float, *, by_row: bool, around: bool) -> Expected:
+        """Scale down to a norm: of every message, or of every row of the last axis."""
+        if self.draws or self.grid is not None:
+            return replace(self, opaque="clipped after noise")
+        start = self.received if around and self.received is not None else torch.zeros_like(self.values)
+        change = self.values - start
+        if norm == "elementwise":
+            return replace(self, values=start + change.clamp(-bound, bound))
+        parts = change.reshape(-1, self.width if by_row else change.shape[1])
+        parts = torch.where(parts.isfinite().all(1, keepdim=True), parts, 0.0)  # a clip of what is not finite is 0
+        length = torch.linalg.vector_norm(parts, ord=2 if norm == "L2" else 1, dim=1, keepdim=True)
+        cut = (parts * (bound / length.clamp(min=bound))).view_as(change)
+        return replace(
+            self, values=start + cut, slack=self.slack.nan_to_num(0, 0, 0) + _NORM_ROUNDOFF * self.roundoff * cut.abs()
+        )
+
+    def scaled(self, offset: float, factor: float) -> Expected:
+        """Take ``offset + factor x value``."""
+        if self.draws:
+            return replace(self, factor=factor * self.factor, offset=offset + factor * self.offset)
+        moved = replace(self, values=offset + factor * self.values, slack=abs(factor) * self.slack)
+        moved = replace(moved, slack=moved.slack + self.roundoff * (moved.values.abs() + abs(offset)))
+        if (grid := self.grid) is None:
+            return moved
+        if grid.step is None or grid.start is None:
+            return replace(moved, grid=None)
+        return replace(moved, grid=replace(grid, start=offset + factor * grid.start, step=abs(factor) * grid.step))
+
+    def rounded(self, start: float | None, step: float | None, levels: int | None, stochastic: bool) -> Expected:
+        """Round to a grid."""
+        own = (step is None and self.values.numel() > 0 and not self.draws) or None
+        low = self.values.amin(1, keepdim=True) if own else None
+        if step is not None:
+            steps: Tensor | None = self.values.new_tensor(step)
+        else:
+            steps = None if low is None else (self.values.amax(1, keepdim=True) - low) / ((levels or 2) - 1)
+        center = low if start is None else self.values.new_tensor(start)
+        grid = Grid(center, steps, levels, stochastic)
+        width = steps if steps is not None else torch.zeros_like(self.slack)
+        return replace(self, grid=grid, slack=self.slack + (width if stochastic else width / 2) / abs(self.factor))
+
+    def without_columns(self, ids: tuple[int, ...]) -> Expected:
+        """Zero outside the columns ``ids`` of the last axis."""
+        if self.draws:
+            return replace(self, opaque="columns dropped after noise")
+        kept = torch.zeros(self.width, dtype=torch.bool, device=self.values.device)
+        kept[list(ids)] = True
+        shaped = self.values.view(len(self.values), -1, self.width)
+        return replace(self, values=torch.where(kept, shaped, 0.0).view_as(self.values))
+
+
+def unexplained(expected: Expected, after: Tensor, spending: Spending, key: object = None) -> str | None:
+    """Return in words why ``after`` [P, ...] is not what was expected, or None.
+
+    Args:
+        key: of the payload field, see :func:`fglaudit.residuals.strange_noise`.
+    """
+    if after.numel() == 0 or (expected.opaque and expected.judge is None):
+        return None
+    if expected.judge is not None:
+        told = expected.judge(expected.values, after.reshape(len(after), -1).double())
+        return None if told else "something else than the plugin's own fact says"
+    sent = after.reshape(len(after), -1).double()
+    slack = expected.slack + expected.roundoff * sent.abs()
+    if expected.grid is not None and (reason := _off_grid(expected.grid, sent, slack)) is not None:
+        return reason
+    if expected.factor == 0:
+        return None if bool(((sent - expected.offset).abs() <= slack).all()) else "not the constant that is stated"
+    sent, slack = (sent - expected.offset) / expected.factor, slack.expand_as(sent) / abs(expected.factor)
+    if expected.reports is not None:
+        return _strange_reports(expected, sent, slack, spending)
+    residual = sent - expected.values
+    residual = torch.where(sent == expected.values, 0.0, residual)  # also where both are infinite
+    if expected.masked:
+        over = residual.sum(0).abs() > slack.sum(0)
+        return "masks that do not cancel in the sum over all senders" if bool(over.any()) else None
+    if expected.sampled < 1:
+        kept = sent.abs().amax(1) > 0
+        residual = residual[kept]
+        slack = slack[kept]
+    noise = tuple((name, scale * expected.spread) for name, scale in expected.noise if scale * expected.spread > 0)
+    if noise:
+        return _strange_residual(expected, noise, residual, slack, spending, key)
+    far = ~(residual.abs() <= slack)
+    if bool(far.any()):
+        return f"{int(far.sum())} of {far.numel()} values differ from what is stated, by up to {_most(residual):.3g}"
+    if expected.grid is not None and expected.grid.stochastic and expected.grid.step is not None:
+        return _biased(expected, expected.grid.step / abs(expected.factor), residual, spending)
+    return None
+
+
+def _most(residual: Tensor) -> float:
+    return float(residual.abs().nan_to_num(math.inf).max())
+
+
+def _strange_residual(
+    expected: Expected,
+    noise: tuple[tuple[str, float], ...],
+    residual: Tensor,
+    slack: Tensor,
+    spending: Spending,
+    key: object,
+) -> str | None:
+    shape = Shape.of(noise)
+    if shape is None:
+        return None  # a distribution of which nothing is known here; an attack that models it vouches for it
+    if expected.whitening is not None:
+        matrix, axis = expected.whitening
+        matrix = matrix.to(residual)
+        if matrix.shape[0] != residual.shape[0 if axis == "messages" else 1]:
+            return f"a correlation of {matrix.shape[0]} {axis} is stated, {tuple(residual.shape)} were sent"
+        inverse = torch.linalg.inv(matrix)
+        left = axis == "messages"
+        residual = inverse @ residual if left else residual @ inverse.T
+        slack = inverse.abs() @ slack if left else slack @ inverse.abs().T
+    return strange_noise(residual, slack, shape, expected.values, spending, key, expected.previous)
+
+
+def _off_grid(grid: Grid, sent: Tensor, slack: Tensor) -> str | None:
+    low, high = sent.amin(1, keepdim=True), sent.amax(1, keepdim=True)
+    start = low if grid.start is None else grid.start
+    step = (high - low) / ((grid.levels or 2) - 1) if grid.step is None else grid.step
+    size = ROUNDOFF[torch.float32] * (sent.abs() + start.abs() + (high - low).abs())
+    offset = sent - start
+    distance = torch.where(step > 0, offset - step * torch.round(offset / torch.where(step > 0, step, 1)), offset)
+    if bool((distance.abs() > size).any()):
+        return "values that are not on the stated grid"
+    wide = (high - low) > ((grid.levels or math.inf) - 1) * step + 2 * size.amax(1, keepdim=True)
+    return f"more than the {grid.levels} stated levels" if bool(wide.any()) else None
+
+
+def _biased(expected: Expected, step: Tensor, residual: Tensor, spending: Spending) -> str | None:
+    """Compare the errors of unbiased rounding, one of two values a step apart, with a mean of zero whatever was
+    rounded."""
+    grid = expected.grid
+    assert grid is not None
+    error = torch.where(step > 0, residual / torch.where(step > 0, step, 1), 0.0)
+    start = 0.0 if grid.start is None else grid.start
+    place = torch.where(step > 0, (expected.values - start) / torch.where(step > 0, step, 1), 0.0)
+    part = place - place.floor()
+    give = expected.roundoff * (place.abs() + 1)
+    between = ((part > give) & (part < 1 - give)).to(part)  # a level itself stays
+    for weight in (between, (part - 0.5) * between):
+        size = torch.linalg.vector_norm(weight)
+        bound = size * math.sqrt((spending.next() + math.log(2)) / 2) + (give * weight.abs()).sum()
+        if bool((error * weight).sum().abs() > bound):
+            return "rounding that is not unbiased, as is stated"
+    return None
+
+
+def _strange_reports(expected: Expected, sent: Tensor, slack: Tensor, spending: Spending) -> str | None:
+    """Compare multi-bit reports with the probabilities that are stated of them."""
+    stated = expected.reports
+    assert stated is not None
+    size = float(stated.get("step", 1.0))
+    sent, slack = (sent - float(stated.get("center", 0.0))) / size, slack / abs(size)
+    reports = sent.round()
+    if bool(((sent - reports).abs() > slack + 1e-4).any()) or bool((reports.abs() > 1).any()):
+        return "multi-bit reports other than -1, 0 and 1"
+    chosen = reports != 0
+    width, sampled = sent.shape[1], int(stated["sampled_features"])
+    if bool((chosen.sum(1) != sampled).any()):
+        return f"multi-bit reports of another number of features than {sampled}"
+    low, high = float(stated["low"]), float(stated["high"])
+    share = ((expected.values.clamp(low, high) - low) / (high - low)).nan_to_num(0.5)
+    lie = 1 / (math.exp(float(stated["bit_epsilon"])) + 1)
+    mean = 2 * (lie + share * (1 - 2 * lie)) - 1
+    error = torch.where(chosen, reports - mean, 0.0)  # one of two values 2 apart, mean zero whatever was chosen
+    drawn = chosen.double() - sampled / width  # negatively associated: Hoeffding, for either sign of the weights alone
+    for terms, reach, weight in (
+        (error, 2.0, torch.ones_like(mean)),
+        (error, 2.0, mean),
+        (drawn, 1.5, share - share.mean(1, keepdim=True)),
+    ):
+        weight = torch.where(chosen, weight, 0.0) if reach == 2.0 else weight
+        bound = reach * torch.linalg.vector_norm(weight) * math.sqrt((spending.next() + math.log(2)) / 2)
+        if bool((terms * weight).sum().abs() > bound + 1e-6 * weight.abs().sum()):
+            return "multi-bit reports of other probabilities than are stated"
+    return None

@@ -1,0 +1,139 @@
+"""What an attack and its control reached in every cluster of targets, and what an interval is.
+
+A cluster is one client of one partition and training. Its targets share the client's graph, its model and its luck, so
+they are not independent; clusters are. The same client under a newly drawn partition and training is a new cluster,
+under the same partition it is not. Targets weigh equally, clusters by their targets: the value of a finding is the mean
+over targets, and an interval is of nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+
+Floats = NDArray[np.float64]
+
+MIN_CLUSTERS = 5
+"""Below this there is no interval, only the range over the clusters."""
+TOO_FEW = "too few parties"
+TAIL = 0.025
+"""Probability of each tail of a 95 % interval."""
+UNINFORMATIVE = 0.99
+"""A control this good leaves no room for an attack to show anything."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure and how sure it is.
+
+    Attributes:
+        value: the figure itself; None where there is none to give (no targets, or an uninformative control).
+        low, high: its limits; of a range, the smallest and the largest of any cluster.
+        kind: "beta-binomial", "cluster jackknife", "range" (read it as ``TOO_FEW``) or "" (no value).
+        clusters: how many it rests on.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    kind: str
+    clusters: int
+
+    @property
+    def shown(self) -> bool:
+        """Whether the limits are those of an interval, which alone can show that something leaks or is held."""
+        return self.kind not in ("", "range")
+
+
+NOTHING = Interval(None, None, None, "", 0)
+
+
+@dataclass(frozen=True)
+class PairedClusters:
+    """Sums over the targets of every cluster; all fields [C], values of a target in [0, 1].
+
+    Attributes:
+        targets: number of targets.
+        control: sum of the control's values.
+        gained: sum over targets of how much the attack's value is above the control's, where it is.
+        lost: the same of how much it is below.
+    """
+
+    targets: Floats
+    control: Floats
+    gained: Floats
+    lost: Floats
+
+    def __post_init__(self) -> None:
+        if len({len(self.targets), len(self.control), len(self.gained), len(self.lost)}) > 1:
+            raise FglauditError("every cluster needs targets, control, gained and lost; the four differ in length")
+        slack = 1e-6 * np.maximum(self.targets, 1)
+        beyond = (self.control > self.targets + slack) | (self.gained > self.targets - self.control + slack)
+        below = (np.minimum(self.control, np.minimum(self.gained, self.lost)) < -slack) | (
+            self.lost > self.control + slack
+        )
+        if bool(np.any(beyond | below)):
+            worst = int(np.flatnonzero(beyond | below)[0])
+            raise FglauditError(
+                f"values of targets must lie in [0, 1]; cluster {worst} has {self.targets[worst]:g} targets, control"
+                f" {self.control[worst]:g}, gained {self.gained[worst]:g}, lost {self.lost[worst]:g}; rescale the score"
+            )
+
+    @staticmethod
+    def of(clusters: Tensor, values: Tensor, controls: Tensor) -> PairedClusters:
+        """Sum ``values`` and ``controls`` [T], in [0, 1], over the targets of every distinct id in ``clusters`` [T]."""
+        _, index = torch.unique(clusters.cpu(), return_inverse=True)
+        values, controls = values.cpu().double(), controls.cpu().double()
+        moved = values - controls
+        columns = torch.stack([torch.ones_like(values), controls, moved.clamp(min=0), (-moved).clamp(min=0)], 1)
+        sums = torch.zeros(int(index.max().item()) + 1 if len(index) else 0, 4, dtype=torch.double)
+        return PairedClusters.from_rows(sums.index_add_(0, index, columns).tolist())
+
+    @staticmethod
+    def from_rows(rows: list[list[float]]) -> PairedClusters:
+        """Read back :meth:`rows`; clusters without targets are left out."""
+        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        return PairedClusters(*table[table[:, 0] > 0].T)
+
+    def rows(self) -> list[list[float]]:
+        """Return [targets, control, gained, lost] per cluster, for a record."""
+        columns = np.stack([self.targets, self.control, self.gained, self.lost], 1)
+        return [[float(entry) for entry in row] for row in columns]
+
+    @property
+    def values(self) -> Floats:
+        """Sums of the attack's values [C]."""
+        return self.control + self.gained - self.lost
+
+    @property
+    def room(self) -> Floats:
+        """What the control leaves to be gained [C]."""
+        return self.targets - self.control
+
+    @property
+    def control_rate(self) -> float:
+        return float(self.control.sum() / self.targets.sum())
+
+    @property
+    def informative(self) -> bool:
+        return len(self.targets) > 0 and self.control_rate < UNINFORMATIVE
+
+    @property
+    def advantage(self) -> float:
+        """``(value - control) / (1 - control)`` over all targets, not clipped."""
+        return float((self.gained - self.lost).sum() / self.room.sum())
+
+    def range(self) -> Interval:
+        """The advantage with its smallest and largest in any cluster whose control leaves room."""
+        if not self.informative:
+            return NOTHING
+        open_to = self.room > 0
+        each = (self.gained - self.lost)[open_to] / self.room[open_to]
+        value = self.advantage
+        return Interval(value, min(value, each.min().item()), max(value, each.max().item()), "range", len(self.targets))

@@ -1,0 +1,132 @@
+"""Intervals of rates: of the share of targets that were hit, and of an attack's advantage in it over its control.
+
+Targets of a cluster are taken to be hit together with an intra-cluster correlation of ``CORRELATION``: a stated value,
+because a handful of clusters cannot estimate it, and none at all where nothing was hit. The limits invert the exact law
+of the total (:mod:`fglaudit.scoring.beta_binomial`). Where every cluster is hit wholly or not at all, and both occur,
+the correlation is plainly larger: the limits are then the wider of these and those with correlation 1 (the limits of
+Clopper and Pearson over clusters, if these are of one size). Where no target is hit, nothing tells the two apart, and
+the stated correlation stands. ``python -m bench intervals`` measures the coverage: docs/intervals.md.
+
+Values between 0 and 1 are allowed: at the same mean they vary less than hits and misses do; their sum is rounded
+outwards, to the next count of hits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fglaudit.errors import FglauditError
+from fglaudit.scoring.beta_binomial import BetaBinomialTotal, rate_limits
+from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Floats, Interval, PairedClusters
+
+CORRELATION = 0.5
+"""The intra-cluster correlation that intervals of rates hold for."""
+_TAILS_ADD_FROM = 0.1
+"""Control rate from which the two parts of an advantage count as wholly dependent; below, in proportion."""
+
+
+def rate_interval(targets: Floats, hits: Floats, *, tail: float = TAIL) -> Interval:
+    """Return the share of all targets that were hit, with limits that each have probability ``tail``.
+
+    Args:
+        targets, hits: per cluster [C]; hits may be sums of values in [0, 1].
+    """
+    targets, hits = targets[targets > 0], hits[targets > 0]
+    if len(targets) == 0:
+        return NOTHING
+    value, each = float(hits.sum() / targets.sum()), hits / targets
+    if len(targets) < MIN_CLUSTERS:
+        return Interval(value, each.min().item(), each.max().item(), "range", len(targets))
+    return Interval(value, *_limits(targets, hits, tail), "beta-binomial", len(targets))
+
+
+def advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interval:
+    """Return the advantage in a rate, with limits that each have probability ``tail``.
+
+    With g the share that the attack gains of the targets that its control misses, and l the share of all targets that
+    it loses to it, the advantage is ``g - l / (1 - control)``. An attack that says what its control says gains and
+    loses nothing, whatever the control reaches, and can be held: limits of the value alone could not show that. The
+    limits of both parts come from the beta-binomial law and are put together as Zou and Donner (2008) and Donner and
+    Zou (2012) do for differences and ratios; a cluster that gains much loses little, so the distances of the limits
+    are added up in full where the control is no rarity.
+    """
+    if not paired.informative:
+        return NOTHING
+    if len(paired.targets) < MIN_CLUSTERS:
+        return paired.range()
+    gain, control = float(paired.gained.sum() / paired.room.sum()), paired.control_rate
+    gain_low, gain_high = _limits(paired.room, paired.gained, tail)
+    loss = float(paired.lost.sum() / paired.targets.sum())
+    control_low, control_high = _limits(paired.targets, paired.control, tail)
+    lost = loss / (1 - control)
+    lost_low, lost_high = _ratio(
+        (loss, *_limits(paired.targets, paired.lost, tail)), (1 - control, 1 - control_high, 1 - control_low)
+    )
+    dependent = min(1.0, control / _TAILS_ADD_FROM)
+    below = _joint(gain - gain_low, lost_high - lost, dependent)
+    above = _joint(gain_high - gain, lost - lost_low, dependent)
+    value = gain - lost
+    return Interval(value, value - below, min(value + above, 1.0), "beta-binomial", len(paired.targets))
+
+
+def clusters_needed(bound: float, targets: int, *, tail: float = TAIL) -> int:
+    """Return how many clusters of ``targets`` each without a single hit bring the upper limit down to ``bound``.
+
+    Any hit takes more. So this is what a verdict "held" needs at the least.
+    """
+    if not 0 < bound < 1:
+        raise FglauditError(f"a bound on a rate lies between 0 and 1; got {bound}")
+    none = BetaBinomialTotal((targets,), CORRELATION).probabilities(bound)[0]
+    return max(MIN_CLUSTERS, math.ceil(math.log(tail) / math.log(none)))
+
+
+def seeds_needed(bound: float, targets: Floats, seeds: int, *, tail: float = TAIL) -> int:
+    """Return how many seeds in all a verdict "held" at ``bound`` needs at the least, each with a partition of its own.
+
+    Args:
+        targets: of the clusters that ``seeds`` seeds gave [C].
+    """
+    log_none = [
+        math.log(BetaBinomialTotal((int(size),), CORRELATION).probabilities(bound)[0]) for size in targets if size >= 1
+    ]
+    if not log_none:
+        raise FglauditError("no cluster has targets, so no number of seeds will do; widen the observer or the split")
+    few = math.ceil(MIN_CLUSTERS * seeds / len(log_none))
+    return max(few, math.ceil(seeds * math.log(tail) / sum(log_none)))
+
+
+def _limits(targets: Floats, hits: Floats, tail: float) -> tuple[float, float]:
+    """Limits of the rate behind ``hits`` of ``targets`` [C], either may be sums of values in [0, 1]."""
+    share = float(hits.sum() / targets.sum())
+    sizes = np.sort(np.maximum(np.floor(targets[targets > 0] + 1e-9), 1).astype(np.int64))
+    total = round(share * int(sizes.sum()), 9)
+    correlations = (CORRELATION, 1.0) if _all_or_nothing(targets, hits) else (CORRELATION,)
+    limits = [rate_limits(tuple(sizes.tolist()), correlation, total, tail) for correlation in correlations]
+    return min(share, *(low for low, _ in limits)), max(share, *(high for _, high in limits))
+
+
+def _all_or_nothing(targets: Floats, hits: Floats) -> bool:
+    """Whether every cluster was hit wholly or not at all, and both occur."""
+    none, every = np.isclose(hits, 0), np.isclose(hits, targets)
+    some = targets > 0
+    return bool((none | every)[some].all() and none[some].any() and (every & ~none)[some].any())
+
+
+def _joint(first: float, second: float, dependent: float) -> float:
+    return math.sqrt(first**2 + second**2 + 2 * dependent * first * second)
+
+
+def _ratio(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> tuple[float, float]:
+    """Limits R of ``top / bottom``, each (estimate, low, high) of a positive quantity (Donner and Zou 2012).
+
+    The lower one solves (a - R b)^2 = (a - a_low)^2 + R^2 (b_high - b)^2, the upper one the same with the other ends.
+    """
+    a, a_low, a_high = top
+    b, b_low, b_high = bottom
+    inner = (a * b) ** 2 - a_low * b_high * (2 * a - a_low) * (2 * b - b_high)
+    low = a_low * (2 * a - a_low) / (a * b + math.sqrt(max(inner, 0.0))) if a_low > 0 else 0.0
+    inner = (a * b) ** 2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low)
+    high = (a * b + math.sqrt(max(inner, 0.0))) / (b_low * (2 * b - b_low)) if b_low > 1e-12 else math.inf
+    return low, high

@@ -1,0 +1,155 @@
+"""Every attack, on a recording of every protocol that it fits, under every rule; one that reaches no `run` fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from recordings import OBSERVERS, SETUPS, attack, reached, readable, recorded, seen
+from torch import Tensor
+
+from fglaudit.attacking import unsuitable
+from fglaudit.attacks import ATTACKS
+from fglaudit.graph import ClientGraph
+from fglaudit.interfaces import Inference, Reconstruction
+from fglaudit.recording import Recording
+from fglaudit.rng import derive
+from fglaudit.scoring.selftest import planted_flaw
+from fglaudit.testing import CPU, check_attack
+from fglaudit.view import Observer, View
+
+MOST = 3
+"""Recordings per attack and rule: of a family that all protocols send, three stand for the others."""
+
+
+def cases(name: str) -> tuple[tuple[str, Observer], ...]:
+    """Return where an attack is held to the rules; nowhere is a failure."""
+    found = reached(name)
+    assert found, f"{name} reaches run on no recording; add one that it fits to recordings.py"
+    return found[:MOST]
+
+
+def tensors(result: Reconstruction | Inference) -> list[Tensor]:
+    """Return all that an attack found."""
+    held = [getattr(result, f.name) for f in dataclasses.fields(result)]
+    return [value for value in held if isinstance(value, Tensor)]
+
+
+def attacked(name: str, view: View) -> list[Tensor]:
+    """Run an attack."""
+    return tensors(attack(name).run(view, rng=derive(0, "attack"), device=CPU))
+
+
+def scrambled(client: ClientGraph) -> ClientGraph:
+    """Return a client with other private data."""
+    return dataclasses.replace(
+        client, x=torch.flip(1 - client.x, [0]), y=torch.flip(client.y, [0]), train=~client.train
+    )
+
+
+def without_others_data(recording: Recording, observer: Observer) -> Recording:
+    """Return ``recording`` with the private data of everybody but the observer replaced after the fact."""
+    side = recording.side
+    own = {k: c if k in observer.clients else scrambled(c) for k, c in side.own.items()}
+    inputs = {k: x if k in observer.clients else torch.flip(x, [0]) for k, x in side.inputs.items()}
+    edges = side.edges if observer.topology or observer.degrees else torch.flip(side.edges, [0])[:, ::2]
+    return dataclasses.replace(recording, side=dataclasses.replace(side, own=own, inputs=inputs, edges=edges))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attacks_keep_their_promises(name: str) -> None:
+    """Deterministic, well-formed, and neither the view nor the global generator is changed."""
+    for where, observer in cases(name):
+        check_attack(attack(name), seen(where, observer))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_rule_1_attacks_see_messages_not_the_truth(name: str) -> None:
+    for where, observer in cases(name):
+        run = recorded(where)
+        first = attacked(name, seen(where, observer))
+        kept, x = seen(where, observer).auxiliary, run.graph.x.clone()
+        run.graph.x.copy_(torch.flip(x, [0]))
+        try:
+            other = without_others_data(run.recording, observer).view(dataclasses.replace(observer, auxiliary=0.0))
+            again = attacked(name, dataclasses.replace(other, observer=observer, auxiliary=kept))
+        finally:
+            run.graph.x.copy_(x)
+        assert len(first) == len(again)
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_rule_6_attacks_find_a_planted_leak(name: str) -> None:
+    flaws = {
+        where: planted_flaw(attack(name), seen(where, observer), derive(0, "self-test", name), CPU)
+        for where, observer in cases(name)
+    }
+    assert None in flaws.values(), flaws
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return digests of what every attack finds in a process that was given saved recordings and nothing else."""
+    folder = tmp_path_factory.mktemp("recordings")
+    wanted = [(name, *cases(name)[0]) for name in ATTACKS]
+    for where in {where for _, where, _ in wanted}:
+        recording = recorded(where).recording
+        shares = {o.auxiliary: seen(where, o).auxiliary for o in OBSERVERS}
+        dataclasses.replace(recording, side=dataclasses.replace(recording.side, auxiliary=shares)).save(folder / where)
+    lines = [f"{name} {where} {OBSERVERS.index(observer)}" for name, where, observer in wanted]
+    command = [sys.executable, __file__, str(folder)]
+    here = Path(__file__).parents[1]
+    path = os.pathsep.join([str(here.parent), str(here)])
+    done = subprocess.run(
+        command, input="\n".join(lines), capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_rule_1_attacks_give_the_same_in_a_fresh_process(name: str, fresh: dict[str, str]) -> None:
+    where, observer = cases(name)[0]
+    assert fresh[name] == digest(attacked(name, seen(where, observer)))
+
+
+@pytest.mark.parametrize("where", SETUPS)
+def test_no_attack_fails_at_any_observer(where: str) -> None:
+    """A view is refused with a reason, or attacked."""
+    tried = 0
+    for name in ATTACKS:
+        for place, observer in readable(attack(name)):
+            if place != where:
+                continue
+            view = seen(where, observer)
+            why = unsuitable(attack(name), view)
+            assert why is None or why.strip()
+            if why is None:
+                attacked(name, view)
+                tried += 1
+    assert tried or not recorded(where).transcript.entries or "local" in where
+
+
+def digest(found: list[Tensor]) -> str:
+    """Return a digest of tensors."""
+    return hashlib.blake2b(b"".join(t.contiguous().numpy().tobytes() for t in found)).hexdigest()
+
+
+def _attack_saved(folder: Path) -> None:
+    """Body of the fresh process: attack what standard input names, print digests."""
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        name, where, index = line.split()
+        view = Recording.load(folder / where).view(OBSERVERS[int(index)])
+        print(name, digest(attacked(name, view)))
+
+
+if __name__ == "__main__":
+    _attack_saved(Path(sys.argv[1]))

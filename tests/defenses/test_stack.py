@@ -1,0 +1,382 @@
+"""Stacks: hooks in order, what is refused and why, and epsilons that are stated where they hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+from user_graphs import GCN, user_graph
+
+from fglaudit import registry
+from fglaudit.context import Context
+from fglaudit.defenses.graph.drop_singletons import DropSingletons
+from fglaudit.defenses.noise.clipping import Clipping
+from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.defenses.stack import Stack
+from fglaudit.defenses.stacking.sizes import REACH
+from fglaudit.errors import FglauditError
+from fglaudit.facts import (
+    EDGES,
+    GRADIENTS,
+    ROWS,
+    Additive,
+    Clipped,
+    DegreeBound,
+    DroppedEdges,
+    Fact,
+    Field,
+    Sealed,
+    first,
+    on,
+)
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.privacy.mechanism import draw
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
+from fglaudit.rng import derive
+from fglaudit.testing import check_defense, example_graph, record
+from fglaudit.view import Observer
+
+SUMS, GRAPH = FedGCN(hops=1, rounds=3), example_graph()
+MATRICES = FedGAT(variant="matrix", rounds=2, heads=2)
+SHARED, USERS = CNFGNN(**GCN), user_graph()
+TRANSFORMER = FedGT(rounds=3, hidden=8, heads=2, feed_forward=8, global_nodes=3)
+
+EVERYBODY = Observer(parties=(0, 1, 2))
+
+NOISE = {"name": "gaussian", "epsilon": 4.0, "clip": 2.0}
+DP_SGD = {"name": "dp-sgd", "edges": "public"}
+HE = {"name": "homomorphic-encryption", "scheme": "ckks"}
+SECRET_SUMS = {"name": "secure-aggregation"}
+
+
+def stack(*parts: dict[str, Any] | str | Defense) -> Stack:
+    built = registry.build("defense", "stack", {"parts": list(parts)})
+    assert isinstance(built, Stack)
+    return built
+
+
+def guarantee(
+    *parts: dict[str, Any] | str | Defense, protocol: FederatedProtocol = SUMS, graph: FederatedGraph = GRAPH
+) -> Guarantee:
+    return record(protocol, graph, stack(*parts)).session.guarantee()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "graph", "parts"),
+    [
+        (SUMS, GRAPH, (NOISE, DP_SGD, HE)),
+        (SUMS, GRAPH, (NOISE, {"name": "homomorphic-encryption"})),
+        (SUMS, GRAPH, ("drop-singletons", {"name": "local-features"}, SECRET_SUMS)),
+        (SUMS, GRAPH, ({"name": "dp-fedavg", "trust": "distributed"}, SECRET_SUMS)),
+        (SUMS, GRAPH, ({"name": "dp-fedavg", "trust": "server"}, SECRET_SUMS)),
+        (SUMS, GRAPH, ({"name": "dp-fedavg", "trust": "local"}, HE)),
+        (MATRICES, GRAPH, ({"name": "gaussian", "on": "RawFeatures"}, "merge-neighbors")),
+        (SHARED, USERS, ("clipped-noise", {"name": "quantisation", "on": ["Latents"]})),
+    ],
+)
+def test_stacks_keep_their_promises_and_nothing_of_them_is_unstated(
+    protocol: FederatedProtocol, graph: FederatedGraph, parts: tuple[Any, ...]
+) -> None:
+    check_defense(stack(*parts), protocol, graph)
+    assert record(protocol, graph, stack(*parts)).channel.unstated == ()
+
+
+def test_facts_are_those_of_the_parts_rows_and_edges_first() -> None:
+    session = stack(NOISE, DP_SGD, HE).bind(SUMS.context(GRAPH))
+    facts = session.facts()
+    targets = [f.target for f in facts]
+    assert targets[:2] == [ROWS, EDGES] and isinstance(facts[0], Clipped) and isinstance(facts[1], DegreeBound)
+    assert [type(f) for f in facts if f.target == GRADIENTS] == [Clipped, Additive]
+    assert [type(f) for f in on(facts, NeighborSums, direction="up")] == [Additive, Sealed]
+    alone = Gaussian(epsilon=4.0, clip=2.0).bind(SUMS.context(GRAPH)).facts()
+    assert set(alone) <= set(facts)
+
+
+def test_hooks_are_chained_in_order() -> None:
+    """Clip, then noise: what leaves is near a clipped message; with the clips in turn, the smaller one is left."""
+    context = SHARED.context(USERS)
+    clips = stack(Clipping(clip=(3.0,), on=("Latents",)), Clipping(clip=(0.5,), on=("Latents",)))
+    batch = batch_of(SHARED, "Latents")
+    (sent,) = clips.bind(context).release(batch, derive(0)).tensors().values()
+    assert float(sent.flatten(1).norm(dim=1).max()) == pytest.approx(0.5)
+    parts = ({"name": "clipping", "clip": [0.5], "on": ["Latents"]}, {"name": "clipped-noise", "epsilon": 1000.0})
+    session = stack(*parts).bind(context)
+    noise = first(session.facts(), Additive)
+    assert noise is not None
+    (noisy,) = session.release(batch, derive(0)).tensors().values()
+    (before,) = batch.payload.tensors().values()
+    clipped = before * (0.5 / before.norm(dim=1, keepdim=True)).clamp(max=1)
+    drawn = noise.scale * draw("gaussian", before.shape, derive(0))
+    assert torch.allclose(noisy.double(), clipped.double() + drawn, atol=1e-5)
+
+
+def batch_of(protocol: FederatedProtocol, payload: str) -> MessageBatch:
+    """Return long messages of clients, in the shapes that the protocol sends."""
+    seen = record(protocol, USERS).view(Observer(parties=(SERVER,))).messages.of(Payload.registry[payload])
+    entry = next(b for b in seen if bool((b.senders != SERVER).all()))
+    tensors = {name: 50 * value for name, value in entry.payload.tensors().items()}
+    return dataclasses.replace(entry, payload=type(entry.payload).from_tensors(tensors))
+
+
+def test_the_same_numbers_as_one_part_after_another() -> None:
+    """Rows that are randomised, then sums that are encrypted: exactly what the randomiser alone makes."""
+    rows = record(SUMS, GRAPH, registry.build("defense", "local-features", {"epsilon": 50.0}))
+    both = record(SUMS, GRAPH, stack({"name": "local-features", "epsilon": 50.0}, HE))
+    for k in range(GRAPH.num_clients):
+        assert torch.equal(rows.channel.inputs[k], both.channel.inputs[k])
+    assert both.session.seals(NeighborSums) and not rows.session.seals(NeighborSums)
+    server = both.view(Observer(parties=(SERVER,)))
+    assert "NeighborSums" in server.public.sealed
+    assert next(iter(server.messages.of(NeighborSums)), None) is None
+    client = both.view(Observer(parties=(0,)))
+    assert next(iter(client.messages.of(NeighborSums)), None) is not None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "graph", "parts", "words"),
+    [
+        (SUMS, GRAPH, (HE, NOISE), ["seals NeighborSums before gaussian", "list homomorphic-encryption last"]),
+        (SUMS, GRAPH, (HE, SECRET_SUMS), ["both seal", "keep one"]),
+        (SUMS, GRAPH, ("local-features", "multi-bit"), ["both randomise rows"]),
+        (SUMS, GRAPH, (NOISE, "local-features"), ["rows that it clips", "list local-features first"]),
+        (SUMS, GRAPH, (DP_SGD, {**DP_SGD, "clip": 2.0}), ["both change gradients"]),
+        (SUMS, GRAPH, (NOISE, {**NOISE, "epsilon": 1.0}), ["both add noise to NeighborSums"]),
+        (SUMS, GRAPH, ({"name": "dp-fedavg"}, HE), ["server add noise to ModelUpdate", "hides from it"]),
+        (SUMS, GRAPH, (HE, {"name": "dp-fedavg"}), ["homomorphic-encryption"]),
+        (MATRICES, GRAPH, ({"name": "gaussian", "on": "MaskedMatrices"}, "merge-neighbors"), ["list merge-neigh"]),
+        (MATRICES, GRAPH, ("merge-neighbors", {"name": "merge-neighbors", "size": 3}), ["both merge"]),
+        (SHARED, USERS, ("clipped-noise", {"name": "clipping", "on": ["Latents"], "clip": [1.0]}), ["clip the noise"]),
+        (
+            SHARED,
+            USERS,
+            (
+                {"name": "dp-fedavg", "trust": "server"},
+                {"name": "joint-noise", "on": ["ModelUpdate"], "clip": [1.0]},
+            ),
+            ["both clip changes of ModelUpdate"],
+        ),
+        (SUMS, GRAPH, ("local-features", "homomorphic-encryption"), ["homomorphic-encryption:", "scheme: ckks"]),
+        (SUMS, GRAPH, ("drop-singletons", "clipped-noise"), ["clipped-noise: fedgcn sends no Latents"]),
+    ],
+)
+def test_what_has_no_order_is_refused_with_the_reason(
+    protocol: FederatedProtocol, graph: FederatedGraph, parts: tuple[Any, ...], words: list[str]
+) -> None:
+    reason = stack(*parts).unsupported(protocol.context(graph))
+    assert reason is not None
+    for word in words:
+        assert word in reason
+    with pytest.raises(FglauditError):
+        stack(*parts).bind(protocol.context(graph))
+
+
+class _Silent(DefenseSession):
+    def changes(self, payload: type[Payload]) -> bool:
+        return payload is NeighborSums
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        return batch.payload
+
+
+@dataclass(frozen=True)
+class Silent(Defense):
+    """States nothing of what it does."""
+
+    name: ClassVar[str] = "silent"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _Silent()
+
+
+@dataclass(frozen=True)
+class Shuffled(Fact):
+    """Of a plugin's own."""
+
+
+class _Shuffling(_Silent):
+    def facts(self) -> tuple[Fact, ...]:
+        return (Shuffled(Field("NeighborSums", direction="up")),)
+
+
+@dataclass(frozen=True)
+class Shuffling(Silent):
+    """States something that nobody knows."""
+
+    name: ClassVar[str] = "shuffling"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _Shuffling()
+
+
+def test_a_part_that_states_nothing_has_no_place_in_an_order() -> None:
+    reason = stack(Silent(), NOISE).unsupported(SUMS.context(GRAPH))
+    assert reason is not None and "silent does something in release and states no facts" in reason
+
+
+@pytest.mark.parametrize("parts", [(), (DropSingletons(),), (DropSingletons(), Stack((DropSingletons(), Clipping())))])
+def test_a_stack_is_two_defenses_or_more_and_flat(parts: tuple[Defense, ...]) -> None:
+    with pytest.raises(FglauditError, match="stack"):
+        Stack(parts)
+
+
+def test_one_epsilon_survives_what_comes_after_it() -> None:
+    alone = record(SUMS, GRAPH, Gaussian(epsilon=4.0, clip=2.0)).session.guarantee()
+    assert alone.epsilon_accounted is not None
+    sealed = guarantee(NOISE, HE)
+    assert sealed.epsilon_accounted == alone.epsilon_accounted and sealed.key_custody
+    trained = guarantee(NOISE, DP_SGD, HE)
+    kept = ("epsilon_accounted", "epsilon_claimed", "delta", "unit", "relation", "adjacency", "releases")
+    assert all(getattr(trained, name) == getattr(alone, name) for name in kept)
+    assert "the epsilon is that of gaussian" in trained.mechanism and "dp-sgd" in trained.mechanism
+    assert "in the clear" not in trained.mechanism
+    rows = guarantee({"name": "local-features", "epsilon": 3.0}, "drop-singletons", SECRET_SUMS)
+    assert rows.epsilon_accounted == pytest.approx(3.0)
+
+
+def test_of_two_that_cover_everything_the_one_that_holds_against_the_server_is_stated() -> None:
+    trusted, local = {"name": "gaussian", "on": "MaskedMatrices"}, {"name": "gaussian", "on": "RawFeatures"}
+    alone = record(MATRICES, GRAPH, Gaussian(on="MaskedMatrices")).session.guarantee()
+    assert alone.server_trusted
+    both = guarantee(local, trusted, protocol=MATRICES)
+    assert not both.server_trusted and both.covers(Observer(parties=(SERVER,)))
+    assert (
+        both.epsilon_accounted
+        == record(MATRICES, GRAPH, Gaussian(on="RawFeatures")).session.guarantee().epsilon_accounted
+    )
+
+
+def test_epsilons_of_parts_that_share_the_payloads_add_up() -> None:
+    latents, models = (
+        {"name": "joint-noise", "on": [name], "clip": [1.0], "epsilon": epsilon, "delta": delta}
+        for name, epsilon, delta in (("Latents", 4.0, 1e-5), ("ModelUpdate", 3.0, 2e-5))
+    )
+    alone = record(
+        SHARED, USERS, registry.build("defense", "joint-noise", {k: v for k, v in latents.items() if k != "name"})
+    )
+    assert alone.session.guarantee().epsilon_accounted is None  # models go out in the clear
+    both = guarantee(latents, models, protocol=SHARED, graph=USERS)
+    assert both.epsilon_accounted == pytest.approx(7.0, rel=1e-3)
+    assert both.delta == pytest.approx(3e-5) and both.releases == 2 * SHARED.num_rounds
+    parts = [{"name": "clipped-laplace", "norm": "l1", "on": [name]} for name in ("GlobalNodes", "ModelUpdate")]
+    together = registry.build("defense", "clipped-laplace", {"norm": "l1", "on": ["GlobalNodes", "ModelUpdate"]})
+    one = record(TRANSFORMER, GRAPH, together).session.guarantee().epsilon_accounted
+    assert guarantee(*parts, protocol=TRANSFORMER).epsilon_accounted == pytest.approx(one)
+
+
+OTHER_MODELS = {"name": "joint-noise", "unit": "client", "on": ["ModelUpdate"], "clip": [1.0]}
+DROPOUTS = {"name": "secure-aggregation", "dropouts": 0.4, "threshold": 0.51}
+ON_MASKS = {"name": "gaussian", "on": "MaskedMatrices"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parts", "words"),
+    [
+        # The masks' sensitivity was derived for neighbourhoods of single rows, and of these edges.
+        (MATRICES, ("merge-neighbors", ON_MASKS), "before merge-neighbors"),
+        (MATRICES, ("drop-singletons", ON_MASKS), "before drop-singletons"),
+        (SUMS, (Shuffling(), NOISE), "no known effect"),
+        # The features of a client's nodes in one, of one node in the other: there is nothing to add up.
+        (TRANSFORMER, ("clipped-laplace", OTHER_MODELS), "do not compose"),
+        (SUMS, ({"name": "dp-fedavg", "trust": "server"}, DROPOUTS), "leaves out"),
+    ],
+)
+def test_no_epsilon_where_composition_is_not_justified(
+    protocol: FederatedProtocol, parts: tuple[Any, ...], words: str
+) -> None:
+    promise = guarantee(*parts, protocol=protocol)
+    assert promise.epsilon_accounted is None and promise.epsilon_claimed is None
+    assert words in promise.mechanism and "no epsilon is stated" in promise.mechanism
+
+
+def test_edges_may_be_dropped_where_the_bound_is_one_for_every_subgraph() -> None:
+    assert guarantee("drop-singletons", NOISE).epsilon_accounted == pytest.approx(4.0, rel=1e-3)
+
+
+def test_private_edges_and_another_rule_on_edges_give_no_epsilon() -> None:
+    """Training on own edges alone: dp-sgd covers everything, and promises edges by its own rule."""
+    protocol = FedGCN(hops=0, rounds=2)
+    weights = {"name": "secure-aggregation", "on": ["ModelUpdate"], "range": 1e4}
+    assert guarantee("dp-sgd", weights, protocol=protocol).epsilon_accounted == pytest.approx(8.0, rel=1e-3)
+    promise = guarantee("dp-sgd", Dropping(), protocol=protocol)
+    assert promise.epsilon_accounted is None and "protects edges" in promise.mechanism
+
+
+class _Dropping(DefenseSession):
+    def facts(self) -> tuple[Fact, ...]:
+        return (DroppedEdges(EDGES, 1),)
+
+
+@dataclass(frozen=True)
+class Dropping(Silent):
+    """Drops edges by a rule that drops none here."""
+
+    name: ClassVar[str] = "dropping"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _Dropping()
+
+
+def test_a_seal_after_noise_has_room_for_it() -> None:
+    """Sums with noise exceed the bound on sums without: the seal is bound to what the noise leaves."""
+    noisy = {"name": "gaussian", "epsilon": 0.2, "clip": 1.0}
+    run = record(SUMS, GRAPH, stack(noisy, {"name": "homomorphic-encryption"}))
+    largest = SUMS.context(GRAPH).aggregates[NeighborSums].largest
+    received = [b for b in run.view(EVERYBODY).messages.of(NeighborSums) if bool((b.receivers != SERVER).all())]
+    assert largest is not None and received
+    sums = torch.cat([b.payload.tensors()["sums"] for b in received])
+    assert float(sums.abs().max()) > float(largest.max())
+    assert run.session.facts()[-1].rounding < 0.1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("distribution", ["gaussian", "laplace"])
+def test_no_draw_exceeds_the_reach_of_its_distribution(distribution: str) -> None:
+    values = draw(distribution, torch.Size([200_000]), derive(0))
+    assert float(values.abs().max()) < REACH[distribution]
+
+
+def test_noise_on_models_starts_from_what_was_received_through_a_seal() -> None:
+    """Clients' changes are clipped around the model of the last round, which they decrypted, not the first one."""
+    defense = stack({"name": "dp-fedavg", "trust": "local", "epsilon": 1e4, "clip": 1e-3}, HE)
+    run = record(SUMS, GRAPH, defense)
+    clear = record(
+        SUMS, GRAPH, registry.build("defense", "dp-fedavg", {"trust": "local", "epsilon": 1e4, "clip": 1e-3})
+    )
+
+    def last(recorded: Any) -> Tensor:
+        seen = recorded.view(EVERYBODY).messages.of(ModelUpdate)
+        sent = [b.payload.tensors()["vector"] for b in seen if bool((b.receivers != SERVER).all())]
+        assert len(sent) > 2
+        model: Tensor = sent[-1][0]
+        return model.float()
+
+    assert torch.allclose(last(run), last(clear), atol=1e-4)
+
+
+def test_parameters_name_what_one_part_alone_uses_and_noise_is_that_of_all() -> None:
+    session = stack(NOISE, DP_SGD, HE).bind(SUMS.context(GRAPH))
+    parameters = session.parameters()
+    assert parameters["degree_bound"] == 5 and parameters["row_norm"] == 2.0
+    assert "epsilon" not in parameters and "sigma" not in parameters  # of both
+    assert set(session.noise()) == {"NeighborSums"}
+
+
+def test_audits_replay_the_part_whose_epsilon_is_stated() -> None:
+    run = record(SUMS, GRAPH, stack(NOISE, DP_SGD, HE))
+    replayed = run.session.promised_by()
+    assert replayed is not run.session and replayed.changes(NeighborSums) and not replayed.updates()
+    graph_only = record(SUMS, GRAPH, stack("drop-singletons", SECRET_SUMS))
+    assert graph_only.session.promised_by() is graph_only.session
+
+
+def test_weakened_parts() -> None:
+    weak = stack(NOISE, HE).weakened(0.5)
+    assert weak.parts[0] == Gaussian(epsilon=8.0, clip=2.0) and weak.parts[1] == stack(NOISE, HE).parts[1]

@@ -1,0 +1,130 @@
+"""One small recording per protocol and kind of message, shared by every test of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+from node_graphs import graph as node_graph
+from small_protocols import TINY_GT
+from user_graphs import user_graph
+
+from fglaudit.attacking import unsuitable
+from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.payloads import SERVER
+from fglaudit.registry import build
+from fglaudit.testing import Run, example_graph, record
+from fglaudit.view import Observer, View
+
+
+def users() -> FederatedGraph:
+    """Return a graph of 24 users with features as data sets have them."""
+    graph = user_graph(nodes=24)
+    return replace(graph, x=graph.x.float())
+
+
+ATTENTION: dict[str, Any] = {"heads": 2, "hidden": 3, "rounds": 3, "optimizer": "adam", "learning_rate": 0.02}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is recorded: a protocol with its fields on a graph, under a defense or none."""
+
+    protocol: str
+    arguments: dict[str, Any]
+    graph: Callable[[], FederatedGraph] = example_graph
+    defense: Defense | None = None
+
+    def build(self) -> FederatedProtocol:
+        """Return the protocol."""
+        protocol: FederatedProtocol = build("protocol", self.protocol, self.arguments)
+        return protocol
+
+
+SETUPS: dict[str, Setup] = {
+    "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
+    "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
+    "fedgcn-1-counts": Setup("fedgcn", {"hops": 1, "rounds": 3, "aggregate": "counts"}),
+    "fedgcn-2": Setup("fedgcn", {"hops": 2, "rounds": 3, "optimizer": "adam", "learning_rate": 0.01}),
+    "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
+    "fedgat-matrix": Setup("fedgat", {"variant": "matrix", **ATTENTION}),
+    "fedgat-vector": Setup("fedgat", {"variant": "vector", **ATTENTION}),
+    "fedgat-merged": Setup("fedgat", {"variant": "matrix", **ATTENTION}, defense=MergeNeighbors(size=2)),
+    "dist-gat": Setup("dist-gat", ATTENTION),
+    "gat": Setup("gat", ATTENTION),
+    "gcn": Setup("gcn", {"rounds": 3}),
+    "local-gcn": Setup("local-gcn", {"rounds": 3}),
+    "nfedgnn-gcn": Setup("nfedgnn", {"hidden": 16, "rounds": 4}, users),
+    "nfedgnn-gat": Setup(
+        "nfedgnn", {"split": "gat", "hidden": 4, "heads": 2, "rounds": 4, "feature_dropout": 0.5}, users
+    ),
+    "nfedgnn-sgd": Setup("nfedgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 3.0}, users),
+    "nfedgnn-private": Setup("nfedgnn", {"rounds": 4, "initial_weights": "private"}, users),
+    "cnfgnn-sgd": Setup("cnfgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 3.0}, users),
+    "cnfgnn-adam": Setup("cnfgnn", {"hidden": 16, "rounds": 4}, users),
+    "gfl-appnp": Setup("gfl-appnp", {"hidden": 8, "rounds": 4, "local_steps": 2}, node_graph),
+    "gfl-appnp-v1": Setup("gfl-appnp", {"hidden": 8, "rounds": 4, "local_steps": 2, "variant": "v1"}, node_graph),
+    "gfl-appnp-v2": Setup("gfl-appnp", {"hidden": 8, "rounds": 4, "local_steps": 2, "variant": "v2"}, node_graph),
+    "appnp": Setup("appnp", {"rounds": 3}, node_graph),
+    "graphsage": Setup("graphsage", {"rounds": 3}, node_graph),
+    "fedmlp": Setup("fedmlp", {"hidden": 8, "rounds": 3}, node_graph),
+    "fedgt": Setup("fedgt", {f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}),
+    "fedavg-sage": Setup("fedavg-sage", {"hidden": 8, "rounds": 3}),
+    "fedavg-gophormer": Setup("fedavg-gophormer", {"rounds": 2}),
+    "fedavg-graphgps": Setup("fedavg-graphgps", {"rounds": 2}),
+    "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
+}
+
+OBSERVERS = (
+    Observer(parties=(SERVER,), topology=True, degrees=True, initial_weights=True, auxiliary=0.2),
+    Observer(parties=(0,), auxiliary=0.2, degrees=True),
+    Observer(parties=(SERVER,)),
+    Observer(parties=(SERVER,), auxiliary=0.5),
+    Observer(parties=(0,)),
+    Observer(parties=(0,), degrees=False),
+    Observer(parties=(SERVER, 1), auxiliary=0.2),
+    Observer(parties=(0, 2), topology=True),
+    Observer(wire=True),
+)
+
+
+@cache
+def recorded(name: str) -> Run:
+    """Return the recording called ``name``; made once in a process."""
+    setup = SETUPS[name]
+    return record(setup.build(), setup.graph(), setup.defense)
+
+
+@cache
+def seen(name: str, observer: Observer) -> View:
+    """Return the view of ``observer`` of that recording."""
+    return recorded(name).view(observer)
+
+
+def attack(name: str) -> Attack:
+    """Return the attack called ``name`` with its defaults."""
+    built: Attack = build("attack", name, {})
+    return built
+
+
+def readable(candidate: Attack) -> Iterator[tuple[str, Observer]]:
+    """Yield the recordings whose protocol sends all that ``candidate`` consumes, each with every observer."""
+    for name, setup in SETUPS.items():
+        if set(type(setup.build()).emits).issuperset(type(candidate).consumes):
+            for observer in OBSERVERS:
+                yield name, observer
+
+
+@cache
+def reached(name: str) -> tuple[tuple[str, Observer], ...]:
+    """Return where the attack called ``name`` runs: on every recording that it fits, the first observer it can work
+    for."""
+    found: dict[str, Observer] = {}
+    for where, observer in readable(attack(name)):
+        if where not in found and unsuitable(attack(name), seen(where, observer)) is None:
+            found[where] = observer
+    return tuple(found.items())

@@ -1,0 +1,106 @@
+"""Typed facts: selection, and a saved recording reads them back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from fglaudit.errors import FglauditError
+from fglaudit.facts import (
+    EDGES,
+    GRADIENTS,
+    ROWS,
+    Absent,
+    Additive,
+    Clipped,
+    Correlated,
+    DegreeBound,
+    DroppedEdges,
+    Fact,
+    Field,
+    Foreign,
+    KeptColumns,
+    Masked,
+    Memoised,
+    Merged,
+    Randomised,
+    Rounded,
+    Sampled,
+    Scaled,
+    Sealed,
+    fact_from_json,
+    first,
+    from_json,
+    on,
+    to_json,
+)
+from fglaudit.payloads import ModelUpdate
+
+SUMS = Field("NeighborSums", "sums", "up")
+ALL = (
+    Clipped(ROWS, "L2", 1.0, "row"),
+    Randomised(ROWS, "multi-bit", (("sampled", 3), ("bit_epsilon", 0.5))),
+    Scaled(ROWS, 0.5, 2.0),
+    KeptColumns(ROWS, (1, 4)),
+    DroppedEdges(EDGES, 2),
+    DegreeBound(EDGES, 5, 0),
+    Merged(EDGES, 2),
+    Clipped(GRADIENTS, "L2", 1.0, "example"),
+    Sampled(GRADIENTS, 0.5),
+    Additive(GRADIENTS, "gaussian", 0.3),
+    Additive(SUMS, "laplace", 0.3),
+    Rounded(SUMS, 0.1, 0.0, 16),
+    Memoised(SUMS),
+    Masked(SUMS),
+    Correlated(SUMS, ((1.0, 0.0), (0.5, 1.0))),
+    Absent(Field("ModelUpdate"), (2,), 0.1),
+    Sealed(Field("ModelUpdate", since=1), "ckks", 1, 1e-6, 1e-5),
+)
+
+
+@dataclass(frozen=True)
+class Swapped(Fact):
+    pairs: tuple[int, ...]
+
+
+def test_facts_survive_json() -> None:
+    assert from_json(json.loads(json.dumps(to_json(ALL)))) == ALL
+
+
+def test_a_plugins_fact_is_read_back_as_foreign() -> None:
+    (back,) = from_json(json.loads(json.dumps(to_json([Swapped(ROWS, (1, 2))]))))
+    assert back == Foreign(ROWS, "Swapped", (("pairs", (1, 2)),))
+    assert from_json(to_json([back])) == (back,)
+
+
+def test_a_plugins_fact_with_a_built_in_name_is_not_taken_for_it() -> None:
+    @dataclass(frozen=True)
+    class Scaled(Fact):
+        factor: float
+
+    (back,) = from_json(to_json([Scaled(ROWS, 2.0)]))
+    assert isinstance(back, Foreign)
+
+
+def test_an_unknown_stored_fact_is_an_error() -> None:
+    with pytest.raises(FglauditError, match="Wished"):
+        fact_from_json({"fact": "Wished", "target": "rows"})
+
+
+def test_facts_are_selected_by_payload_field_and_direction() -> None:
+    assert on(ALL, "NeighborSums") == ALL[10:15]
+    assert on(ALL, "NeighborSums", "nodes") == ()
+    assert on(ALL, "NeighborSums", "sums", "down") == ()
+    assert on(ALL, ModelUpdate, "vector", "down") == ALL[15:]  # no name and no direction: every one
+    assert first(ALL, Additive, GRADIENTS) == ALL[9]
+    assert first(ALL, Additive, "NeighborSums") == ALL[10]
+    assert first(ALL, Additive, SUMS) == ALL[10]
+    assert first(ALL, Additive, ROWS) is None
+    assert first(ALL, Sealed) == ALL[16]
+
+
+def test_std_of_noise() -> None:
+    assert Additive(ROWS, "gaussian", 0.5).std == 0.5
+    assert Additive(ROWS, "laplace", 0.5).std == pytest.approx(0.5 * 2**0.5)
