@@ -65,8 +65,9 @@ class GlobalNodeMembership(Attack):
         y = torch.zeros_like(owner)
         x[nodes], y[nodes] = known.x[held].to(x), known.y[held].clamp(min=0)
         # Global nodes that start at nothing show nothing else; one large step makes the model show the label.
-        settings = {"momentum": 0.0, "global_scale": _NOTHING, "dropout": 0.0, "learning_rate": 0.1}
-        planted = rehearsed_round(view, x, owner, rng, y=y, **settings)
+        planted = rehearsed_round(
+            view, x, owner, rng, y=y, momentum=0.0, global_scale=_NOTHING, dropout=0.0, learning_rate=0.1
+        )
         truth = torch.zeros(len(clients), len(order), dtype=torch.double)
         truth[torch.arange(len(clients)), held] = 1
         return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, known.nodes))
