@@ -16,10 +16,16 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
-from fglaudit.adversary.public_rules import fewest_neighbors, norm_bound, rows_unaltered
+from fglaudit.adversary.public_rules import fewest_neighbors, merged_size, noise_std, norm_bound
 from fglaudit.attacks.neighborhoods.embedding_assignment import EmbeddingEvidence
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows
-from fglaudit.attacks.neighborhoods.row_levels import NEGLIGIBLE, as_bits, known_rows_as_sent, to_levels
+from fglaudit.attacks.neighborhoods.row_levels import (
+    NEGLIGIBLE,
+    as_bits,
+    known_rows_as_sent,
+    to_levels,
+    uploaded_as_held,
+)
 from fglaudit.attacks.neighborhoods.row_matching import Matching, match_members
 from fglaudit.attacks.neighborhoods.row_types import close_rows, equal_bits
 from fglaudit.graph import FeatureKind
@@ -64,15 +70,14 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     unassigned = _unassigned(found, types, matching, members)
     nodes = torch.cat([nodes, torch.full_like(unassigned, -1)])
     chosen = torch.cat([chosen, unassigned])
-    raw = view.public.noise.get(RawFeatures.__name__)
-    rows, std, norm = types.rows[chosen], types.std[chosen], min(1.0, norm_bound(view))
-    if raw is not None:  # the server scaled rows down after they got their noise
-        stretch = max(1.0, (norm**2 + raw.std**2 * rows.shape[1]) ** 0.5)
-        rows, std = rows * stretch, ((std * stretch).square() + raw.std**2).sqrt()
-    rows = to_levels(view, rows, nodes, std, norm)
+    rows, std, raw = types.rows[chosen], types.std[chosen], noise_std(view, RawFeatures)
+    if raw > 0:  # the server scaled rows down after they got their noise
+        stretch = max(1.0, (_typical_norm(view) ** 2 + raw**2 * rows.shape[1]) ** 0.5)
+        rows, std = rows * stretch, ((std * stretch).square() + raw**2).sqrt()
+    rows = to_levels(view, rows, nodes, std, unit_ball=raw == 0)
     confidence = torch.cat([matching.confidence[fresh], torch.full((len(unassigned),), 0.5)])
     settled = torch.cat([matching.settled[fresh], torch.zeros(len(unassigned), dtype=torch.bool)])
-    exact = bool(found.sure.all()) and raw is None and rows_unaltered(view)
+    exact = bool(found.sure.all()) and uploaded_as_held(view) and merged_size(view) == 1
     whole = (
         types.rows[chosen].norm(dim=1) < 1 - 1e-3
         if view.public.features is FeatureKind.REAL
@@ -81,11 +86,17 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & whole & exact)
 
 
+def _typical_norm(view: View) -> float:
+    """Return the norm of a typical row when it leaves its owner."""
+    norms = view.known_rows().x.norm(dim=1)
+    return min(norm_bound(view), float(norms.mean().item()) if len(norms) else 1.0)
+
+
 def _distinct(view: View, found: NeighborhoodRows, known: Tensor) -> _Types:
     """Number the distinct rows among what was recovered and what the observer knows."""
     rows = torch.cat([found.rows, known.to(found.rows.dtype)])
     std = torch.cat([found.std.float(), torch.zeros(len(known))])
-    noisy = bool((std > 0).any()) or RawFeatures.__name__ in view.public.noise
+    noisy = bool((std > 0).any()) or noise_std(view, RawFeatures) > 0
     if view.public.features is FeatureKind.REAL or noisy:
         kind = close_rows(rows, std)
     else:
