@@ -21,7 +21,7 @@ from fglaudit.attacks.neighborhoods.modelled_facts import (
 )
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import missing_messages
-from fglaudit.attacks.neighborhoods.row_levels import to_levels, uploaded_as_held
+from fglaudit.attacks.neighborhoods.row_levels import sent_as_held, to_levels
 from fglaudit.facts import EDGES, Absent, DegreeBound, DroppedEdges, Fact, Merged
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Payload, RawFeatures
@@ -59,7 +59,7 @@ class PlainFeatures(Attack):
             parts.append(payload.x[foreign])
         ids, sent = torch.cat(nodes), torch.cat(parts)
         std = torch.full((len(ids),), noise_std(view, RawFeatures))
-        plain = uploaded_as_held(view)
+        plain = sent_as_held(view, RawFeatures)
         confidence = torch.full((len(ids),), 1.0 if plain else 0.5)
         rows = to_levels(view, sent, ids, std, unit_ball=False)
         return Reconstruction(rows, ids, confidence, torch.full((len(ids),), plain))

@@ -23,14 +23,14 @@ from fglaudit.attacks.neighborhoods.row_levels import (
     NEGLIGIBLE,
     as_bits,
     known_rows_as_sent,
+    sent_as_held,
     to_levels,
-    uploaded_as_held,
 )
 from fglaudit.attacks.neighborhoods.row_matching import Matching, match_members
 from fglaudit.attacks.neighborhoods.row_types import close_rows, equal_bits
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.payloads import RawFeatures
+from fglaudit.payloads import MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.view import View
 
 
@@ -77,13 +77,14 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     rows = to_levels(view, rows, nodes, std, unit_ball=raw == 0)
     confidence = torch.cat([matching.confidence[fresh], torch.full((len(unassigned),), 0.5)])
     settled = torch.cat([matching.settled[fresh], torch.zeros(len(unassigned), dtype=torch.bool)])
-    exact = bool(found.sure.all()) and uploaded_as_held(view) and merged_size(view) == 1
-    whole = (
+    whole = sent_as_held(view, RawFeatures, MaskedMatrices, MaskedVectors) and merged_size(view) == 1
+    exact = whole and bool(found.sure.all())
+    measured = (
         types.rows[chosen].norm(dim=1) < 1 - 1e-3
         if view.public.features is FeatureKind.REAL
         else torch.ones_like(settled)
     )
-    return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & whole & exact)
+    return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & measured & exact)
 
 
 def _typical_norm(view: View) -> float:

@@ -21,7 +21,7 @@ from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, stated, unused_columns
 from fglaudit.facts import ROWS, Absent, Clipped, Sealed
 from fglaudit.graph import FeatureKind
-from fglaudit.payloads import RawFeatures
+from fglaudit.payloads import Payload, RawFeatures
 from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.view import Auxiliary, View
 
@@ -58,10 +58,11 @@ def known_rows_as_sent(view: View) -> Auxiliary:
     return Auxiliary(known.nodes, x, known.y)
 
 
-def uploaded_as_held(view: View) -> bool:
-    """Whether the rows that reach the server are those that their owners hold, in every entry."""
+def sent_as_held(view: View, *payloads: type[Payload]) -> bool:
+    """Whether ``payloads`` arrive as they were made, of rows as their owners hold them in every entry."""
+    sent = [fact for payload in payloads for fact in stated(view, payload)]
     changed = any(fact.target == ROWS for fact in view.public.facts)
-    return not changed and all(isinstance(fact, Sealed | Absent) for fact in stated(view, RawFeatures))
+    return not changed and all(isinstance(fact, Sealed | Absent) for fact in sent)
 
 
 def as_bits(rows: Tensor) -> Tensor:
