@@ -61,7 +61,8 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     named = (found.own >= 0) & ~torch.isin(found.centers, known.nodes)
     identified = torch.cat([known.nodes, found.centers[named]])
     kinds = torch.cat([types.of_known, types.of_rows[found.own[named]]])
-    evidence = EmbeddingEvidence(view, types.rows, known.nodes, types.of_known)
+    seen = _as_known(found, types, members, known.nodes)
+    evidence = EmbeddingEvidence(view, types.rows, known.nodes[seen], types.of_known[seen])
     matching = match_members(
         members, torch.stack([found.group, types.of_rows]), found.sizes(), identified, kinds, rng, evidence
     )
@@ -85,6 +86,22 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
         else torch.ones_like(settled)
     )
     return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & measured & exact)
+
+
+def _as_known(found: NeighborhoodRows, types: _Types, members: Tensor, known: Tensor) -> Tensor:
+    """Return which rows of ``known`` nodes [K] may be those in the messages: none that its neighbourhoods lack.
+
+    Rows known beforehand are not what their owners sent where that was drawn at random.
+    """
+    count = len(types.rows)
+    present = torch.unique(found.group * count + types.of_rows)
+    place = torch.full((int(members.max().item()) + 1 if members.numel() else 1,), -1)
+    place[known[known < len(place)]] = torch.arange(len(known))[known < len(place)]
+    group, at = members[0][place[members[1]] >= 0], place[members[1]][place[members[1]] >= 0]
+    lacking = ~torch.isin(group * count + types.of_known[at], present)
+    usable = torch.ones(len(known), dtype=torch.bool)
+    usable[at[lacking]] = False
+    return usable
 
 
 def _typical_norm(view: View) -> float:
