@@ -9,7 +9,7 @@ over a client's global nodes stands for its nodes, so that noise is averaged ove
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class GlobalNodeMembership(Attack):
         y = torch.zeros_like(owner)
         x[nodes], y[nodes] = known.x[held].to(x), known.y[held].clamp(min=0)
         # Global nodes that start at nothing show nothing else; one large step makes the model show the label.
-        settings = {"momentum": 0.0, "global_scale": _NOTHING, "dropout": 0.0, "learning_rate": 0.1}
+        settings: dict[str, Any] = {"momentum": 0.0, "global_scale": _NOTHING, "dropout": 0.0, "learning_rate": 0.1}
         planted = rehearsed_round(view, x, owner, rng, y=y, **settings)
         truth = torch.zeros(len(clients), len(order), dtype=torch.double)
         truth[torch.arange(len(clients)), held] = 1

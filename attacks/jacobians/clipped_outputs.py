@@ -47,4 +47,5 @@ def _length(values: Tensor, clip: Clipping) -> Tensor:
 
 
 def _factor(values: Tensor, clip: Clipping) -> Tensor:
-    return (clip.bound / _length(values, clip)).clamp(max=1.0)
+    factor: Tensor = (clip.bound / _length(values, clip)).clamp(max=1.0)
+    return factor

@@ -96,13 +96,13 @@ def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: 
     values = torch.stack([by_round[round] for round in chosen], 1).to(device)
     added = math.hypot(noise_std(view, HiddenRepresentations), sealing_error(view, HiddenRepresentations))
     error = torch.hypot(_ROUNDING * values.abs().amax((1, 2)), torch.tensor(added).to(values))
-    error = torch.hypot(error, _grid_step(view, values) / 2).clamp(min=1e-12)
+    error = torch.hypot(error, grid_step(view, values) / 2).clamp(min=1e-12)
     clip = Clipping.of(view, HiddenRepresentations)
     usable = unclipped(values, clip, added)
     return HiddenHistory(values, tuple(models[round] for round in chosen), error, clip, usable)
 
 
-def _grid_step(view: View, values: Tensor) -> Tensor:
+def grid_step(view: View, values: Tensor) -> Tensor:
     """Return the step [N] of the grid that ``values`` [N, T, C] were rounded to; 0 where they were not."""
     grid = rounding_on(view, HiddenRepresentations)
     none = torch.zeros(len(values), dtype=values.dtype, device=values.device)

@@ -103,16 +103,8 @@ class RepresentationInversion(Attack):
             noise = torch.randn(mean.shape, generator=rng, dtype=torch.double).to(mean)
             linear = linear_start(history.values, history.models, mean, precision)
             start = linear if index == 0 else mean + spread * noise
-            found = invert_encoder(
-                history.values,
-                history.models,
-                history.error,
-                start,
-                mean,
-                precision,
-                clip=history.clip,
-                steps=self.steps,
-            )
+            given = (history.values, history.models, history.error, start, mean, precision)
+            found = invert_encoder(*given, clip=history.clip, steps=self.steps)
             best = found if best is None else _better(best, found)
         assert best is not None
         return best
