@@ -16,7 +16,8 @@ def clipped(values: Tensor, clip: Clipping | None) -> Tensor:
         return values
     if clip.order == math.inf:
         return values.clamp(-clip.bound, clip.bound)
-    return values * _factor(values, clip)
+    shorter: Tensor = values * _factor(values, clip)
+    return shorter
 
 
 def clipped_slope(values: Tensor, slope: Tensor, clip: Clipping | None) -> Tensor:
