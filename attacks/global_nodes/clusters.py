@@ -5,12 +5,53 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.clipping import added_std
+from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
 from fglaudit.adversary.uploads import Codebooks
+from fglaudit.facts import (
+    Additive,
+    Clipped,
+    Correlated,
+    Fact,
+    Field,
+    Memoised,
+    Rounded,
+    Scaled,
+    Sealed,
+)
+from fglaudit.payloads import GlobalNodes, ModelUpdate
 from fglaudit.structure import Centroids
 from fglaudit.view import View
 
 _STAYED = 1e-5
 """A global node that moved by less than this, relative to its length, got no nodes."""
+
+
+_RETURNED = (Additive, Clipped, Correlated, Memoised, Rounded, Scaled, Sealed)
+
+
+def own_subgraph(fact: Fact) -> bool:
+    """Whether ``fact`` is about edges alone: a node's input is its own row, whichever neighbours it keeps, beside an
+    encoding of its place that counts as noise of known size."""
+    return dropped_edges(fact) or degree_bound(fact)
+
+
+def received_models(fact: Fact) -> bool:
+    """Whether ``fact`` is about models, of which no more is read than what the server returned to each client: that is
+    what the client went on from, whatever was done to it or to the models that it was made of."""
+    return about(fact, ModelUpdate) and type(fact) in _RETURNED
+
+
+def upload_error(view: View, books: Codebooks) -> float:
+    """Return the standard deviation of noise and rounding on an entry of an uploaded global node."""
+    return added_std(view, GlobalNodes, books.uploaded.flatten(0, 1), direction="up")
+
+
+def uploaded_with_error(fact: Fact) -> bool:
+    """Whether :func:`upload_error` allows for ``fact``: noise or rounding of what clients upload."""
+    sent = isinstance(fact.target, Field) and fact.target.direction == "up" and about(fact, GlobalNodes)
+    noise = isinstance(fact, Additive) and fact.distribution in ("gaussian", "laplace", "uniform")
+    return sent and (noise or isinstance(fact, Rounded))
 
 
 def moved_clusters(books: Codebooks, std: float) -> Tensor:
