@@ -193,9 +193,8 @@ def _expected(view: View, classes: ClassMeans, books: Codebooks, std: float, rou
     means, shares = classes.means.double(), classes.shares.double()
     place = torch.einsum("c,kcd->kd", shares, means)
     between = torch.einsum("c,kcd->kd", shares, (means - place.unsqueeze(1)).square())
-    within = (classes.spread + classes.randomness) * min(
-        1.0, live * len(moved) / view.public.num_nodes
-    )  # means of as many nodes
+    # Means of as many nodes.
+    within = (classes.spread + classes.randomness) * min(1.0, live * len(moved) / view.public.num_nodes)
     received, uploaded = books.received[round].double(), books.uploaded[round].double()
     mean = (1 - weight) * received + weight * place.unsqueeze(1)
     spread = weight * (between + within).sqrt().unsqueeze(1).expand_as(mean)
