@@ -127,15 +127,16 @@ class GlobalNodeLabels(Attack):
         return Inference(type(self).quantity, books.clients, result)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients whose nodes have the mean rows of their classes; auxiliary rows lie close to these."""
+        """Plant clients whose nodes have the mean rows of their classes; known rows lie close to these."""
         known, owner = view.known_rows(), dealt_nodes(view)
         kinds = torch.nn.functional.one_hot(known.y.clamp(min=0), view.public.num_classes) * (known.y >= 0)[:, None]
         rows = known.x.float()
         size = kinds.sum(0).unsqueeze(1)
         means = torch.where(size > 0, kinds.T.to(rows) @ rows / size.clamp(min=1), rows.mean(0))
         aux = view.auxiliary
-        near = means[aux.y.clamp(min=0)]
-        view = replace(view, auxiliary=replace(aux, x=near + _CLOSE * (aux.x - near)))
+        near = means[aux.y.clamp(min=0)].lerp(aux.x.float(), _CLOSE)
+        own = tuple(replace(c, x=means[c.y.clamp(min=0)].lerp(c.x.float(), _CLOSE)) for c in view.own)
+        view = replace(view, auxiliary=replace(aux, x=near), own=own)
         chance = torch.rand(view.public.num_clients, view.public.num_classes, generator=rng).square()
         y = torch.multinomial(chance[owner], 1, generator=rng).squeeze(1)
         planted = rehearsed_round(view, means[y], owner, rng, y=y, everybody=True)

@@ -6,13 +6,14 @@ the cosine between the node's input representation and the mean of the client's 
 over a client's global nodes stands for its nodes, so that noise is averaged over clusters and rounds.
 
 Where a defense adds noise or rounds, each score counts by its reliability, the share of its spread that is not noise:
-it follows from how much the score changes when noise of the same size is added once more. Clips shorten what a client sends, which changes no direction.
+it follows from how much the score changes when noise of the same size is added once more. Clips shorten what a client
+sends, which changes no direction.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -96,8 +97,9 @@ class GlobalNodeMembership(Attack):
         y = torch.zeros_like(owner)
         x[nodes], y[nodes] = known.x[held].to(x), known.y[held].clamp(min=0)
         # Global nodes that start at nothing show nothing else; one large step makes the model show the label.
-        settings: dict[str, Any] = {"momentum": 0.0, "global_scale": _NOTHING, "dropout": 0.0, "learning_rate": 0.1}
-        planted = rehearsed_round(view, x, owner, rng, y=y, **settings)
+        planted = rehearsed_round(
+            view, x, owner, rng, y=y, momentum=0.0, global_scale=_NOTHING, dropout=0.0, learning_rate=0.1
+        )
         truth = torch.zeros(len(clients), len(order), dtype=torch.double)
         truth[torch.arange(len(clients)), held] = 1
         return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, known.nodes))
