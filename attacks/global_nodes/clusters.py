@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import added_std
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
-from fglaudit.adversary.uploads import Codebooks
+from fglaudit.adversary.uploads import Codebooks, noise_std
 from fglaudit.facts import (
     Additive,
     Clipped,
@@ -44,7 +43,7 @@ def received_models(fact: Fact) -> bool:
 
 def upload_error(view: View, books: Codebooks) -> float:
     """Return the standard deviation of noise and rounding on an entry of an uploaded global node."""
-    return added_std(view, GlobalNodes, books.uploaded.flatten(0, 1), direction="up")
+    return noise_std(view, GlobalNodes, books.uploaded.flatten(0, 1))
 
 
 def uploaded_with_error(fact: Fact) -> bool:

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
-from fglaudit.adversary.local_reports import decides
-from fglaudit.adversary.modelled import message_clip
+from fglaudit.adversary.modelled import decides, message_clip
+from fglaudit.adversary.public_rules import known_as_used
 from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds
 from fglaudit.attacks.global_nodes.clusters import (
     cluster_weight,
@@ -38,7 +38,7 @@ from fglaudit.attacks.global_nodes.clusters import (
     uploaded_with_error,
 )
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
-from fglaudit.attacks.global_nodes.reports import Reports, rows_in_use
+from fglaudit.attacks.global_nodes.reports import Reports
 from fglaudit.facts import ROWS, Additive, Fact, Randomised
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -71,7 +71,7 @@ class RowPrior:
 
     @staticmethod
     def of(view: View) -> RowPrior:
-        x = rows_in_use(view).double()
+        x = known_as_used(view, view.known_rows().x).double()
         mean, spread = x.mean(0), x.var(0, correction=0)
         variance = (spread * len(x) + spread.mean() + 1e-12) / (len(x) + 1)
         return RowPrior(mean, (x - mean) / math.sqrt(len(x)), variance)

@@ -23,8 +23,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
-from fglaudit.adversary.local_reports import decides
-from fglaudit.adversary.modelled import about, known_noise, message_clip
+from fglaudit.adversary.modelled import about, decides, known_noise, message_clip
 from fglaudit.adversary.public_rules import noise_on
 from fglaudit.adversary.uploads import codebooks, missing_uploads
 from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error

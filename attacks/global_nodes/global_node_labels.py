@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import LinearResponse, UploadClip
-from fglaudit.adversary.local_reports import decides
-from fglaudit.adversary.modelled import message_clip
+from fglaudit.adversary.modelled import decides, message_clip
+from fglaudit.adversary.public_rules import known_as_used
 from fglaudit.adversary.uploads import Codebooks, codebooks, missing_uploads, model_rounds
 from fglaudit.attacks.global_nodes.clusters import (
     cluster_weight,
@@ -35,7 +35,7 @@ from fglaudit.attacks.global_nodes.clusters import (
     uploaded_with_error,
 )
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
-from fglaudit.attacks.global_nodes.reports import Reports, rows_in_use
+from fglaudit.attacks.global_nodes.reports import Reports
 from fglaudit.attacks.global_nodes.simplex_fit import fit_distributions
 from fglaudit.facts import ROWS, Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -153,7 +153,7 @@ def class_means(view: View, models: Tensor) -> ClassMeans:
     weight, bias = reports.layer(view, models)
     kinds = torch.nn.functional.one_hot(known.y[use], view.public.num_classes).to(weight)
     counts = kinds.sum(0)
-    rows = rows_in_use(view)[use].to(weight)
+    rows = known_as_used(view, known.x[use]).to(weight)
     within = (kinds.T @ rows) / counts.clamp(min=1).unsqueeze(1)
     within = torch.where((counts > 0).unsqueeze(1), within, rows.mean(0))
     rest = (rows - within[known.y[use]]) @ weight[0]  # the spread differs little between clients

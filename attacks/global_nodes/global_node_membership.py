@@ -19,11 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.adversary.clipping import added_std
 from fglaudit.adversary.known_nodes import log_probabilities, unknown_architecture
-from fglaudit.adversary.local_reports import decides
-from fglaudit.adversary.modelled import about, message_clip, sealed
-from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_rounds
+from fglaudit.adversary.modelled import about, decides, message_clip, sealed
+from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_noise_std, model_rounds
 from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error, uploaded_with_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
 from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Rounded
@@ -74,7 +72,7 @@ class GlobalNodeMembership(Attack):
             after = models.received + models.change
             loss += _likelihood(view, after, books.uploaded[index], labelled) * (known.y >= 0)
             closeness += _closeness(view, models.received, books.uploaded[index])
-            error = added_std(view, ModelUpdate, models.change, direction="up")
+            error = model_noise_std(view, models)
             if std > 0 or error > 0:
                 models_again = after + error * torch.randn(after.shape, generator=rng)
                 nodes = books.uploaded[index] + std * torch.randn(books.uploaded[index].shape, generator=rng)

@@ -1,6 +1,6 @@
-"""Rows as clients use them, and how the input layer depends on the rows that clients hold.
+"""How the input layer depends on the rows that clients hold, where a defense makes them random before use.
 
-A defense may clip rows, drop columns, or make rows random before use. The expected report of a row is ``(row - offset)
+The expected report of a row is ``(row - offset)
 / factor``, and what it varies by is independent between nodes: a mean over n nodes keeps the n-th part of its variance.
 """
 
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fglaudit.adversary.public_rules import clip_of_rows, noise_of_rows, unused_columns
+from fglaudit.adversary.public_rules import noise_of_rows
 from fglaudit.adversary.uploads import input_map
 from fglaudit.facts import Randomised
-from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.view import View
 
 
@@ -49,10 +48,3 @@ class Reports:
     def covariance(self, weight: Tensor) -> Tensor:
         """Return that [K, d, d] of one node's input by the randomness of its report, ``weight`` as of :meth:`layer`."""
         return self.variance * self.factor**2 * (weight.mT @ weight)
-
-
-def rows_in_use(view: View) -> Tensor:
-    """Return the known rows [R, F] clipped and without the columns that clients drop, but not random."""
-    rows = view.known_rows().x.masked_fill(unused_columns(view), 0.0)
-    clip = clip_of_rows(view)
-    return rows if clip is None else clip_rows(rows, clip.bound, clip.norm.lower())
