@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.clipping import Clipping
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
 from fglaudit.adversary.uploads import Codebooks, noise_std
 from fglaudit.facts import (
@@ -24,6 +27,8 @@ from fglaudit.view import View
 
 _STAYED = 1e-5
 """A global node that moved by less than this, relative to its length, got no nodes."""
+_SURELY = 5.0
+"""Standard deviations of the squared length of an error."""
 
 
 _RETURNED = (Additive, Clipped, Correlated, Memoised, Rounded, Scaled, Sealed)
@@ -53,10 +58,19 @@ def uploaded_with_error(fact: Fact) -> bool:
     return sent and (noise or isinstance(fact, Rounded))
 
 
-def moved_clusters(books: Codebooks, std: float) -> Tensor:
-    """Return which global nodes got nodes [T, K, g]; all of them where noise of ``std`` hides it."""
+def moved_clusters(view: View, books: Codebooks, std: float) -> Tensor:
+    """Return which global nodes got nodes [T, K, g].
+
+    With an error of ``std`` those that surely moved, at clients that have any; all where a clip moves every one.
+    """
     change = (books.uploaded - books.received).norm(dim=3)
-    return change > _STAYED * books.received.norm(dim=3) if std == 0 else torch.ones_like(change, dtype=torch.bool)
+    if std == 0:
+        moved: Tensor = change > _STAYED * books.received.norm(dim=3)
+        return moved
+    dimensions = books.uploaded.shape[3]
+    sure: Tensor = change.square() > std**2 * (dimensions + _SURELY * math.sqrt(2 * dimensions))
+    clipped = Clipping.of(view, GlobalNodes, direction="up") is not None
+    return torch.ones_like(sure) if clipped else sure.logical_or(~sure.any(2, keepdim=True))
 
 
 def cluster_weight(view: View, round: int, live: float, clients: int) -> float:

@@ -102,7 +102,7 @@ class GlobalNodeLabels(Attack):
         books = codebooks(view, type(self).first_rounds)
         start = min(self.skip, len(books.uploaded) - 1)
         std = upload_error(view, books)
-        moved = moved_clusters(books, std)
+        moved = moved_clusters(view, books, std)
         count = len(books.uploaded) - start
         design = place = off = slope = rest = torch.zeros(())
         error = 0.0

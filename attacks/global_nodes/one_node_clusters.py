@@ -101,7 +101,7 @@ class OneNodeClusters(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         books = codebooks(view, type(self).first_rounds)
         std = upload_error(view, books)
-        moved, sizes = moved_clusters(books, std), _sizes_by_length(books)
+        moved, sizes = moved_clusters(view, books, std), _sizes_by_length(books)
         prior = feature_prior(view, torch.tensor([-1]))
         gamma = view.public.structure.of(Centroids).momentum
         counts = torch.ones(books.uploaded.shape[1:3], dtype=torch.double)  # NaN once it is not known
