@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from fglaudit.adversary.local_reports import as_sent, attack_reports
-from fglaudit.facts import Fact, Field, kind_of
+from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
+from fglaudit.adversary.modelled import decides
+from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
 from fglaudit.observers import ObserverSpec, expand
@@ -20,7 +21,7 @@ from fglaudit.rng import derive
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
-from fglaudit.view import FEATURE_ROWS, Observer, View
+from fglaudit.view import Observer, View
 
 NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
 """From a quantity's name, an observer's members and whether they are pooled to why nothing can be asked, or None."""
@@ -107,9 +108,7 @@ def unsuitable(attack: Attack, view: View) -> str | None:
 
 def _unsupported(attack: Attack, view: View) -> str | None:
     """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
-    noise = view.public.noise.get(FEATURE_ROWS)
-    alone = noise is None or noise.distribution in attack.reads_noisy_rows
-    return attack.unsupported(view if alone else as_sent(view))
+    return attack.unsupported(as_sent(view) if runs_on_reports(attack, view.public.facts) else view)
 
 
 def _unreadable(attack: Attack, view: View) -> str | None:
@@ -139,12 +138,22 @@ def _blank(recording: Recording, spec: ObserverSpec, members: Sequence[Observer]
     )
 
 
-def adapted(attack: Attack, facts: Iterable[Fact]) -> str:
+def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     """Return the column ``adapted``: whether ``attack`` allows for every fact about rows, edges, gradients and the
-    payloads it reads."""
+    payloads it reads.
+
+    Of an attack that is run on reports it is asked whether it allows for what makes them random; what is done to rows
+    before that is allowed for where rows are decided.
+    """
     read = {payload.__name__ for payload in (*type(attack).consumes, *type(attack).also_reads)}
     asked = [fact for fact in facts if not isinstance(fact.target, Field) or fact.target.payload in read]
-    names = dict.fromkeys(kind_of(fact) for fact in asked if not attack.models(fact))
+    reports = before_reports(facts) if runs_on_reports(attack, facts) else ()
+    names = dict.fromkeys(
+        kind_of(fact)
+        for fact in asked
+        if not (decides(fact) if fact in reports else attack.models(fact))
+        or (fact in reports and isinstance(fact, Additive | Randomised) and not attack.models(fact))
+    )
     return f"no: {', '.join(names)}" if names else ADAPTED
 
 

@@ -397,9 +397,9 @@ class Attack(ABC):
     quantity: ClassVar[str] = "features"
     """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of
     ``fglaudit.quantities.QUANTITIES``."""
-    reads_noisy_rows: ClassVar[tuple[str, ...]] = ()
-    """Distributions of noise on feature rows before use (``fglaudit.view.FEATURE_ROWS``) with which it reckons itself.
-    Otherwise it is run on the rows as they were used, and what it rebuilds is decided by likelihood."""
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = ()
+    """Kinds of facts that make rows random before use with which it reckons itself. With others it is run on the rows
+    as they were used, and what it rebuilds is decided by likelihood."""
     first_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None:
     all."""

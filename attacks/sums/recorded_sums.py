@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
-from fglaudit.adversary.public_rules import fewest_neighbors
+from fglaudit.adversary.public_rules import bounded_degrees, fewest_neighbors, merged_size
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import Sums
 from fglaudit.view import View
@@ -74,6 +74,12 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
 
 
+def _edges_are_used(view: View) -> bool:
+    """Whether all edges that the observer knows are those that sums are made along."""
+    unsure = bounded_degrees(view) and view.topology is not None  # which edges stay depends on who holds which node
+    return fewest_neighbors(view) == 1 and merged_size(view) == 1 and not unsure
+
+
 def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     """Return which clients may hold each node [N, K], as far as an observer of all messages via the server can infer.
 
@@ -87,7 +93,7 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if view.public.structure.of(Sums).hops > 1 and fewest_neighbors(view) == 1:
+    if view.public.structure.of(Sums).hops > 1 and _edges_are_used(view):
         row, column = edges
         index = row[:, None].expand(-1, k)
         got = torch.zeros(n, k, dtype=torch.int8)
