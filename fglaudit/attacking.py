@@ -145,7 +145,8 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     Of an attack that is run on reports it is asked whether it allows for what makes them random; what is done to rows
     before that is allowed for where rows are decided.
     """
-    read = {payload.__name__ for payload in (*type(attack).consumes, *type(attack).also_reads)}
+    kind = type(attack)
+    read = {payload.__name__ for payload in (*kind.consumes, *kind.also_reads, *kind.computed_from)}
     asked = [fact for fact in facts if not isinstance(fact.target, Field) or fact.target.payload in read]
     reports = before_reports(facts) if runs_on_reports(attack, facts) else ()
     names = dict.fromkeys(

@@ -394,6 +394,9 @@ class Attack(ABC):
     """Primary metric; the advantage is computed on it."""
     also_reads: ClassVar[tuple[type[Payload], ...]] = ()
     """Payloads that help where they are sent, and alone are no reason to run."""
+    computed_from: ClassVar[tuple[type[Payload], ...]] = ()
+    """Payloads that it does not need to read, but from which those that it reads are computed: :meth:`models` is asked
+    for facts about them too."""
     quantity: ClassVar[str] = "features"
     """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of
     ``fglaudit.quantities.QUANTITIES``."""
