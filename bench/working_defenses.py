@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bench.table import Table
 from fglaudit import registry
 from fglaudit.attacking import run_attacks

@@ -102,19 +102,28 @@ def clusters_needed(bound: float, targets: int, *, tail: float = TAIL) -> int:
     return max(MIN_CLUSTERS, math.ceil(math.log(tail) / math.log(none)))
 
 
+def clusters_like(targets: Floats, bound: float, *, tail: float = TAIL) -> int:
+    """Return :func:`clusters_needed` for clusters of sizes that are spread as ``targets`` [C] are."""
+    return max(MIN_CLUSTERS, math.ceil(len(targets[targets >= 1]) * _times(targets, bound, tail)))
+
+
 def seeds_needed(bound: float, targets: Floats, seeds: int, *, tail: float = TAIL) -> int:
     """Return how many seeds in all a verdict "held" at ``bound`` needs at the least, each with a partition of its own.
 
     Args:
         targets: of the clusters that ``seeds`` seeds gave [C].
     """
-    log_none = [
-        math.log(BetaBinomialTotal((int(size),), CORRELATION).probabilities(bound)[0]) for size in targets if size >= 1
-    ]
-    if not log_none:
+    few = math.ceil(MIN_CLUSTERS * seeds / max(1, len(targets[targets >= 1])))
+    return max(few, math.ceil(seeds * _times(targets, bound, tail)))
+
+
+def _times(targets: Floats, bound: float, tail: float) -> float:
+    """How many times as many clusters as these bring the upper limit without a hit down to ``bound``."""
+    sizes, clusters = np.unique(targets[targets >= 1].astype(np.int64), return_counts=True)
+    if len(sizes) == 0:
         raise FglauditError("no cluster has targets, so no number of seeds will do; widen the observer or the split")
-    few = math.ceil(MIN_CLUSTERS * seeds / len(log_none))
-    return max(few, math.ceil(seeds * math.log(tail) / sum(log_none)))
+    none = [math.log(BetaBinomialTotal((int(size),), CORRELATION).probabilities(bound)[0]) for size in sizes]
+    return math.log(tail) / float(np.dot(none, clusters))
 
 
 def _loss(paired: PairedClusters, tail: float) -> tuple[float, float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fglaudit.scoring.stats import advantage, advantage_interval
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
@@ -16,7 +17,6 @@ from fglaudit.quantities.features import with_guesses
 from fglaudit.quantities.game import Game, breakdown, score
 from fglaudit.quantities.row_metrics import auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
-from fglaudit.scoring.stats import advantage, advantage_interval
 
 TRUTH = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0]])
 
