@@ -62,9 +62,9 @@ SETUPS: dict[str, Setup] = {
     "nfedgnn-gat": Setup(
         "nfedgnn", {"split": "gat", "hidden": 4, "heads": 2, "rounds": 4, "feature_dropout": 0.5}, users
     ),
-    "nfedgnn-sgd": Setup("nfedgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 3.0}, users),
+    "nfedgnn-sgd": Setup("nfedgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 0.5}, users),
     "nfedgnn-private": Setup("nfedgnn", {"rounds": 4, "initial_weights": "private"}, users),
-    "cnfgnn-sgd": Setup("cnfgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 3.0}, users),
+    "cnfgnn-sgd": Setup("cnfgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 0.5}, users),
     "cnfgnn-adam": Setup("cnfgnn", {"hidden": 16, "rounds": 4}, users),
     "gfl-appnp": Setup("gfl-appnp", {"hidden": 8, "rounds": 4, "local_steps": 2}, node_graph),
     "gfl-appnp-v1": Setup("gfl-appnp", {"hidden": 8, "rounds": 4, "local_steps": 2, "variant": "v1"}, node_graph),
