@@ -110,7 +110,7 @@ class Leak:
         """Whether it shows that this attack gets nothing: its own upper limit is negligible (rule 5)."""
         return self.reassures and self.estimate.shown and self.high is not None and self.high <= NEGLIGIBLE
 
-    @property
+    @cached_property
     def needs(self) -> Parties | None:
         """How many parties it has and "held" takes at the least; None where the records do not hold the clusters."""
         if self.clusters is None or not self.clusters.informative:
@@ -196,6 +196,10 @@ def sd(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
+def _nothing(tail: float) -> Interval:
+    return NOTHING
+
+
 def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
     """Return the leaks of one setting with their grounds.
 
@@ -208,7 +212,8 @@ def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
         places = [i for i, leak in enumerate(leaks) if (leak.observer, leak.quantity) == family and leaks[i].measured]
         tried = [leaks[i] for i in places]
         over_all = leaking([leak.limits for leak in tried])
-        at_one = leaking([leak.client_limits for leak in tried])
+        # What leaks over all need not be asked about single clients; it counts as one that was tried.
+        at_one = leaking([_nothing if yes else leak.client_limits for leak, yes in zip(tried, over_all, strict=True)])
         for place, leak, mean_leaks, client_leaks in zip(places, tried, over_all, at_one, strict=True):
             found[place] = tuple(
                 ground

@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from fglaudit.errors import FglauditError
-from fglaudit.scoring.beta_binomial import BetaBinomialTotal, rate_limits
+from fglaudit.scoring.beta_binomial import log_no_hit, rate_limits
 from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Floats, Interval, PairedClusters
 
 CORRELATION = 0.5
@@ -98,8 +98,7 @@ def clusters_needed(bound: float, targets: int, *, tail: float = TAIL) -> int:
     """
     if not 0 < bound < 1:
         raise FglauditError(f"a bound on a rate lies between 0 and 1; got {bound}")
-    none = BetaBinomialTotal((targets,), CORRELATION).probabilities(bound)[0]
-    return max(MIN_CLUSTERS, math.ceil(math.log(tail) / math.log(none)))
+    return max(MIN_CLUSTERS, math.ceil(_times(np.array([float(targets)]), bound, tail)))
 
 
 def clusters_like(targets: Floats, bound: float, *, tail: float = TAIL) -> int:
@@ -122,8 +121,7 @@ def _times(targets: Floats, bound: float, tail: float) -> float:
     sizes, clusters = np.unique(targets[targets >= 1].astype(np.int64), return_counts=True)
     if len(sizes) == 0:
         raise FglauditError("no cluster has targets, so no number of seeds will do; widen the observer or the split")
-    none = [math.log(BetaBinomialTotal((int(size),), CORRELATION).probabilities(bound)[0]) for size in sizes]
-    return math.log(tail) / float(np.dot(none, clusters))
+    return math.log(tail) / float(np.dot(log_no_hit(sizes, bound, CORRELATION), clusters))
 
 
 def _loss(paired: PairedClusters, tail: float) -> tuple[float, float, float]:
