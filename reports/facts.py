@@ -21,7 +21,7 @@ def partition_rows(settings: Sequence[Setting]) -> list[tuple[str, list[tuple[st
         }
         # Cells of one seed share their partition: count each draw once.
         draws = list({json.dumps(f, sort_keys=True, default=str): f for f in facts.values()}.values())
-        keys = dict.fromkeys(key for draw in draws for key in draw)
+        keys = dict.fromkeys(key for draw in draws for key in draw if key != "digest")
         rows = [(key.replace("_", " "), _fact([draw[key] for draw in draws if key in draw])) for key in keys]
         if rows:
             result.append((f"{title} ({len(draws)} drawn)" if len(draws) > 1 else title, rows))

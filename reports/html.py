@@ -14,6 +14,7 @@ from fglaudit.reports import numbers
 from fglaudit.reports.facts import partition_rows, versions
 from fglaudit.reports.figures import NUM_COLOURS, bar, marker, sparkline
 from fglaudit.reports.labels import Labels, arguments, place
+from fglaudit.reports.leaks import NEGLIGIBLE
 from fglaudit.reports.pages import breakdown, extras, failures, sections
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
@@ -80,6 +81,7 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         place=place,
         percent_spread=numbers.percent_spread,
         plural=numbers.plural,
+        negligible=NEGLIGIBLE,
         interval=numbers.interval,
         breakdown=breakdown,
         extras=extras,
