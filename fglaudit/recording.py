@@ -140,6 +140,7 @@ def record(
     device: torch.device | None = None,
     progress: Progress | None = None,
     folder: Path | None = None,
+    key: bytes = b"",
 ) -> tuple[Recording, GroundTruth]:
     """Train ``cell`` and record what its observers see and its attacks read; everything if it says ``record: all``.
 
@@ -147,6 +148,7 @@ def record(
         device: to train on; the CPU by default.
         progress: called with (round, rounds) during training.
         folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
+        key: that makes training and noise secret, see :func:`fglaudit.rng.derive`.
 
     Raises:
         NotApplicableError: the defense does not serve the protocol.
@@ -168,6 +170,7 @@ def record(
         device=device,
         progress=progress,
         folder=folder,
+        key=key,
     )
     recording = dataclasses.replace(
         recording,
@@ -193,6 +196,7 @@ def record_training(
     progress: Progress | None = None,
     folder: Path | None = None,
     channel: Callable[..., RecordingChannel] = RecordingChannel,
+    key: bytes = b"",
 ) -> tuple[Recording, GroundTruth]:
     """Train ``protocol`` under ``defense`` on a graph that is at hand, and record it.
 
@@ -213,9 +217,9 @@ def record_training(
         raise NotApplicableError(why)
     session = defense.bind(context)
     transcript = Transcript(folder)
-    wire = channel(session, graph.num_clients, derive(seed, "defense"), transcript, keep or Keep(), progress)
+    wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
     start = time.perf_counter()
-    trained = protocol.train(graph, wire, rng=derive(seed, "train"), device=device)
+    trained = protocol.train(graph, wire, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
     guarantee = session.guarantee()
     shown, remarks = _empirical_bound(protocol, graph, session, guarantee, seed, device) if empirical else ({}, ())

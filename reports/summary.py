@@ -88,7 +88,7 @@ def summarize(run: Run) -> list[Setting]:
             groups.setdefault(_setting_key(record), []).append(record)
     level = FALSE_ALARMS / max(1, tested_epsilons(run))
     settings = [_setting(sorted(records, key=_seed), level) for records in groups.values()]
-    return settings if run.facts.get("cells") else sorted(settings, key=_by_name)
+    return settings if run.planned else sorted(settings, key=_by_name)
 
 
 def _contradicts(finding: Finding, level: float) -> bool:

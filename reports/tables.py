@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
+from fglaudit.execution.stored_record import csv_cell
 from fglaudit.finding import Status
 from fglaudit.reports.leaks import Leak, mean, sd
 from fglaudit.reports.summary import Setting
@@ -41,7 +42,7 @@ def summary_csv(settings: Sequence[Setting]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_columns())
-    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    writer.writerows([csv_cell(value) for value in row.values()] for row in rows)
     return text.getvalue()
 
 
@@ -87,9 +88,3 @@ def _row(setting: Setting, leak: Leak) -> dict[str, Value]:
     row |= {"clusters_needed": None if needs is None else needs.need}
     assert list(row) == _columns()
     return row
-
-
-def _cell(value: Value) -> str:
-    if value is None:
-        return ""
-    return repr(value) if isinstance(value, float) else str(value)

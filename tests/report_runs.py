@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from fglaudit.execution.plan import Planned
+from fglaudit.execution.store import Manifest
+from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.reports import write_report
 from fglaudit.scoring.metrics import metric_interval, read_clusters
@@ -27,6 +29,7 @@ DEFENSES: list[tuple[str, dict[str, Any]]] = [
 OBSERVERS = [("server", ""), ("client:each", ""), ("client:each", "no-degrees;auxiliary=0.1")]
 ATTACKS = ["subset-sum", "row-space", "map-prior", "box-propagation"]
 SEEDS = (0, 1)
+MADE = Made("0.1.0", 1)
 
 
 def blank(
@@ -184,29 +187,12 @@ def store(
 ) -> Path:
     (folder / "cells").mkdir(parents=True)
     for record in records:
-        (folder / "cells" / f"{record.cell}.json").write_text(json.dumps(record.to_json(), sort_keys=True), "utf-8")
+        (folder / "cells" / f"{record.cell}.json").write_text(record_text(record, MADE), "utf-8")
     (folder / "suite.yaml").write_text(suite, "utf-8")
     if plan:
-        cells = [{"cell": record.cell, "unfinished": _unfinished(record).to_json()} for record in plan]
-        manifest = {"suite": "demo", "version": "0.1.0", "plugins": {}, "cells": cells}
-        (folder / "run.json").write_text(json.dumps(manifest), "utf-8")
+        manifest = Manifest("demo", MADE, tuple(Planned.like(record) for record in plan))
+        (folder / "run.json").write_text(manifest.text(), "utf-8")
     return folder
-
-
-def _unfinished(record: CellRecord) -> CellRecord:
-    rows = tuple(
-        replace(
-            blank(f.cell, (f.protocol, {}, 0.0), (f.defense, {}), f.seed),
-            observer=f.observer,
-            observer_knowledge=f.observer_knowledge,
-            attack=f.attack,
-            protocol_args=f.protocol_args,
-            defense_args=f.defense_args,
-            status=Status.FAILED,
-        )
-        for f in record.findings
-    )
-    return CellRecord(record.cell, record.description, rows)
 
 
 def texts(folder: Path) -> dict[str, str]:

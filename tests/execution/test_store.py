@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +14,13 @@ from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, measure, 
 from rich.console import Console
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.engine import Engine, Listener, LocalEngine, failed, make_engine
+from fglaudit.execution.engine import Engine, Listener, failed
+from fglaudit.execution.engines import make_engine
+from fglaudit.execution.local_engine import LocalEngine
 from fglaudit.execution.store import NOT_RUN, open_run, read_record, read_records, write_findings
 from fglaudit.execution.worker import Failure, Progress, Runner, Task, compute
 from fglaudit.finding import COLUMNS, CellRecord, Status
+from fglaudit.own_files import stamped, unstamped
 from fglaudit.run import run_suite
 from fglaudit.suite.suite import Suite, resolve
 
@@ -119,11 +121,12 @@ def test_a_folder_holds_one_run(tmp_path: Path) -> None:
         run(suite(seeds=[0]), tmp_path)
     with pytest.raises(FglauditError, match=r"protocols differ.*another --out"):
         run(suite(protocols=["fedgcn"]), tmp_path)
-    manifest = json.loads((tmp_path / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps({**manifest, "version": "0.0.1"}))
+    manifest = unstamped((tmp_path / "run.json").read_bytes(), "run.json")
+    (tmp_path / "run.json").write_text(stamped({**manifest, "version": "0.0.1"}, "run.json"))
     with pytest.raises(FglauditError, match=r"fglaudit 0\.0\.1"):
         run(suite(), tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps({**manifest, "data": dict.fromkeys(manifest["data"], "0")}))
+    data = dict.fromkeys(manifest["data"], "0")
+    (tmp_path / "run.json").write_text(stamped({**manifest, "data": data}, "run.json"))
     with pytest.raises(FglauditError, match=r"other content of datasets\[0\] csbm"):
         run(suite(), tmp_path)
 

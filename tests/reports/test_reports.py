@@ -244,7 +244,7 @@ def test_planned_cells_without_a_record_are_announced(tmp_path: Path) -> None:
     words = _Page(written["report.html"]).words
     assert "2 planned cells of the suite have no record" in words
     assert f"cells/{records[0].cell}.json cannot be read" in words
-    assert "not run: there is no record of this cell" in words
+    assert "not run: the suite stopped before this cell" in words
     lost = [row for row in rows_of(folder) if row["defense"] == "gaussian"]
     assert all((row["status"], row["failed"]) == ("failed", "2") for row in lost)
 
