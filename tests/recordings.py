@@ -72,7 +72,8 @@ SETUPS: dict[str, Setup] = {
     "appnp": Setup("appnp", {"rounds": 3}, node_graph),
     "graphsage": Setup("graphsage", {"rounds": 3}, node_graph),
     "fedmlp": Setup("fedmlp", {"hidden": 8, "rounds": 3}, node_graph),
-    "fedgt": Setup("fedgt", {f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}),
+    # As many measurements of a row as it has entries: with fewer none is found without a prior.
+    "fedgt": Setup("fedgt", {**{f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}, "hidden": 32}),
     "fedavg-sage": Setup("fedavg-sage", {"hidden": 8, "rounds": 3}),
     "fedavg-gophormer": Setup("fedavg-gophormer", {"rounds": 2}),
     "fedavg-graphgps": Setup("fedavg-graphgps", {"rounds": 2}),

@@ -93,6 +93,7 @@ def _refine(view: View, rows: Tensor, precision: Tensor, history: HiddenHistory)
     Where no row fits (several samples) the average stays.
     """
     if not lossless(view, Jacobians, HiddenRepresentations):
-        rows = rows * history.scale(rows)[:, None]
+        scale = history.scale(rows)
+        rows, precision = rows * scale[:, None], precision / scale.square()
     found = invert_encoder(history.values, history.models, history.error, rows, rows, precision, clip=history.clip)
     return found.rows, found.deviation

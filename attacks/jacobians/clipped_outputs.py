@@ -31,7 +31,8 @@ def clipped_slope(values: Tensor, slope: Tensor, clip: Clipping | None) -> Tenso
     # Of a message on the bound only the direction is left: the share along it is gone.
     along = torch.einsum("...c,...cf->...f", outward, slope)[..., None, :]
     lost = (values / _length(values, clip))[..., None] * along
-    return factor[..., None] * torch.where(factor[..., None] < 1, slope - lost, slope)
+    left: Tensor = factor[..., None] * torch.where(factor[..., None] < 1, slope - lost, slope)
+    return left
 
 
 def unclipped(values: Tensor, clip: Clipping | None, std: float) -> Tensor:
@@ -44,7 +45,8 @@ def unclipped(values: Tensor, clip: Clipping | None, std: float) -> Tensor:
 
 
 def _length(values: Tensor, clip: Clipping) -> Tensor:
-    return values.norm(p=clip.order, dim=-1, keepdim=True).clamp(min=1e-300)
+    length: Tensor = values.norm(p=clip.order, dim=-1, keepdim=True)
+    return length.clamp(min=1e-300)
 
 
 def _factor(values: Tensor, clip: Clipping) -> Tensor:

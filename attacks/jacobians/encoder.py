@@ -20,12 +20,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.local_reports import decides
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
 from fglaudit.adversary.public_rules import noise_std, sealing_on, unused_columns
 from fglaudit.facts import (
     GRADIENTS,
-    ROWS,
     Absent,
     Additive,
     Clipped,
@@ -33,7 +31,6 @@ from fglaudit.facts import (
     Fact,
     Field,
     Memoised,
-    Randomised,
     Rounded,
     Sampled,
     Scaled,
@@ -101,12 +98,6 @@ def untouched(fact: Fact) -> bool:
     """
     uploads = isinstance(fact.target, Field) and fact.target == Field(ModelUpdate.__name__, fact.target.name, "up")
     return edges_kept(fact) or (type(fact) in _OF_TRAINING and (uploads or fact.target == GRADIENTS))
-
-
-def reported_rows(fact: Fact) -> bool:
-    """Whether ``fact`` makes rows random before use, in a way that is allowed for where rows are decided; what a node
-    sends is then made of its one report, and read as it would be of any row."""
-    return fact.target == ROWS and isinstance(fact, Additive | Randomised) and decides(fact)
 
 
 def never_sent(fact: Fact, *payloads: type[Payload]) -> bool:

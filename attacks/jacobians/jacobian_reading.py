@@ -25,7 +25,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, known_noise, message_clip, sealed
+from fglaudit.adversary.modelled import about, known_noise, message_clip, random_rows, sealed
 from fglaudit.adversary.public_rules import lossless, stated
 from fglaudit.attacks.jacobians.averaged_rows import averaged_rows
 from fglaudit.attacks.jacobians.encoder import (
@@ -37,7 +37,6 @@ from fglaudit.attacks.jacobians.encoder import (
     jacobian_noise,
     misfit,
     never_sent,
-    reported_rows,
     rounding,
     sealing_error,
     unit_rows,
@@ -80,7 +79,7 @@ class JacobianReading(Attack):
         return (
             rounded
             or any(kind(fact, *messages) for kind in kinds)
-            or any(kind(fact) for kind in (untouched, common_model, reported_rows))
+            or any(kind(fact) for kind in (untouched, common_model, random_rows))
         )
 
     def unsupported(self, view: View) -> str | None:

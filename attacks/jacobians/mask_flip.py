@@ -29,7 +29,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import sealed
+from fglaudit.adversary.modelled import random_rows, sealed
 from fglaudit.adversary.public_rules import absent_clients, lossless, noise_std
 from fglaudit.attacks.jacobians.encoder import (
     Model,
@@ -38,7 +38,6 @@ from fglaudit.attacks.jacobians.encoder import (
     jacobian_noise,
     misfit,
     never_sent,
-    reported_rows,
     sealing_error,
     unit_rows,
     untouched,
@@ -68,7 +67,7 @@ class MaskFlip(Attack):
 
     name: ClassVar[str] = "mask-flip"
     consumes: ClassVar[tuple[type[Payload], ...]] = (PropagatedJacobians, ModelUpdate)
-    also_reads: ClassVar[tuple[type[Payload], ...]] = (Jacobians,)
+    computed_from: ClassVar[tuple[type[Payload], ...]] = (Jacobians,)
     metric: ClassVar[str] = "direction_rate"
 
     rounds: int = 400
@@ -80,7 +79,7 @@ class MaskFlip(Attack):
         return (
             sealed(fact, *payloads, ModelUpdate)
             or never_sent(fact, *payloads)
-            or any(kind(fact) for kind in (untouched, reported_rows))
+            or any(kind(fact) for kind in (untouched, random_rows))
         )
 
     def unsupported(self, view: View) -> str | None:

@@ -21,14 +21,13 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.adversary.modelled import about, known_noise, message_clip, sealed
+from fglaudit.adversary.modelled import about, known_noise, message_clip, random_rows, sealed
 from fglaudit.attacks.jacobians.encoder import (
     common_model,
     foreign_batches,
     global_models,
     misfit,
     never_sent,
-    reported_rows,
     untouched,
 )
 from fglaudit.attacks.jacobians.encoder_inversion import Inverted, exactness, invert_encoder, linear_start
@@ -65,7 +64,7 @@ class RepresentationInversion(Attack):
         return (
             rounded
             or any(kind(fact, sent) for kind in kinds)
-            or any(kind(fact) for kind in (untouched, common_model, reported_rows))
+            or any(kind(fact) for kind in (untouched, common_model, random_rows))
         )
 
     def unsupported(self, view: View) -> str | None:

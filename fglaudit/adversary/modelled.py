@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fglaudit.facts import (
     EDGES,
     GRADIENTS,
@@ -16,6 +18,7 @@ from fglaudit.facts import (
     Randomised,
     Rounded,
     Sealed,
+    Target,
     is_built_in,
 )
 from fglaudit.payloads import Payload
@@ -99,3 +102,28 @@ def random_rows(fact: Fact) -> bool:
     payloads for which rows may as well be dense real-valued reports."""
     random = isinstance(fact, Additive | Randomised)
     return random and fact.target == ROWS and decides(fact)
+
+
+def out_of_order(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return the facts whose place among the others no attack reckons with, whatever it says of each alone.
+
+    Attacks read one clip and one grid of a target, and that the clip came before noise and grid. Noises are added up.
+    """
+    return tuple(
+        fact
+        for index, fact in enumerate(facts)
+        if any(_meets(fact.target, other.target) and _not_after(fact, other) for other in facts[:index])
+    )
+
+
+def _not_after(fact: Fact, other: Fact) -> bool:
+    """Whether ``fact`` is not expected to come after ``other`` on one target."""
+    if isinstance(fact, Clipped):
+        return isinstance(other, Additive | Rounded | Randomised | Clipped)
+    return isinstance(fact, Rounded) and isinstance(other, Rounded)
+
+
+def _meets(one: Target, other: Target) -> bool:
+    if isinstance(one, Field) and isinstance(other, Field):
+        return one.meets(other.payload, other.name, other.direction)
+    return one == other
