@@ -34,6 +34,7 @@ from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.rows import blank_record
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.interfaces import Defense
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.suite import Suite
 
@@ -173,6 +174,7 @@ def _manifest(suite: Suite, store: RunStore, data: Mapping[str, str]) -> dict[st
         "suite": suite.name,
         "version": __version__,
         "plugins": registry.loaded_files(),
+        "sources": _sources(store.cells),
         "data": dict(data),
         "threads": store.threads,
         "cells": [
@@ -180,6 +182,22 @@ def _manifest(suite: Suite, store: RunStore, data: Mapping[str, str]) -> dict[st
             for cell in store.cells
         ],
     }
+
+
+def _sources(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return the SHA-256 of the source file of every protocol, defense (each part of a stack) and attack, by "kind
+    name"."""
+    found: dict[str, Any] = {}
+    for cell in cells:
+        parts = getattr(cell.defense, "parts", ())
+        used: list[tuple[str, Any]] = [
+            ("protocol", cell.protocol),
+            ("defense", cell.defense),
+            *(("attack", a) for a in cell.attacks),
+        ]
+        used += [("defense", part) for part in parts if isinstance(part, Defense)]
+        found |= {f"{kind} {type(plugin).name}": plugin for kind, plugin in used}
+    return {name: registry.source_digest(plugin) for name, plugin in sorted(found.items())}
 
 
 def _check_same(directory: Path, suite: Suite, store: RunStore, data: Mapping[str, str]) -> None:
