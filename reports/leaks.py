@@ -6,14 +6,16 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from operator import le
 
 from fglaudit.finding import Finding, Status
 from fglaudit.quantities.base import UNINFORMATIVE
-from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Interval, PairedClusters
-from fglaudit.scoring.many_attacks import leaking
+from fglaudit.scoring.clusters import MIN_CLUSTERS, TAIL, Interval, PairedClusters
+from fglaudit.scoring.many_attacks import leaking, step_down
 from fglaudit.scoring.metrics import RATES, metric_interval
-from fglaudit.scoring.rates import clusters_like, seeds_needed, worst_client_interval
+from fglaudit.scoring.one_client import one_client_p_value
+from fglaudit.scoring.rates import clusters_like, seeds_needed
 
 FEATURES = "features"
 NEGLIGIBLE = 0.02
@@ -138,12 +140,13 @@ class Leak:
             return self.estimate if tail >= TAIL else replace(self.estimate, kind="range")
         return metric_interval(self.metric, self.clusters, tail=tail)
 
-    def client_limits(self, tail: float) -> Interval:
-        """Return the same for the client that lost most, all clients considered."""
+    @cached_property
+    def one_client(self) -> float:
+        """A p-value of "the attack knows nothing at any client"."""
         worst = self.worst_client
         if self.clusters is None or worst is None or worst <= NEGLIGIBLE:
-            return NOTHING
-        return worst_client_interval(self.clusters, tail=tail)
+            return 1.0
+        return one_client_p_value(self.clusters)
 
     @property
     def proven(self) -> float | None:
@@ -196,10 +199,6 @@ def sd(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def _nothing(tail: float) -> Interval:
-    return NOTHING
-
-
 def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
     """Return the leaks of one setting with their grounds.
 
@@ -213,7 +212,8 @@ def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
         tried = [leaks[i] for i in places]
         over_all = leaking([leak.limits for leak in tried])
         # What leaks over all need not be asked about single clients; it counts as one that was tried.
-        at_one = leaking([_nothing if yes else leak.client_limits for leak, yes in zip(tried, over_all, strict=True)])
+        p_values = [1.0 if yes else leak.one_client for leak, yes in zip(tried, over_all, strict=True)]
+        at_one = step_down([partial(le, p) for p in p_values])
         for place, leak, mean_leaks, client_leaks in zip(places, tried, over_all, at_one, strict=True):
             found[place] = tuple(
                 ground

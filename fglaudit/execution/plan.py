@@ -18,11 +18,8 @@ from fglaudit.suite.cell import Cell, identity
 
 _ROWS = "rows"  # [observer, its knowledge, attack] of every finding
 _DESCRIPTION, _COLUMN = "description.", "column."
-_SHARED = tuple(
-    f.name
-    for f in fields(Finding)
-    if f.name in ("dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args", "seed")
-)  # fmt: skip
+_CELL = {"dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args", "seed"}
+_SHARED = tuple(f.name for f in fields(Finding) if f.name in _CELL)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 from filelock import FileLock, Timeout
@@ -35,6 +36,7 @@ from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.stored_record import Made, csv_cell, damaged, parse_record, record_text
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.interfaces import Defense
 from fglaudit.own_files import (
     TEMPORARY,
     DamagedError,
@@ -61,14 +63,17 @@ class Manifest:
         suite: its name.
         made: what all cells of the run have in common.
         plan: its cells in order.
+        sources: SHA-256 of the source files of its protocols, defenses and attacks, by kind and name.
     """
 
     suite: str
     made: Made
     plan: tuple[Planned, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
-        return stamped({"suite": self.suite, **self.made.to_json(), **plan_to_json(self.plan)}, "run.json")
+        made = {"suite": self.suite, **self.made.to_json(), "sources": dict(self.sources)}
+        return stamped({**made, **plan_to_json(self.plan)}, "run.json")
 
 
 @dataclass
@@ -189,7 +194,8 @@ def open_run(
         for folder in (directory, directory / "cells"):
             for left in folder.glob(f"{TEMPORARY}*.tmp"):
                 left.unlink(missing_ok=True)
-        manifest = Manifest(suite.name, store.made, tuple(Planned.of(cell, name) for name, cell in named.items()))
+        plan = tuple(Planned.of(cell, name) for name, cell in named.items())
+        manifest = Manifest(suite.name, store.made, plan, _sources(cells))
         write_atomic(directory / "run.json", manifest.text())
         for name in ("cells", "transcripts"):
             make_folder(directory / name)
@@ -201,6 +207,22 @@ def open_run(
             store.remove_spool()
     finally:
         lock.release()
+
+
+def _sources(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return the SHA-256 of the source file of every protocol, defense (each part of a stack) and attack, by "kind
+    name"."""
+    found: dict[str, Any] = {}
+    for cell in cells:
+        parts = getattr(cell.defense, "parts", ())
+        used: list[tuple[str, Any]] = [
+            ("protocol", cell.protocol),
+            ("defense", cell.defense),
+            *(("attack", a) for a in cell.attacks),
+        ]
+        used += [("defense", part) for part in parts if isinstance(part, Defense)]
+        found |= {f"{kind} {type(plugin).name}": plugin for kind, plugin in used}
+    return {name: registry.source_digest(plugin) for name, plugin in sorted(found.items())}
 
 
 def _continue(store: RunStore) -> None:

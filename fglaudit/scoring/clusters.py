@@ -9,7 +9,7 @@ over targets, and an interval is of nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ class PairedClusters:
     control: Floats
     gained: Floats
     lost: Floats
-    uninformative: float = UNINFORMATIVE
+    uninformative: float = field(default=UNINFORMATIVE, kw_only=True)
 
     def __post_init__(self) -> None:
         if len({len(self.targets), len(self.control), len(self.gained), len(self.lost)}) > 1:
@@ -114,7 +114,7 @@ class PairedClusters:
         if not bool(np.isfinite(table).all()):
             raise FglauditError("values of targets must be finite numbers; an attack or its control returned others")
         targets, control, gained, lost = table[table[:, 0] > 0].T
-        return PairedClusters(targets, control, gained, lost, uninformative)
+        return PairedClusters(targets, control, gained, lost, uninformative=uninformative)
 
     @staticmethod
     def pool(parts: Sequence[PairedClusters], partitions: Sequence[str]) -> PairedClusters | None:

@@ -66,31 +66,6 @@ def advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interva
     return Interval(value, value - below, min(value + above, 1.0), "beta-binomial", len(paired.targets))
 
 
-def worst_client_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interval:
-    """Return the advantage at the client where it is largest, with a lower limit that is wrong with probability
-    ``tail`` for all clients together.
-
-    An attack that knows nothing gains at a client no more often than it loses elsewhere, but what it gains there it may
-    gain at many targets of this client at once, by one piece of luck. So the lower limit of what a single cluster says
-    about a rate with the stated correlation, at half of ``tail`` divided by the number of clients, is compared with the
-    upper limit of what is lost over all clients, at the other half. Sums of scores vary less than hits do: the limit
-    holds for them too. A client of few targets can show nothing in this way.
-    """
-    worst = paired.worst
-    if worst is None:
-        return NOTHING
-    if len(paired.targets) < MIN_CLUSTERS:
-        return paired.range()
-    each = tail / 2 / len(paired.targets)
-    lows = [
-        rate_limits((int(room + 1e-9),), CORRELATION, math.floor(gained + 1e-9), each)[0]
-        for room, gained in zip(paired.room, paired.gained - paired.lost, strict=True)
-        if room >= 1 and gained >= 1
-    ]
-    low = max(lows, default=0.0) - _loss(paired, tail / 2)[2]
-    return Interval(worst, min(low, worst), 1.0, "beta-binomial", len(paired.targets))
-
-
 def clusters_needed(bound: float, targets: int, *, tail: float = TAIL) -> int:
     """Return how many clusters of ``targets`` each without a single hit bring the upper limit down to ``bound``.
 
