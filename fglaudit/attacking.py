@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, decides, runs_on_reports
+from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
+from fglaudit.adversary.modelled import decides, out_of_order
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
@@ -148,10 +149,12 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     read = {payload.__name__ for payload in (*kind.consumes, *kind.also_reads, *kind.computed_from)}
     asked = [fact for fact in facts if not isinstance(fact.target, Field) or fact.target.payload in read]
     reports = before_reports(facts) if runs_on_reports(attack, facts) else ()
+    unexpected = out_of_order(asked)
     names = dict.fromkeys(
         kind_of(fact)
         for fact in asked
-        if not (decides(fact) if fact in reports else attack.models(fact))
+        if fact in unexpected
+        or not (decides(fact) if fact in reports else attack.models(fact))
         or (fact in reports and isinstance(fact, Additive | Randomised) and not attack.models(fact))
     )
     return f"no: {', '.join(names)}" if names else ADAPTED

@@ -81,6 +81,7 @@ def target(kind: str, name: str) -> str:
     raise unknown(kind, name, names(kind))
 
 
+@cache
 def summary(kind: str, name: str) -> str:
     """Return the first line of the plugin's docstring, read from its source so that listing imports no plugin."""
     module, _, cls = target(kind, name).partition(":")

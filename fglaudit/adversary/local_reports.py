@@ -16,18 +16,16 @@ from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
-from fglaudit.adversary.modelled import KNOWN_NOISE, row_clip
-from fglaudit.adversary.public_rules import clip_of_rows, noise_of_rows, norm_bound, unused_columns
-from fglaudit.facts import ROWS, Additive, Fact, KeptColumns, Randomised
+from fglaudit.adversary.modelled import MULTI_BIT, decides
+from fglaudit.adversary.public_rules import clip_of_rows, known_as_used, noise_of_rows, norm_bound, unused_columns
+from fglaudit.facts import ROWS, Additive, Fact, Randomised
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Reconstruction
-from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.view import View
 
 _AT_UNIT_NORM = 1e-3
 _LARGEST_SQUARE = 1.0
 """Of an entry, for rows that were not clipped."""
-_MULTI_BIT = "multi-bit"
 
 
 def attack_reports(
@@ -51,13 +49,6 @@ def before_reports(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     return tuple(fact for fact in facts[: last + 1] if fact.target == ROWS)
 
 
-def decides(fact: Fact) -> bool:
-    """Whether a fact that reports are made by is allowed for in how rows are decided (as in ``Attack.models``)."""
-    if isinstance(fact, Additive):
-        return fact.distribution in KNOWN_NOISE
-    return row_clip(fact) or isinstance(fact, KeptColumns) or (isinstance(fact, Randomised) and fact.kind == _MULTI_BIT)
-
-
 def _randomises(fact: Fact) -> bool:
     return isinstance(fact, Additive | Randomised) and fact.target == ROWS
 
@@ -68,10 +59,8 @@ def as_sent(view: View) -> View:
     if noise is None:
         return view
     own = [dataclasses.replace(client, x=x) for client, x in zip(view.own, view.own_inputs, strict=True)]
-    x, clip = view.auxiliary.x.masked_fill(unused_columns(view), 0.0), clip_of_rows(view)
-    if clip is not None:
-        x = clip_rows(x, clip.bound, clip.norm.lower())
-    if isinstance(noise, Randomised) and noise.kind == _MULTI_BIT:
+    x = known_as_used(view, view.auxiliary.x)
+    if isinstance(noise, Randomised) and noise.kind == MULTI_BIT:
         x = (x - noise.parameter("offset")) / noise.parameter("factor")
     made_by = before_reports(view.public.facts)
     rest = tuple(fact for fact in view.public.facts if fact not in made_by)

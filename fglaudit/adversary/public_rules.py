@@ -14,6 +14,7 @@ from torch import Tensor
 from fglaudit.facts import (
     EDGES,
     GRADIENTS,
+    LARGEST_FLOODING,
     ROWS,
     Absent,
     Additive,
@@ -34,6 +35,7 @@ from fglaudit.facts import (
 from fglaudit.graph import ClientGraph
 from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import bound_degrees
+from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.view import View
 
 
@@ -87,9 +89,9 @@ def flooding_on(view: View, payload: type[Payload]) -> float:
 
 
 def rounding_of_sums(view: View, payload: type[Payload]) -> float:
-    """Return the error of a sum over clients that sealing causes, beyond rounding to float32."""
+    """Return the largest error of a sum over clients that sealing causes, beyond rounding to float32."""
     sealing = sealing_on(view, payload)
-    return 0.0 if sealing is None else sealing.rounding
+    return 0.0 if sealing is None else max(sealing.rounding, LARGEST_FLOODING * sealing.flooding)
 
 
 def absent_clients(view: View, payload: type[Payload]) -> Tensor:
@@ -138,6 +140,19 @@ def unused_columns(view: View) -> Tensor:
     return unused
 
 
+def known_as_used(view: View, x: Tensor) -> Tensor:
+    """Return rows [..., F] as computations use them: clipped, without unused columns. What is random about rows is left
+    out: noise has mean 0."""
+    for fact in view.public.facts:
+        if fact.target != ROWS:
+            continue
+        if isinstance(fact, Clipped) and fact.norm != "elementwise":
+            x = clip_rows(x, fact.bound, fact.norm.lower())
+        elif isinstance(fact, KeptColumns):
+            x = x.masked_fill(unused_columns(view), 0.0)
+    return x
+
+
 def fewest_neighbors(view: View) -> int:
     """Return how many cross-client neighbours a node needs to receive anything from them; 1 if nothing is dropped."""
     return max((f.fewest for f in view.public.facts if isinstance(f, DroppedEdges)), default=1)
@@ -157,6 +172,19 @@ def same_neighborhoods(view: View) -> bool:
 def bounded_degrees(view: View) -> bool:
     """Whether clients drop edges until no node has more neighbours than a bound."""
     return first(view.public.facts, DegreeBound, EDGES) is not None
+
+
+def kept_edges(view: View, edges: Tensor, degrees: Tensor) -> Tensor:
+    """Return those of ``edges`` [2, E] that no degree bound drops, as both ends have few neighbours [2, E'].
+
+    Args:
+        degrees: of all nodes [N], in the whole graph; -1 where unknown.
+    """
+    limit = first(view.public.facts, DegreeBound, EDGES)
+    if limit is None:
+        return edges
+    few = (degrees >= 0) & (degrees <= limit.bound)
+    return edges[:, (edges[0] == edges[1]) | few[edges].all(0)]
 
 
 def own_graphs(view: View) -> tuple[ClientGraph, ...]:

@@ -7,13 +7,14 @@ are found (:mod:`fglaudit.quantities.claims`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.prior_only import prior_only
+from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.quantities.base import Comparison, Quantity, Truth
@@ -24,8 +25,8 @@ from fglaudit.view import PublicFacts, View
 
 DIRECTION_RATE = "direction_rate"
 """Primary metric of attacks that find real-valued rows without being able to say whose they are."""
-_ALTERED = frozenset({"clip_norm", "levels", "kept_features"})
-"""Public parameters of defenses that change the messages' values without noise."""
+_LEAVE_ROWS_WHOLE = (Absent, Sealed)
+"""Facts about messages with which whole rows may still be rebuilt exactly; of rows there are none."""
 
 
 class Features(Quantity):
@@ -131,14 +132,23 @@ def _mean(values: Tensor) -> float:
 def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> str:
     """Return the metric that the advantage is computed on: the attack's own, with two exceptions.
 
-    Where a defense alters messages (noise, clipping, rounding, features left out), F1 stands for the rate of exact
-    rows: that falls to nothing as soon as one entry of every row is wrong, long before the row is protected. And cosine
-    stands for F1 where features are real-valued, since any dense guess finds all non-zero entries of dense rows.
+    Where rows or messages that the attack reads are altered (noise, clipping, rounding, features left out, whatever a
+    plugin's own fact says), F1 stands for the rate of exact rows: that falls to nothing as soon as one entry of every
+    row is wrong, long before the row is protected. And cosine stands for F1 where features are real-valued, since any
+    dense guess finds all non-zero entries of dense rows.
     """
     metric = type(attack).metric
-    if metric == "exact_rate" and (public.noise or not _ALTERED.isdisjoint(public.defense_parameters)):
+    read = {payload.__name__ for payload in (*type(attack).consumes, *type(attack).also_reads)}
+    if metric == "exact_rate" and any(_alters(fact, read) for fact in public.facts):
         metric = "f1"
     return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
+
+
+def _alters(fact: Fact, read: Set[str]) -> bool:
+    """Whether ``fact`` changes entries of rows, or of the payloads ``read``."""
+    if isinstance(fact.target, Field):
+        return fact.target.payload in read and not isinstance(fact, _LEAVE_ROWS_WHOLE)
+    return fact.target == ROWS
 
 
 def with_guesses(result: Reconstruction, guess: Reconstruction) -> Reconstruction:
