@@ -129,7 +129,7 @@ def strongest(findings: Sequence[Finding]) -> dict[str, str]:
     found = max(measured, key=lambda f: (f.advantage_low or 0.0) if f.advantage_low is not None else -1.0)
     assert found.advantage is not None and found.advantage_low is not None and found.advantage_high is not None
     return {
-        "verdict": "succeeds" if found.advantage_low > SUCCEEDS_ABOVE else "no attack succeeded",
+        "verdict": "succeeds" if _succeeds(found) else "no attack succeeded",
         "attack": found.attack,
         "metric": found.metric,
         "value": f"{found.value:.4f}",
