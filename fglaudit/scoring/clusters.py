@@ -26,6 +26,8 @@ MIN_CLUSTERS = 5
 TOO_FEW = "too few parties"
 TAIL = 0.025
 """Probability of each tail of a 95 % interval."""
+_SLACK = 1e-6
+"""By how much rounding may carry a value beyond its scale."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class PairedClusters:
     def __post_init__(self) -> None:
         if len({len(self.targets), len(self.control), len(self.gained), len(self.lost)}) > 1:
             raise FglauditError("every cluster needs targets, control, gained and lost; the four differ in length")
-        slack = 1e-6 * np.maximum(self.targets, 1)
+        slack = _SLACK * np.maximum(self.targets, 1)
         beyond = (self.control > self.targets + slack) | (self.gained > self.targets - self.control + slack)
         below = (np.minimum(self.control, np.minimum(self.gained, self.lost)) < -slack) | (
             self.lost > self.control + slack
@@ -94,6 +96,13 @@ class PairedClusters:
         """Sum ``values`` and ``controls`` [T], in [0, 1], over the targets of every distinct id in ``clusters`` [T]."""
         _, index = torch.unique(clusters.cpu(), return_inverse=True)
         values, controls = values.cpu().double(), controls.cpu().double()
+        for name, part in (("attack", values), ("control", controls)):
+            off = part[~((part >= -_SLACK) & (part <= 1 + _SLACK))]
+            if len(off):
+                raise FglauditError(
+                    f"values of targets must be finite and lie in [0, 1]; the {name} has {off[0].item():g}; rescale the"
+                    " score"
+                )
         moved = values - controls
         columns = torch.stack([torch.ones_like(values), controls, moved.clamp(min=0), (-moved).clamp(min=0)], 1)
         sums = torch.zeros(int(index.max().item()) + 1 if len(index) else 0, 4, dtype=torch.double)
