@@ -11,7 +11,7 @@ audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the
 test: $(VENV)/.dev  ## all tests; those on real data sets skip where the data root is absent
 	$(BIN)/python -m pytest
 
-fuzz: $(VENV)/.dev  ## 1,000 mutated suites and 500 mutated graphs: no traceback, no hang; a sample of it is part of the tests
+fuzz: $(VENV)/.dev  ## mutated suites, graphs and run folders, and killed runs: no traceback, no hang, no other finding; a sample of it is part of the tests
 	$(BIN)/python -m bench.fuzz
 
 lint: $(VENV)/.dev

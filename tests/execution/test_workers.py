@@ -65,7 +65,7 @@ def test_a_worker_killed_while_it_starts_is_replaced() -> None:
     engine.run(tasks([0, 6]), misbehave, heard)
     thread.join(1)
     assert not thread.is_alive()
-    assert [row.status for record in heard.records for row in record.findings] == [Status.OK] * 4
+    assert {row.status for record in heard.records for row in record.findings} == {Status.OK}
     assert len(heard.begun) == 2
 
 
