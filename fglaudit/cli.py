@@ -97,6 +97,9 @@ def run(
     trust_plugins: Annotated[
         bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
     ] = False,
+    secret: Annotated[
+        bool, typer.Option("--secret", help="Draw the noise with a key of this run that nobody is told.")
+    ] = False,
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
     ] = None,
@@ -134,7 +137,7 @@ def run(
     try:
         interrupt()
         chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
-        records = run_suite(resolved, directory, chosen_engine, chosen, console)
+        records = run_suite(resolved, directory, chosen_engine, chosen, console, secret=secret)
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)

@@ -39,7 +39,7 @@ def digest(data: bytes, name: str = "") -> str:
 
 def stamped(data: Mapping[str, Any], name: str) -> str:
     """Return ``data`` as JSON with its digest; ``name`` is that of the file."""
-    body = json.dumps(data, sort_keys=True, default=str)[1:]
+    body = json.dumps(data, default=str)[1:]  # in order: of some mappings it counts
     return f'{_KEY}{digest(body.encode(), name)}", {body}\n'
 
 

@@ -7,7 +7,6 @@ recording is attacked later, in a process that never had the truth.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.observers import expand
+from fglaudit.own_files import read_stamped, stamped, write_atomic
 from fglaudit.partition import partition_facts
 from fglaudit.privacy.accounting import Relation
 from fglaudit.rng import derive
@@ -93,7 +93,16 @@ class Recording:
             "partition": self.partition,
             "notes": self.notes,
         }
-        (folder / _FILE).write_text(json.dumps(plain, indent=1, default=str))
+        write_atomic(folder / _FILE, stamped(plain, _FILE), mode=0o600)
+
+    @staticmethod
+    def check_files(folder: Path) -> None:
+        """Raise :class:`FglauditError` unless the files of a saved recording are as they were written."""
+        read_stamped(folder / _FILE, _FILE, "record the run again with record: all")
+        transcript = Transcript.load(folder)
+        for index in range(len(transcript.entries)):
+            transcript.stored(index)
+        SideKnowledge.load(folder)
 
     @staticmethod
     def load(folder: Path) -> Recording:
@@ -103,7 +112,7 @@ class Recording:
             FglauditError: if a file is missing or damaged, or the protocol is not known here.
         """
         try:
-            stored = json.loads((folder / _FILE).read_text("utf-8"))
+            stored = read_stamped(folder / _FILE, _FILE, "record the run again with record: all")
             protocol = protocol_of(stored["description"])
             relation = stored["guarantee"].get("relation")
             guarantee = {**stored["guarantee"], "relation": None if relation is None else Relation(relation)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from fglaudit.errors import printable
 from fglaudit.execution.display import LiveProgress, PlainProgress
 from fglaudit.execution.engine import Engine, Listener, Running
+from fglaudit.execution.kept import secret_key
 from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import check_ours, run_folder
@@ -46,7 +47,14 @@ class _Recorder(Listener):
 
 
 def run_suite(
-    suite: Suite, directory: Path, engine: Engine, device: str, console: Console, runner: Runner = run_cell
+    suite: Suite,
+    directory: Path,
+    engine: Engine,
+    device: str,
+    console: Console,
+    runner: Runner = run_cell,
+    *,
+    secret: bool = False,
 ) -> list[CellRecord]:
     """Run or continue ``suite`` in ``directory``, write findings and reports, and return all records in suite order.
 
@@ -55,12 +63,13 @@ def run_suite(
     Args:
         device: of the cells, ``cpu`` or ``cuda``.
         runner: what computes a cell; tests put their own here.
+        secret: whether training and noise are drawn with a key of the run's own.
 
     Raises:
         FglauditError: the folder is in use, holds another suite, or cannot be written.
     """
     check_ours(run_folder(directory))  # before minutes are spent on loading data
-    cells = suite.cells()
+    cells = [replace(cell, secret=secret) for cell in suite.cells()]
     data = check_data(suite)
     with open_run(directory, suite, cells, data.digests, engine.threads) as store:
         engine.threads = store.made.threads
@@ -69,6 +78,7 @@ def run_suite(
             _say(console, f"note: {note}")
         if finished:
             _say(console, f"{len(finished)} of {len(cells)} cells are finished already in {directory}")
+        key = secret_key(directory, started=bool(finished)) if secret else b""
         tasks = [
             Task(
                 cell,
@@ -77,6 +87,7 @@ def run_suite(
                 recording=store.recording_path(name),
                 truth=store.truth_path(name),
                 spool=store.spool / name,
+                key=key,
             )
             for name, cell in store.cells.items()
             if name not in finished

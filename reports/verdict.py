@@ -13,12 +13,14 @@ from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting, tested_epsilons
 from fglaudit.reports.wording import (
+    PUBLIC_SEED,
     QUANTITY_NAMES,
     assurance,
     deed,
     interval_words,
     observer_subject,
     parties_words,
+    public_seed,
     shortage_words,
 )
 from fglaudit.scoring.clusters import TOO_FEW
@@ -74,7 +76,10 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
             statements.setdefault(text, []).append(labels.setting(setting))
     return Verdict(
         alarms=tuple(_alarms(run, settings, labels)),
-        warnings=tuple(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
+        warnings=(
+            *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
+            *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
+        ),
         accuracy=tuple(_accuracy(settings, labels)),
         observers=tuple(_observer(observer, settings, labels) for observer in observers_of(settings)),
         certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),

@@ -245,8 +245,22 @@ def defense_words(name: str) -> str:
     return f"See the defense's own description: fglaudit show {name}."
 
 
+PUBLIC_SEED = "Public seed: the noise protects nobody who knows it (fglaudit run --secret draws it with a secret key)."
+
+
+def public_seed(setting: Setting) -> bool:
+    """Whether an epsilon was accounted for noise that anybody who knows the suite can draw again."""
+    secret = all(record.description.get("secret") is True for record in setting.records)
+    return setting.largest("epsilon_accounted") is not None and not secret
+
+
 def assurance(setting: Setting) -> str:
     """What may be said on the ground of a stated epsilon; empty where none is stated."""
+    text = _assurance(setting)
+    return f"{text} {PUBLIC_SEED}" if text and public_seed(setting) else text
+
+
+def _assurance(setting: Setting) -> str:
     claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
     if setting.contradicted:
         p = min(setting.per_seed("epsilon_p_value"), default=None)

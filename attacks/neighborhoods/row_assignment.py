@@ -101,7 +101,7 @@ def _lost(view: View, members: Tensor, done: Tensor, noisy: bool) -> Tensor:
     """Return the members of neighbourhoods [M], none of ``done``, whose row noise hides: the prior is what is left."""
     if not noisy or view.public.features is FeatureKind.REAL:
         return members.new_empty(0)
-    asked = torch.unique(members[1])
+    asked: Tensor = torch.unique(members[1])
     return asked[~torch.isin(asked, done)]
 
 

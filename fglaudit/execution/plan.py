@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fglaudit.execution.stored_record import NAME, check_columns
@@ -18,8 +18,9 @@ from fglaudit.suite.cell import Cell, identity
 
 _ROWS = "rows"  # [observer, its knowledge, attack] of every finding
 _DESCRIPTION, _COLUMN = "description.", "column."
-_CELL = {"dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args", "seed"}
-_SHARED = tuple(f.name for f in fields(Finding) if f.name in _CELL)
+_SHARED = (
+    "dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args", "seed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def plan_to_json(plan: Iterable[Planned]) -> dict[str, Any]:
             if key not in values:
                 numbers.append(-1)
                 continue
-            text = json.dumps(values[key], sort_keys=True, default=str)
+            text = json.dumps(values[key], default=str)
             numbers.append(tables[key].setdefault(text, len(tables[key])))
         cells.append([planned.cell, *numbers])
     return {"keys": keys, "tables": {key: [json.loads(text) for text in table] for key, table in tables.items()},

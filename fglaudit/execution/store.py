@@ -48,6 +48,8 @@ from fglaudit.own_files import (
     stamped,
     write_atomic,
 )
+from fglaudit.recording import Recording
+from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.suite import Suite
 
@@ -111,8 +113,16 @@ class RunStore:
                 path.replace(aside)
                 self.notes.append(f"{error}; set aside as {aside.name}, the cell runs again")
                 continue
-            if not any(row.status is Status.FAILED for row in record.findings):
-                found[cell] = record
+            if any(row.status is Status.FAILED for row in record.findings):
+                continue
+            if self.cells[cell].record == "all" and any(row.device for row in record.findings):
+                try:
+                    Recording.check_files(self.recording_path(cell))
+                    GroundTruth.check_files(self.truth_path(cell))
+                except FglauditError as error:
+                    self.notes.append(f"{error}; the cell runs again")
+                    continue
+            found[cell] = record
         return found
 
     @property

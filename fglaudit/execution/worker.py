@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ import torch
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
+from fglaudit.execution.kept import remove_kept
 from fglaudit.finding import CellRecord
 from fglaudit.interruption import leave_to_parent
 from fglaudit.own_files import remove_tree
@@ -100,8 +100,8 @@ def compute(task: Task, runner: Runner, progress: Callable[[int, int], None]) ->
 
     try:
         for folder in (task.recording, task.truth):
-            if folder is not None and folder.exists():  # of an attempt that was killed
-                shutil.rmtree(folder)
+            if folder is not None:
+                remove_kept(folder)  # of an attempt that was killed
         return runner(
             task.cell,
             suite=task.suite,

@@ -47,7 +47,7 @@ def test_harmless_attacks_are_rarely_accused(rate: float) -> None:
     assert alarms / runs <= 0.025 + 3 * (0.025 * 0.975 / runs) ** 0.5
 
 
-def betabinom_rates(rng: np.random.Generator, mean: float) -> np.ndarray:  # type: ignore[type-arg]
+def betabinom_rates(rng: np.random.Generator, mean: float) -> np.ndarray:
     """Rates of 8 clusters with correlation 0.5: a Beta law whose parameters add up to 1."""
     rates = rng.beta(mean, 1 - mean, 8)
     assert betabinom(1, mean, 1 - mean).mean() == pytest.approx(mean)
