@@ -222,7 +222,7 @@ def parties_words(leak: Leak) -> str:
     if needs is None:
         return ""
     has = f"{plural(needs.has, 'cluster')} (clients x seeds)"
-    return f"{has}, of which an upper end of {NEGLIGIBLE:g} takes {count(needs.need)} at least"
+    return f"{has}; to show that nothing leaks it takes {count(needs.need)} at least"
 
 
 def shortage_words(leak: Leak) -> str:
