@@ -102,7 +102,8 @@ def _lost(view: View, members: Tensor, done: Tensor, noisy: bool) -> Tensor:
     if not noisy or view.public.features is FeatureKind.REAL:
         return members.new_empty(0)
     asked = torch.unique(members[1])
-    return asked[~torch.isin(asked, done)]
+    left: Tensor = asked[~torch.isin(asked, done)]
+    return left
 
 
 def _as_known(found: NeighborhoodRows, types: _Types, members: Tensor, known: Tensor, mine: Tensor) -> Tensor:
