@@ -3,6 +3,7 @@ continued, ends in the findings of a run that was left alone, and leaves no mess
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import random
@@ -63,10 +64,8 @@ def _case(rng: random.Random, folder: Path, out: str, seconds: float, expected: 
     number = rng.choice(SIGNALS) if target == "main" else signal.SIGKILL
     victims = [process.pid] if target == "main" else _children(process.pid)
     if victims and process.poll() is None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(rng.choice(victims), number)
-        except ProcessLookupError:
-            pass
     _, errors = process.communicate(timeout=LIMIT)
     if "Traceback" in errors:
         return f"{target}, {number!r}: {errors[-3000:]}"
@@ -74,7 +73,7 @@ def _case(rng: random.Random, folder: Path, out: str, seconds: float, expected: 
         return f"{target}, {number!r}: messages were left lying"
     for _ in range(2):
         process = _start(folder, out)
-        text, errors = process.communicate(timeout=LIMIT)
+        _, errors = process.communicate(timeout=LIMIT)
         if "Traceback" in errors or process.returncode not in (0, 1):
             return f"continued after {target}, {number!r}: exit code {process.returncode}: {errors[-3000:]}"
         if process.returncode == 0:
