@@ -152,7 +152,8 @@ def check(folder: Path, sound: dict[tuple[str, str, str], Finding]) -> None:
         assert row.status is Status.FAILED or row == sound.get(key), f"the report says {row}, not {sound.get(key)}"
     try:
         now = figures(continued(folder))
-        assert now == sound, f"continued to other findings: {[k for k in sound if now.get(k) != sound[k]]}"
+        other = [now.get(key) for key in sound if now.get(key) != sound[key]]
+        assert now == sound, f"continued to other findings: {other}"
     finally:
         assert all(path.is_file() and path.read_text() == text for path, text in foreign.items()), "a foreign file"
         assert not (folder / ".spool").exists(), "messages were left lying"

@@ -30,8 +30,7 @@ class Outcome:
     """How one case ended.
 
     Attributes:
-        kind: accepted | refused | equal (the findings of a run that was left alone) | traceback | hang | crash |
-            wrong | message.
+        kind: accepted | refused | equal (to a run left alone) | traceback | hang | crash | wrong | message.
         text: the message, the traceback, or the signal. ``wrong``: accepted, and not what the file says. ``message``:
             refused with a message that lacks rule, value or fix.
     """

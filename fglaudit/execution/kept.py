@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 from fglaudit.errors import FglauditError
+from fglaudit.execution.run_folder import free_name
 from fglaudit.own_files import TEMPORARY, read_own, write_new
 from fglaudit.rng import KEY_BYTES
 from fglaudit.wire.transcript import OPENED
@@ -32,7 +33,11 @@ def remove_kept(folder: Path) -> None:
         return
     remove_kept(folder / OPENED)
     for path in list(folder.iterdir()):
-        if _OURS.fullmatch(path.name) and not path.is_dir():
+        if _OURS.fullmatch(path.name) is None:
+            continue
+        if path.is_dir() and not path.is_symlink():  # no run makes one: it is moved out of the way
+            path.rename(free_name(path.with_name(f"{path.name}.aside")))
+        else:
             path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not empty
         folder.rmdir()

@@ -199,14 +199,14 @@ def open_run(
         named = {cell.hash(): cell for cell in cells}
         made = Made(__version__, threads, dict(data or {}), dict(registry.loaded_files()))
         store = RunStore(directory, suite, named, made)
-        _continue(store)
+        whole = _continue(store)
         store.remove_spool()  # of a run that was killed
         for folder in (directory, directory / "cells"):
             for left in folder.glob(f"{TEMPORARY}*.tmp"):
                 left.unlink(missing_ok=True)
-        plan = tuple(Planned.of(cell, name) for name, cell in named.items())
-        manifest = Manifest(suite.name, store.made, plan, _sources(cells))
-        write_atomic(directory / "run.json", manifest.text())
+        if not whole:
+            plan = tuple(Planned.of(cell, name) for name, cell in named.items())
+            write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, _sources(cells)).text())
         for name in ("cells", "transcripts"):
             make_folder(directory / name)
         make_folder(store.spool, 0o700)
@@ -235,8 +235,10 @@ def _sources(cells: Sequence[Cell]) -> dict[str, str]:
     return {name: registry.source_digest(plugin) for name, plugin in sorted(found.items())}
 
 
-def _continue(store: RunStore) -> None:
-    """Take over what an earlier part of the run was made with; refuse another run."""
+def _continue(store: RunStore) -> bool:
+    """Take over what an earlier part of the run was made with; refuse another run. Return whether ``run.json`` is there
+    and whole, so that it need not be written again."""
+    whole = False
     directory = store.directory
     rule = f"a folder holds one run of one suite; {directory} holds"
     fix = "use another --out, or delete the folder"
@@ -249,13 +251,13 @@ def _continue(store: RunStore) -> None:
             store.notes.append(f"{error}; written anew")
             old = _made_of_records(store)
         else:
-            old = manifest.made
+            old, whole = manifest.made, True
             if old.version == __version__ and [planned.cell for planned in manifest.plan] != list(store.cells):
                 raise FglauditError(
                     f"{rule} another one ({manifest.suite}: {_difference(directory, store.suite)}); {fix}"
                 )
     if old is None:
-        return
+        return False
     if old.version != __version__:
         raise FglauditError(f"{rule} a run of fglaudit {old.version}, this is {__version__}; {fix}")
     for file, digest in old.plugins.items():
@@ -265,6 +267,7 @@ def _continue(store: RunStore) -> None:
         if store.made.data.get(name, digest) != digest:
             raise FglauditError(f"{rule} results on other content of {name}; {fix}")
     store.made = old
+    return whole
 
 
 def _made_of_records(store: RunStore) -> Made | None:
