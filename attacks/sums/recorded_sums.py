@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
-from fglaudit.adversary.public_rules import bounded_degrees, fewest_neighbors, merged_size
+from fglaudit.adversary.known_graph import known_degrees, own_nodes, sees_deliveries
+from fglaudit.adversary.public_rules import fewest_neighbors, kept_edges, merged_size
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import Sums
 from fglaudit.view import View
@@ -74,12 +74,6 @@ def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     return torch.where(candidates.sum(1) == 1, candidates.long().argmax(1), -1)
 
 
-def _edges_are_used(view: View) -> bool:
-    """Whether all edges that the observer knows are those that sums are made along."""
-    unsure = bounded_degrees(view) and view.topology is not None  # which edges stay depends on who holds which node
-    return fewest_neighbors(view) == 1 and merged_size(view) == 1 and not unsure
-
-
 def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     """Return which clients may hold each node [N, K], as far as an observer of all messages via the server can infer.
 
@@ -93,8 +87,10 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if view.public.structure.of(Sums).hops > 1 and _edges_are_used(view):
-        row, column = edges
+    if view.public.structure.of(Sums).hops > 1 and fewest_neighbors(view) == 1 and merged_size(view) == 1:
+        # A client's own edges are already those that its bound leaves.
+        sure = edges if view.topology is None else kept_edges(view, edges, known_degrees(view))
+        row, column = sure
         index = row[:, None].expand(-1, k)
         got = torch.zeros(n, k, dtype=torch.int8)
         got[sums.deliveries[1], sums.deliveries[0]] = 1
@@ -105,6 +101,7 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
         if sees_parts(view):
             candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
+        row, column = edges
         whole = own_nodes(view) | (view.topology is not None)  # nodes all of whose neighbours are known
         while True:
             holders = torch.zeros(n, k).index_add_(0, row, candidates[column].float())

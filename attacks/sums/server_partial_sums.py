@@ -42,8 +42,6 @@ _INTEGER = 1e-5
 _VALUES = 24
 """Distinct values looked at per part, the most frequent first."""
 _ABOVE_NOISE = 3.5
-_MEDIAN = 0.6745
-"""Median of the absolute value of a standard Gaussian."""
 _ROWS_AT_ONCE = 512
 
 
@@ -125,14 +123,14 @@ def _without_own_uploads(view: View, sums: RecordedSums) -> Tensor:
 def _noise(view: View, sums: Tensor) -> Tensor:
     """Return the standard deviation of what the defense adds to ``sums`` [R, F], partial or total ones [R].
 
-    Of a total it is unknown how many clients added to it: most of its entries are nothing but noise.
+    Of a total it is unknown how many clients added to it. Rows are not negative, so what is below zero is noise alone.
     """
     up = added_to_sums(view, sums, "up")
     if sees_parts(view) or len(sums) == 0:
         return up
-    spread = sums.abs().median(1).values / _MEDIAN
-    added = torch.hypot(up, added_to_sums(view, sums, "down"))
-    return torch.where(added > 0, torch.maximum(added, spread), 0.0)
+    below = sums.clamp(max=0)
+    spread = (below.square().sum(1) / (below < 0).sum(1).clamp(min=1)).sqrt()
+    return torch.where(torch.hypot(up, added_to_sums(view, sums, "down")) > 0, spread, 0.0)
 
 
 def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:

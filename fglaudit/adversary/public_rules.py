@@ -174,6 +174,19 @@ def bounded_degrees(view: View) -> bool:
     return first(view.public.facts, DegreeBound, EDGES) is not None
 
 
+def kept_edges(view: View, edges: Tensor, degrees: Tensor) -> Tensor:
+    """Return those of ``edges`` [2, E] that no degree bound drops, as both ends have few neighbours [2, E'].
+
+    Args:
+        degrees: of all nodes [N], in the whole graph; -1 where unknown.
+    """
+    limit = first(view.public.facts, DegreeBound, EDGES)
+    if limit is None:
+        return edges
+    few = (degrees >= 0) & (degrees <= limit.bound)
+    return edges[:, (edges[0] == edges[1]) | few[edges].all(0)]
+
+
 def own_graphs(view: View) -> tuple[ClientGraph, ...]:
     """Return the observing clients' graphs with the edges that the defense leaves."""
     limit = first(view.public.facts, DegreeBound, EDGES)
