@@ -21,7 +21,7 @@ from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
 from fglaudit.privacy.accounting import Relation
@@ -211,7 +211,7 @@ def record_training(
     context = protocol.context(graph)
     if (why := defense.unsupported(context)) is not None:
         raise NotApplicableError(why)
-    session = defense.bind(context)
+    session = bound(defense, context)
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense"), transcript, keep or Keep(), progress)
     start = time.perf_counter()
@@ -270,10 +270,9 @@ def public_facts(
         protocol=type(protocol).name,
         hyperparameters=describe(protocol),
         defense=type(defense).name,
-        defense_parameters={**describe(defense), **session.parameters()},
+        defense_parameters=describe(defense),
         **graph.schema(),
         layout=trained.layout,
-        noise=session.noise(),
         facts=session.facts(),
         sealed=protocol.sealed(graph, session),
         structure=protocol.structure(graph),

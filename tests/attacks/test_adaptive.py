@@ -110,7 +110,7 @@ def test_noisy_rows_are_decided_by_expected_f1() -> None:
     nodes = torch.arange(60)
     for std, at_least in ((0.01, 1.0), (50.0, 0.2)):
         noisy = graph.x + std * torch.randn(graph.x.shape, generator=derive(0, "noise"))
-        bits = to_levels(view, noisy, nodes, torch.full((60,), std), math.inf)
+        bits = to_levels(view, noisy, nodes, torch.full((60,), std), unit_ball=False)
         f1 = 2 * (bits * graph.x).sum(1) / (bits.sum(1) + graph.x.sum(1)).clamp(min=1)
         assert float(f1.mean()) >= at_least
         assert bool((bits.sum(1) > 0).all())  # a likeliest row would be empty under strong noise

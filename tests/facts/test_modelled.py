@@ -1,0 +1,32 @@
+"""No attack says that it allows for a fact of a kind that it cannot know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from recordings import attack
+
+from fglaudit.attacks import ATTACKS
+from fglaudit.facts import EDGES, GRADIENTS, ROWS, Additive, Correlated, Fact, Field, Foreign, Masked
+
+
+@dataclass(frozen=True)
+class Odd(Fact):
+    """A plugin's own fact."""
+
+
+@dataclass(frozen=True)
+class OddNoise(Additive):
+    """A plugin's own noise, which depends on the value."""
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_unknown_facts_are_modelled_by_nobody(name: str) -> None:
+    tried = attack(name)
+    kind = type(tried)
+    read = [Field(payload.__name__) for payload in (*kind.consumes, *kind.also_reads, *kind.computed_from)]
+    for target in (ROWS, EDGES, GRADIENTS, *read):
+        facts: list[Fact] = [Odd(target), OddNoise(target, "gaussian", 1.0), Foreign(target, "Odd"), Masked(target)]
+        facts.append(Correlated(target, ((1.0,),)))
+        assert not [fact for fact in facts if tried.models(fact)]
