@@ -8,7 +8,7 @@ import pytest
 from recordings import attack
 
 from fglaudit.attacks import ATTACKS
-from fglaudit.facts import EDGES, GRADIENTS, ROWS, Additive, Correlated, Fact, Field, Foreign, Masked
+from fglaudit.facts import EDGES, GRADIENTS, ROWS, Additive, Fact, Field, Foreign
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,5 @@ def test_unknown_facts_are_modelled_by_nobody(name: str) -> None:
     kind = type(tried)
     read = [Field(payload.__name__) for payload in (*kind.consumes, *kind.also_reads, *kind.computed_from)]
     for target in (ROWS, EDGES, GRADIENTS, *read):
-        facts: list[Fact] = [Odd(target), OddNoise(target, "gaussian", 1.0), Foreign(target, "Odd"), Masked(target)]
-        facts.append(Correlated(target, ((1.0,),)))
+        facts: list[Fact] = [Odd(target), OddNoise(target, "gaussian", 1.0), Foreign(target, "Odd")]
         assert not [fact for fact in facts if tried.models(fact)]
