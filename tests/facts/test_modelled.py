@@ -8,7 +8,7 @@ import pytest
 from recordings import attack
 
 from fglaudit.attacks import ATTACKS
-from fglaudit.facts import EDGES, GRADIENTS, ROWS, Additive, Fact, Field, Foreign
+from fglaudit.facts import EDGES, GRADIENTS, ROWS, Additive, Fact, Field, Foreign, Target
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ def test_unknown_facts_are_modelled_by_nobody(name: str) -> None:
     tried = attack(name)
     kind = type(tried)
     read = [Field(payload.__name__) for payload in (*kind.consumes, *kind.also_reads, *kind.computed_from)]
-    for target in (ROWS, EDGES, GRADIENTS, *read):
+    targets: list[Target] = [ROWS, EDGES, GRADIENTS, *read]
+    for target in targets:
         facts: list[Fact] = [Odd(target), OddNoise(target, "gaussian", 1.0), Foreign(target, "Odd")]
         assert not [fact for fact in facts if tried.models(fact)]
