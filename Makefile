@@ -3,13 +3,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: audit test fuzz lint bench benchmarks clean
+.PHONY: audit test test-all test-foreign fuzz lint bench benchmarks clean
 
 audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the embedded data set
 	$(BIN)/fglaudit run quickstart --out runs/quickstart
 
-test: $(VENV)/.dev  ## all tests; those on real data sets skip where the data root is absent
-	$(BIN)/python -m pytest
+JOBS ?= auto
+
+test: $(VENV)/.dev  ## the quick tests, in a few minutes; those on real data sets skip where the data root is absent
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not foreign"
+
+test-all: $(VENV)/.dev  ## every test but those of foreign frameworks
+	$(BIN)/python -m pytest -n $(JOBS) -m "not foreign"
+
+test-foreign: $(VENV)/.dev  ## tests that need other frameworks, which they name where they skip
+	$(BIN)/python -m pytest -m foreign || [ $$? -eq 5 ]  # 5: there is none
 
 fuzz: $(VENV)/.dev  ## mutated suites, graphs and run folders, and killed runs: no traceback, no hang, no other finding; a sample of it is part of the tests
 	$(BIN)/python -m bench.fuzz

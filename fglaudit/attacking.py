@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from fglaudit.adversary.local_reports import as_sent, attack_reports
-from fglaudit.facts import Fact, Field, kind_of
+from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
+from fglaudit.adversary.modelled import decides, out_of_order
+from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.payloads import Ciphertexts
 from fglaudit.recording import Recording
-from fglaudit.rng import derive
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
-from fglaudit.view import FEATURE_ROWS, Observer, View
+from fglaudit.view import Observer, View
 
 NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
 """From a quantity's name, an observer's members and whether they are pooled to why nothing can be asked, or None."""
@@ -53,7 +54,7 @@ def run_attacks(
         for attack in attacks:
             blank = _blank(recording, spec, members, attack)
             asked = nothing_to_ask or (lambda *_: None)
-            outputs.append(_attempt(attack, blank, views, pooled, recording.seed, device, asked))
+            outputs.append(_attempt(attack, blank, views, pooled, device, asked))
     return outputs
 
 
@@ -62,7 +63,6 @@ def _attempt(
     blank: Finding,
     views: tuple[View, ...],
     pooled: bool,
-    seed: int,
     device: torch.device,
     nothing_to_ask: NothingToAsk,
 ) -> Output:
@@ -73,12 +73,11 @@ def _attempt(
         why = why or next((why for view in views if (why := unsuitable(attack, view)) is not None), None)
         if why is not None:
             return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
-        name, start = type(attack).name, time.perf_counter()
-        results = tuple(
-            attack_reports(attack, view, derive(seed, "attack", name, view.observer.name), device) for view in views
-        )
+        start = time.perf_counter()
+        results = tuple(attack_reports(attack, view, attack_stream(attack, view, "attack"), device) for view in views)
         seconds = time.perf_counter() - start
-        tested, rng = _widest(views), derive(seed, "self-test", name)
+        tested = _widest(views)
+        rng = attack_stream(attack, views[tested], "self-test")
         flaw = planted_flaw(attack, views[tested], rng, device)
     except NotStatedError as error:
         return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
@@ -107,9 +106,7 @@ def unsuitable(attack: Attack, view: View) -> str | None:
 
 def _unsupported(attack: Attack, view: View) -> str | None:
     """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
-    noise = view.public.noise.get(FEATURE_ROWS)
-    alone = noise is None or noise.distribution in attack.reads_noisy_rows
-    return attack.unsupported(view if alone else as_sent(view))
+    return attack.unsupported(as_sent(view) if runs_on_reports(attack, view.public.facts) else view)
 
 
 def _unreadable(attack: Attack, view: View) -> str | None:
@@ -139,12 +136,25 @@ def _blank(recording: Recording, spec: ObserverSpec, members: Sequence[Observer]
     )
 
 
-def adapted(attack: Attack, facts: Iterable[Fact]) -> str:
+def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     """Return the column ``adapted``: whether ``attack`` allows for every fact about rows, edges, gradients and the
-    payloads it reads."""
-    read = {payload.__name__ for payload in (*type(attack).consumes, *type(attack).also_reads)}
+    payloads it reads.
+
+    Of an attack that is run on reports it is asked whether it allows for what makes them random; what is done to rows
+    before that is allowed for where rows are decided.
+    """
+    kind = type(attack)
+    read = {payload.__name__ for payload in (*kind.consumes, *kind.also_reads, *kind.computed_from)}
     asked = [fact for fact in facts if not isinstance(fact.target, Field) or fact.target.payload in read]
-    names = dict.fromkeys(kind_of(fact) for fact in asked if not attack.models(fact))
+    reports = before_reports(facts) if runs_on_reports(attack, facts) else ()
+    unexpected = out_of_order(asked)
+    names = dict.fromkeys(
+        kind_of(fact)
+        for fact in asked
+        if fact in unexpected
+        or not (decides(fact) if fact in reports else attack.models(fact))
+        or (fact in reports and isinstance(fact, Additive | Randomised) and not attack.models(fact))
+    )
     return f"no: {', '.join(names)}" if names else ADAPTED
 
 

@@ -30,7 +30,7 @@ from fglaudit.targets import Rows as Rows
 from fglaudit.targets import Target as Target
 
 NORMS = ("L1", "L2", "elementwise")
-_LARGEST_FLOODING = 12.0
+LARGEST_FLOODING = 12.0
 """Standard deviations of flooding noise beyond which no opened value is off."""
 _STD = {"gaussian": 1.0, "laplace": math.sqrt(2), "uniform": 1 / math.sqrt(3)}
 
@@ -265,7 +265,7 @@ class Sealed(Fact):
 
     def applied(self, expected: Expected) -> Expected:
         """What is read when it is opened again."""
-        return replace(expected, slack=expected.slack + self.rounding + _LARGEST_FLOODING * self.flooding)
+        return replace(expected, slack=expected.slack + self.rounding + LARGEST_FLOODING * self.flooding)
 
 
 @dataclass(frozen=True)
@@ -330,6 +330,11 @@ _PLAIN: dict[str, Target] = {"rows": ROWS, "edges": EDGES, "gradients": GRADIENT
 def kind_of(fact: Fact) -> str:
     """Return the name of a fact's class, also of one that was read back without that class."""
     return fact.kind if isinstance(fact, Foreign) else type(fact).__name__
+
+
+def is_built_in(fact: Fact) -> bool:
+    """Whether it is of a class of this module, other than a plugin's fact that was read back."""
+    return type(fact) is not Foreign and _KINDS.get(type(fact).__name__) is type(fact)
 
 
 def name_of(payload: str | type) -> str:

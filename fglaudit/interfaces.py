@@ -394,12 +394,15 @@ class Attack(ABC):
     """Primary metric; the advantage is computed on it."""
     also_reads: ClassVar[tuple[type[Payload], ...]] = ()
     """Payloads that help where they are sent, and alone are no reason to run."""
+    computed_from: ClassVar[tuple[type[Payload], ...]] = ()
+    """Payloads that it does not need to read, but from which those that it reads are computed: :meth:`models` is asked
+    for facts about them too."""
     quantity: ClassVar[str] = "features"
     """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of
     ``fglaudit.quantities.QUANTITIES``."""
-    reads_noisy_rows: ClassVar[tuple[str, ...]] = ()
-    """Distributions of noise on feature rows before use (``fglaudit.view.FEATURE_ROWS``) with which it reckons itself.
-    Otherwise it is run on the rows as they were used, and what it rebuilds is decided by likelihood."""
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = ()
+    """Kinds of facts that make rows random before use with which it reckons itself. With others it is run on the rows
+    as they were used, and what it rebuilds is decided by likelihood."""
     first_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None:
     all."""

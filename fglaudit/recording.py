@@ -165,6 +165,9 @@ def record(
     """
     whole, notes = cell.dataset.load_with_notes()
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
+    cell.protocol.check(graph)
+    if (why := cell.defense.unsupported(cell.protocol.context(graph))) is not None:
+        raise NotApplicableError(why)
     observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
     everything = cell.record == "all"
     recording, truth = record_training(
@@ -215,16 +218,10 @@ def record_training(
         fractions: of auxiliary rows that observers may have.
         empirical: whether replays with canaries test an accounted epsilon.
         channel: makes what carries the messages; conformance tests tamper with them.
-
-    Raises:
-        NotApplicableError: the defense does not serve the protocol.
     """
     device = device or torch.device("cpu")
     protocol.check(graph)
-    context = protocol.context(graph)
-    if (why := defense.unsupported(context)) is not None:
-        raise NotApplicableError(why)
-    session = defense.bind(context)
+    session = defense.bind(protocol.context(graph))
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
     start = time.perf_counter()

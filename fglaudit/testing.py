@@ -196,6 +196,11 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
     assert all(session.changes(payload) for payload in type(protocol).emits if payload.__name__ in noise), (
         "a payload with stated noise is a payload the defense changes"
     )
+    for unstated in run.truth.unstated:
+        raise AssertionError(
+            f"{type(defense).name} changes {unstated.target} and states no fact that explains it: {unstated.why};"
+            " return what it does from DefenseSession.facts()"
+        )
     if guarantee.epsilon_accounted is not None:
         assert guarantee.unit and guarantee.adjacency and guarantee.releases, (
             "epsilon names unit, adjacency and releases (rule 9)"

@@ -167,8 +167,8 @@ class View:
         topology: all edges [2, E] if the observer knows them.
         degrees: degrees of all nodes [N] if the observer knows them.
         labels: labels that the protocol itself hands to the observer.
-        own_inputs: the rows that the observing clients' messages were computed from, where a defense draws them at
-            random; as ``own``, and empty where they are ``own``'s.
+        own_inputs: the rows that the observing clients' messages were computed from, where a defense states that it
+            changes them; as ``own``, and empty where they are ``own``'s.
     """
 
     observer: Observer

@@ -14,11 +14,12 @@ import torch
 from neighbor_sum_views import Recorded
 from torch import Tensor
 
+from fglaudit.facts import Additive, Field
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload, RawFeatures
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.structure import Attention, Structure
-from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.view import Auxiliary, Observer, PublicFacts, View
 from fglaudit.wire.rehearsal import rehearsal
 
 
@@ -125,7 +126,7 @@ def masked_view(
         defense_parameters={},
         **graph.schema(),
         **rehearsal(FedGAT(variant="vector" if vector else "matrix")),
-        noise={name: Noise("gaussian", std)} if std else {},
+        facts=(Additive(Field(name, direction="down"), "gaussian", std),) if std else (),
     )
     return View(
         observer=observer,

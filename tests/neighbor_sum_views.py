@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.facts import Additive, Field
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import AGGREGATES, FedGCN
 from fglaudit.structure import Structure, Sums
-from fglaudit.view import Auxiliary, Noise, Observer, PublicFacts, View
+from fglaudit.view import Auxiliary, Observer, PublicFacts, View
 from fglaudit.wire.rehearsal import rehearsal
 
 
@@ -107,8 +108,8 @@ def make_view(
         defense="none",
         defense_parameters={},
         **graph.schema(),
-        noise={"NeighborSums": Noise("gaussian", std)} if std else {},
-        **rehearsal(FedGCN(hops=hops, aggregate=aggregate)),
+        facts=(Additive(Field("NeighborSums", "sums", "up"), "gaussian", std),) if std else (),
+        **(rehearsal(FedGCN(hops=hops, aggregate=aggregate)) if aggregate in AGGREGATES else {}),
     )
     return View(
         observer=observer,

@@ -62,9 +62,9 @@ SETUPS: dict[str, Setup] = {
     "nfedgnn-gat": Setup(
         "nfedgnn", {"split": "gat", "hidden": 4, "heads": 2, "rounds": 4, "feature_dropout": 0.5}, users
     ),
-    "nfedgnn-sgd": Setup("nfedgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 3.0}, users),
+    "nfedgnn-sgd": Setup("nfedgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 0.5}, users),
     "nfedgnn-private": Setup("nfedgnn", {"rounds": 4, "initial_weights": "private"}, users),
-    "cnfgnn-sgd": Setup("cnfgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 3.0}, users),
+    "cnfgnn-sgd": Setup("cnfgnn", {"rounds": 4, "optimizer": "sgd", "learning_rate": 0.5}, users),
     "cnfgnn-adam": Setup("cnfgnn", {"hidden": 16, "rounds": 4}, users),
     "gfl-appnp": Setup("gfl-appnp", {"hidden": 8, "rounds": 4, "local_steps": 2}, node_graph),
     "gfl-appnp-v1": Setup("gfl-appnp", {"hidden": 8, "rounds": 4, "local_steps": 2, "variant": "v1"}, node_graph),
@@ -72,7 +72,8 @@ SETUPS: dict[str, Setup] = {
     "appnp": Setup("appnp", {"rounds": 3}, node_graph),
     "graphsage": Setup("graphsage", {"rounds": 3}, node_graph),
     "fedmlp": Setup("fedmlp", {"hidden": 8, "rounds": 3}, node_graph),
-    "fedgt": Setup("fedgt", {f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}),
+    # As many measurements of a row as it has entries: with fewer none is found without a prior.
+    "fedgt": Setup("fedgt", {**{f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}, "hidden": 32}),
     "fedavg-sage": Setup("fedavg-sage", {"hidden": 8, "rounds": 3}),
     "fedavg-gophormer": Setup("fedavg-gophormer", {"rounds": 2}),
     "fedavg-graphgps": Setup("fedavg-graphgps", {"rounds": 2}),

@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.uploads import Codebooks
+from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
+from fglaudit.adversary.uploads import Codebooks, noise_std
+from fglaudit.facts import (
+    Additive,
+    Clipped,
+    Correlated,
+    Fact,
+    Field,
+    Memoised,
+    Rounded,
+    Scaled,
+    Sealed,
+)
+from fglaudit.payloads import GlobalNodes, ModelUpdate
 from fglaudit.structure import Centroids
 from fglaudit.view import View
 
 _STAYED = 1e-5
 """A global node that moved by less than this, relative to its length, got no nodes."""
+_SURELY = 5.0
+"""Standard deviations of the squared length of an error."""
 
 
-def moved_clusters(books: Codebooks, std: float) -> Tensor:
-    """Return which global nodes got nodes [T, K, g]; all of them where noise of ``std`` hides it."""
+_RETURNED = (Additive, Clipped, Correlated, Memoised, Rounded, Scaled, Sealed)
+
+
+def own_subgraph(fact: Fact) -> bool:
+    """Whether ``fact`` is about edges alone: a node's input is its own row, whichever neighbours it keeps, beside an
+    encoding of its place that counts as noise of known size."""
+    return dropped_edges(fact) or degree_bound(fact)
+
+
+def received_models(fact: Fact) -> bool:
+    """Whether ``fact`` is about models, of which no more is read than what the server returned to each client: that is
+    what the client went on from, whatever was done to it or to the models that it was made of."""
+    return about(fact, ModelUpdate) and type(fact) in _RETURNED
+
+
+def upload_error(view: View, books: Codebooks) -> float:
+    """Return the standard deviation of noise and rounding on an entry of an uploaded global node."""
+    return noise_std(view, GlobalNodes, books.uploaded.flatten(0, 1))
+
+
+def uploaded_with_error(fact: Fact) -> bool:
+    """Whether :func:`upload_error` allows for ``fact``: noise or rounding of what clients upload."""
+    sent = isinstance(fact.target, Field) and fact.target.direction == "up" and about(fact, GlobalNodes)
+    noise = isinstance(fact, Additive) and fact.distribution in ("gaussian", "laplace", "uniform")
+    return sent and (noise or isinstance(fact, Rounded))
+
+
+def moved_clusters(view: View, books: Codebooks, std: float) -> Tensor:
+    """Return which global nodes got nodes [T, K, g].
+
+    With an error of ``std`` those that surely moved, at clients that have any; all where a clip moves every one.
+    """
     change = (books.uploaded - books.received).norm(dim=3)
-    return change > _STAYED * books.received.norm(dim=3) if std == 0 else torch.ones_like(change, dtype=torch.bool)
+    if std == 0:
+        moved: Tensor = change > _STAYED * books.received.norm(dim=3)
+        return moved
+    dimensions = books.uploaded.shape[3]
+    sure: Tensor = change.square() > std**2 * (dimensions + _SURELY * math.sqrt(2 * dimensions))
+    clipped = Clipping.of(view, GlobalNodes, direction="up") is not None
+    return torch.ones_like(sure) if clipped else sure.logical_or(~sure.any(2, keepdim=True))
 
 
 def cluster_weight(view: View, round: int, live: float, clients: int) -> float:

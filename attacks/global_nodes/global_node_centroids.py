@@ -9,12 +9,15 @@ correlations), and the estimate is the posterior mean. Clusters differ in size a
 to maximise the likelihood of the uploads of all clients.
 
 Under clip and noise the expected uploads still depend linearly on h, with known slopes
-(:mod:`fglaudit.adversary.clipped_uploads`). The mean over the last ``window`` rounds (4 was chosen on CiteSeer: there 2
-does as well, 8 worse, since clusters move) averages the noise and the sampling of mini-batches.
+(:mod:`fglaudit.adversary.clipped_uploads`). Of rows that were made random the layer sees means of reports
+(:mod:`fglaudit.attacks.global_nodes.reports`), whose expectation is linear in the mean row. The mean over the last
+``window`` rounds (4 was chosen on CiteSeer: there 2 does as well, 8 worse, since clusters move) averages the noise and
+the sampling of mini-batches.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
@@ -24,9 +27,20 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
-from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
-from fglaudit.attacks.global_nodes.clusters import cluster_weight, moved_clusters
+from fglaudit.adversary.modelled import decides, message_clip
+from fglaudit.adversary.public_rules import known_as_used
+from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds
+from fglaudit.attacks.global_nodes.clusters import (
+    cluster_weight,
+    moved_clusters,
+    own_subgraph,
+    received_models,
+    upload_error,
+    uploaded_with_error,
+)
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
+from fglaudit.attacks.global_nodes.reports import Reports
+from fglaudit.facts import ROWS, Additive, Fact, Randomised
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
@@ -38,6 +52,8 @@ from fglaudit.view import View
 _COMMON = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 _OWN = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Values of alpha and beta that are tried."""
+_REPEATS = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Tried factors on the variance of a cluster's mean by random reports: nodes count unequally often in it."""
 _ROUNDING = 1e-9
 _PLANTED_SPREAD = 0.3
 
@@ -58,7 +74,7 @@ class RowPrior:
 
     @staticmethod
     def of(view: View) -> RowPrior:
-        x = view.known_rows().x.double()
+        x = known_as_used(view, view.known_rows().x).double()
         mean, spread = x.mean(0), x.var(0, correction=0)
         variance = (spread * len(x) + spread.mean() + 1e-12) / (len(x) + 1)
         return RowPrior(mean, (x - mean) / math.sqrt(len(x)), variance)
@@ -90,8 +106,16 @@ class GlobalNodeCentroids(Attack):
     metric: ClassVar[str] = "cosine"
     quantity: ClassVar[str] = "centroids"
     first_rounds: ClassVar[int | None] = 10
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive, Randomised)
 
     window: int = 4
+
+    def models(self, fact: Fact) -> bool:
+        """Noise, rounding and clips of what is uploaded; rows that are clipped, dropped in part or random."""
+        if fact.target == ROWS:
+            return decides(fact)
+        kinds = (own_subgraph, received_models, uploaded_with_error)
+        return message_clip(fact, GlobalNodes) or any(kind(fact) for kind in kinds)
 
     def unsupported(self, view: View) -> str | None:
         if "input.weight" not in view.public.layout:
@@ -104,15 +128,19 @@ class GlobalNodeCentroids(Attack):
         books = codebooks(view, type(self).first_rounds)
         start = max(0, len(books.uploaded) - self.window)
         prior = RowPrior.of(view)
-        layer, places = _layers(view, prior, len(books.uploaded), start)
+        reports, std = Reports.of(view), upload_error(view, books)
+        layer, places = _layers(view, prior, reports, len(books.uploaded), start)
         common = torch.einsum("rf,kfd->krd", prior.factor, layer.features)
         own = layer.features.mT @ (prior.variance.unsqueeze(1) * layer.features)
         # Every column of the encoding has norm 1 over a client's nodes.
         encoded = layer.encodings.mT @ layer.encodings * (len(books.clients) / view.public.num_nodes)
+        live = moved_clusters(view, books, std)[start:].double().sum(2).mean().clamp(min=1)
+        random = reports.covariance(layer.features) * live * len(books.clients) / view.public.num_nodes
+        repeats = _REPEATS if reports.variance > 0 else _REPEATS[:1]
         best, solution, chosen = -math.inf, torch.zeros(()), (0.0, 0.0)
-        for alpha, beta in itertools.product(_COMMON, _OWN):
-            covariance = alpha * common.mT @ common + beta * own + encoded
-            evidence, solved = _solve(view, books, start, places, covariance)
+        for alpha, beta, repeat in itertools.product(_COMMON, _OWN, repeats):
+            covariance = alpha * common.mT @ common + beta * own + encoded + repeat * random
+            evidence, solved = _solve(view, books, std, start, places, covariance)
             if evidence > best:
                 best, solution, chosen = evidence, solved, (alpha, beta)
         shared = torch.einsum("kgr,rf->kgf", torch.einsum("kgd,krd->kgr", solution, common), prior.factor)
@@ -129,6 +157,7 @@ class GlobalNodeCentroids(Attack):
 
         The first of two rehearsals with the same draws shows the input layer.
         """
+        view = dataclasses.replace(view, public=dataclasses.replace(view.public, facts=()))
         prior, owner, clients = RowPrior.of(view), dealt_nodes(view), codebooks(view, 1).clients
         seed = int(torch.randint(2**31, (1,), generator=rng).item())
         blank = torch.zeros(len(owner), view.public.num_features)
@@ -143,7 +172,7 @@ class GlobalNodeCentroids(Attack):
         return Planted(planted, rows, torch.stack([clients, torch.zeros_like(clients)], 1))
 
 
-def _layers(view: View, prior: RowPrior, rounds: int, start: int) -> tuple[Layer, list[Tensor]]:
+def _layers(view: View, prior: RowPrior, reports: Reports, rounds: int, start: int) -> tuple[Layer, list[Tensor]]:
     """Return the mean input layer from round ``start`` on, and the prior's mean row under it in each of these rounds.
 
     The images of the mean row are [K, 1, d] each.
@@ -152,7 +181,7 @@ def _layers(view: View, prior: RowPrior, rounds: int, start: int) -> tuple[Layer
     for index, models in enumerate(model_rounds(view, rounds)):
         if index < start:
             continue
-        weight, bias = (part.double() for part in input_map(view, models.received))
+        weight, bias = (part.double() for part in reports.layer(view, models.received))
         whole = unflatten(models.received, view.public.layout)["input.weight"].double()
         features = features + weight / (rounds - start)
         encodings = encodings + whole[:, view.public.num_features :] / (rounds - start)
@@ -160,17 +189,20 @@ def _layers(view: View, prior: RowPrior, rounds: int, start: int) -> tuple[Layer
     return Layer(features, encodings), places
 
 
-def _solve(view: View, books: Codebooks, start: int, places: list[Tensor], covariance: Tensor) -> tuple[float, Tensor]:
+def _solve(
+    view: View, books: Codebooks, std: float, start: int, places: list[Tensor], covariance: Tensor
+) -> tuple[float, Tensor]:
     """Return the log likelihood of the uploads and the weights [K, g, d] of the measurements in the posterior mean.
 
     Args:
+        std: of an entry's noise.
         start: first round used.
         places: prior mean of h in every round from ``start`` on, [K, 1, d] each.
         covariance: prior covariance of h [K, d, d].
     """
-    clip, std = UploadClip.of(view, GlobalNodes), noise_std(view, GlobalNodes)
+    clip = UploadClip.of(view, GlobalNodes)
     spread = covariance.diagonal(dim1=1, dim2=2).sqrt().unsqueeze(1)
-    moved = moved_clusters(books, std)[start:].double()
+    moved = moved_clusters(view, books, std)[start:].double()
     counts = moved.sum(0).clamp(min=1).unsqueeze(2)
     clients = len(books.clients)
     off = slope = rest = torch.zeros(())

@@ -4,7 +4,8 @@ The codebook moves slowly (momentum 0.9, and the average that comes back resembl
 are T observations of nearly the same numbers. Each coordinate is a hidden state on a grid between the clip bounds that
 stays, steps to a neighbouring level or jumps; the noise is known, and the transition rate is the one with the highest
 likelihood for a client's uploads. The forward filter then gives the mean of every coordinate in the last round. What
-was clipped stays unknown. Without noise the last upload is the result.
+was clipped stays unknown. Rounding to levels is weak noise: uploads are averaged with the gain that their changes from
+round to round allow for. Without noise the last upload is the result.
 
 A client's global nodes keep their order from round to round. Should a protocol shuffle them, the filter's predictions
 are matched to the uploads first: an order other than the last one is accepted if the uploads favour it by more than
@@ -22,11 +23,15 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.modelled import about, decides, known_noise, message_clip
+from fglaudit.adversary.public_rules import noise_on
 from fglaudit.adversary.uploads import codebooks, missing_uploads
+from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
+from fglaudit.facts import GRADIENTS, ROWS, Additive, Clipped, Fact, Rounded, Sampled, Scaled
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, Payload
-from fglaudit.view import Noise, View
+from fglaudit.view import View
 
 RATES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)
 """Transition probabilities of a state per round that are tried."""
@@ -51,29 +56,42 @@ class GlobalNodeDenoising(Attack):
     levels: int = 9
     evidence: float = 10.0
 
+    def models(self, fact: Fact) -> bool:
+        """Noise, rounding and clips of what is uploaded; what is done before global nodes are made does not matter for
+        what they were."""
+        if fact.target == GRADIENTS:
+            return isinstance(fact, Additive | Clipped | Sampled | Scaled)
+        before = own_subgraph(fact) or (fact.target == ROWS and decides(fact))
+        rounded = isinstance(fact, Rounded) and about(fact, GlobalNodes)
+        return before or rounded or known_noise(fact, GlobalNodes) or message_clip(fact, GlobalNodes)
+
     def unsupported(self, view: View) -> str | None:
         return missing_uploads(view, GlobalNodes)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view)
-        estimate = self.estimate(view, books.uploaded.to(device)).cpu()
+        estimate = self.estimate(view, books.uploaded.to(device), upload_error(view, books)).cpu()
         return Inference(type(self).quantity, books.clients, estimate.flatten(1))
 
-    def estimate(self, view: View, uploaded: Tensor) -> Tensor:
-        """Return estimates of the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d]."""
-        noise = view.public.noise.get(GlobalNodes.__name__)
+    def estimate(self, view: View, uploaded: Tensor, error: float) -> Tensor:
+        """Return estimates of the last global nodes [K, g, d] behind ``uploaded`` [T, K, g, d].
+
+        Args:
+            error: standard deviation of an entry's noise and rounding.
+        """
+        noise = noise_on(view, GlobalNodes)
         if noise is None:
-            return uploaded[-1]
+            return _smoothed(uploaded, error)
         return self.denoise(uploaded, noise, UploadClip.of(view, GlobalNodes).bound or _range(uploaded, noise))
 
-    def denoise(self, uploaded: Tensor, noise: Noise, bound: float) -> Tensor:
+    def denoise(self, uploaded: Tensor, noise: Additive, bound: float) -> Tensor:
         """Return the means of the last states [K, g, d] from uploads [T, K, g, d] whose states lie within ``bound``."""
         uploaded = self._ordered(uploaded, noise)
         found = [self._filter(uploaded, noise, bound, rate) for rate in RATES]
         best = torch.stack([likelihood for _, likelihood in found]).argmax(0)
         return torch.stack([mean for mean, _ in found])[best, torch.arange(len(best), device=best.device)]
 
-    def _filter(self, uploaded: Tensor, noise: Noise, bound: float, rate: float) -> tuple[Tensor, Tensor]:
+    def _filter(self, uploaded: Tensor, noise: Additive, bound: float, rate: float) -> tuple[Tensor, Tensor]:
         """Return the means of the last states [K, g, d] and the log likelihood of every client's uploads [K]."""
         grid = torch.linspace(-bound, bound, self.levels, device=uploaded.device)
         moves = _moves(self.levels, rate).to(uploaded.device)
@@ -86,7 +104,7 @@ class GlobalNodeDenoising(Attack):
             likelihood += total.double().log().flatten(1).sum(1)
         return chance @ grid, likelihood
 
-    def _ordered(self, uploaded: Tensor, noise: Noise) -> Tensor:
+    def _ordered(self, uploaded: Tensor, noise: Additive) -> Tensor:
         """Return uploads with every client's global nodes in the order of its first upload, matched through noise."""
         ordered, mean = [uploaded[0]], uploaded[0].clone()
         for count, seen in enumerate(uploaded[1:], start=1):
@@ -114,11 +132,26 @@ class GlobalNodeDenoising(Attack):
         return Planted(planted, books.uploaded[0].flatten(1), books.clients)
 
 
-def _density(difference: Tensor, noise: Noise) -> Tensor:
+def _smoothed(uploaded: Tensor, error: float) -> Tensor:
+    """Return the last states [K, g, d] of a random walk seen with ``error`` in ``uploaded`` [T, K, g, d].
+
+    This is a Kalman filter with the walk's variance from the changes of each global node.
+    """
+    if error == 0 or len(uploaded) < 2:
+        return uploaded[-1]
+    drift = (uploaded.diff(dim=0).square().mean((0, 3), keepdim=True)[0] - 2 * error**2).clamp(min=0)
+    mean, variance = uploaded[0], torch.full_like(drift, error**2)
+    for seen in uploaded[1:]:
+        gain = (variance + drift) / (variance + drift + error**2)
+        mean, variance = mean + gain * (seen - mean), (1 - gain) * (variance + drift)
+    return mean
+
+
+def _density(difference: Tensor, noise: Additive) -> Tensor:
     """Return the noise density at ``difference``, up to a factor; never 0, so that outliers leave the state alone."""
     if noise.distribution == "laplace":
         return (-difference.abs() / noise.scale).exp().clamp(min=1e-30)
-    return (-difference.square() / (2 * noise.scale**2)).exp().clamp(min=1e-30)
+    return (-difference.square() / (2 * noise.std**2)).exp().clamp(min=1e-30)
 
 
 def _moves(levels: int, rate: float) -> Tensor:
@@ -128,7 +161,7 @@ def _moves(levels: int, rate: float) -> Tensor:
     return (1 - rate) * torch.eye(levels) + rate * ((1 - _JUMPS) * near + _JUMPS / levels)
 
 
-def _range(uploaded: Tensor, noise: Noise) -> float:
+def _range(uploaded: Tensor, noise: Additive) -> float:
     """Return a bound on coordinates without a clip: four times their root mean square, estimated through the noise."""
     square = float(uploaded.double().square().mean().item()) - noise.std**2
     return 4 * math.sqrt(max(square, 1e-4 * noise.std**2))

@@ -23,10 +23,21 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import LinearResponse, UploadClip
-from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
-from fglaudit.attacks.global_nodes.clusters import cluster_weight, moved_clusters
+from fglaudit.adversary.modelled import decides, message_clip
+from fglaudit.adversary.public_rules import known_as_used
+from fglaudit.adversary.uploads import Codebooks, codebooks, missing_uploads, model_rounds
+from fglaudit.attacks.global_nodes.clusters import (
+    cluster_weight,
+    moved_clusters,
+    own_subgraph,
+    received_models,
+    upload_error,
+    uploaded_with_error,
+)
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
+from fglaudit.attacks.global_nodes.reports import Reports
 from fglaudit.attacks.global_nodes.simplex_fit import fit_distributions
+from fglaudit.facts import ROWS, Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.structure import Centroids
@@ -45,12 +56,14 @@ class ClassMeans:
     Attributes:
         means: [K, C, d]; classes without a known row have the mean of all.
         spread: mean variance of a coordinate within a class.
+        randomness: mean variance of a coordinate of one node by the randomness of its report.
         shares: of the classes among the known rows, with one row added to each [C].
         rows: known rows per class, on average.
     """
 
     means: Tensor
     spread: float
+    randomness: float
     shares: Tensor
     rows: float
 
@@ -69,7 +82,16 @@ class GlobalNodeLabels(Attack):
     quantity: ClassVar[str] = "label-distributions"
     first_rounds: ClassVar[int | None] = 10
 
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive, Randomised)
+
     skip: int = 1
+
+    def models(self, fact: Fact) -> bool:
+        """Noise, rounding and clips of what is uploaded; rows that are clipped, dropped in part or random."""
+        if fact.target == ROWS:
+            return decides(fact)
+        kinds = (own_subgraph, received_models, uploaded_with_error)
+        return message_clip(fact, GlobalNodes) or any(kind(fact) for kind in kinds)
 
     def unsupported(self, view: View) -> str | None:
         if len(torch.unique(view.known_rows().y[view.known_rows().y >= 0])) < 2:
@@ -79,8 +101,8 @@ class GlobalNodeLabels(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)
         start = min(self.skip, len(books.uploaded) - 1)
-        std = noise_std(view, GlobalNodes)
-        moved = moved_clusters(books, std)
+        std = upload_error(view, books)
+        moved = moved_clusters(view, books, std)
         count = len(books.uploaded) - start
         design = place = off = slope = rest = torch.zeros(())
         error = 0.0
@@ -88,7 +110,7 @@ class GlobalNodeLabels(Attack):
             if index < start:
                 continue
             classes = class_means(view, models.received)
-            expected = _expected(view, classes, books, index, moved[index])
+            expected = _expected(view, classes, books, std, index, moved[index])
             share = moved[index].double().unsqueeze(2)
             share = share / share.sum(1, keepdim=True).clamp(min=1) / count
             design = design + classes.means.double() / count
@@ -97,21 +119,24 @@ class GlobalNodeLabels(Attack):
             slope = slope + (share * expected.weight * expected.response.slope).sum(1)
             # Noise is fresh in every round; the residual of the clip is not.
             rest = rest + (share.square() * (std**2 + count * expected.response.rest)).sum(1)
-            error += classes.spread / classes.rows / count
+            # Class means follow from few rows; reports are random, but the same in every round.
+            sampled = classes.randomness * len(books.clients) / view.public.num_nodes
+            error += (classes.spread / classes.rows + sampled) / count
         slope = slope.clamp(min=_LEAST_SLOPE)
         result = fit_distributions(design, place + off / slope, error + rest / slope.square(), classes.shares)
         return Inference(type(self).quantity, books.clients, result)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients whose nodes have the mean rows of their classes; auxiliary rows lie close to these."""
+        """Plant clients whose nodes have the mean rows of their classes; known rows lie close to these."""
         known, owner = view.known_rows(), dealt_nodes(view)
         kinds = torch.nn.functional.one_hot(known.y.clamp(min=0), view.public.num_classes) * (known.y >= 0)[:, None]
         rows = known.x.float()
         size = kinds.sum(0).unsqueeze(1)
         means = torch.where(size > 0, kinds.T.to(rows) @ rows / size.clamp(min=1), rows.mean(0))
         aux = view.auxiliary
-        near = means[aux.y.clamp(min=0)]
-        view = replace(view, auxiliary=replace(aux, x=near + _CLOSE * (aux.x - near)))
+        near = means[aux.y.clamp(min=0)].lerp(aux.x.float(), _CLOSE)
+        own = tuple(replace(c, x=means[c.y.clamp(min=0)].lerp(c.x.float(), _CLOSE)) for c in view.own)
+        view = replace(view, auxiliary=replace(aux, x=near), own=own)
         chance = torch.rand(view.public.num_clients, view.public.num_classes, generator=rng).square()
         y = torch.multinomial(chance[owner], 1, generator=rng).squeeze(1)
         planted = rehearsed_round(view, means[y], owner, rng, y=y, everybody=True)
@@ -124,16 +149,21 @@ def class_means(view: View, models: Tensor) -> ClassMeans:
     """Return the class means of the observer's known rows under the input maps of ``models`` [K, D]."""
     known = view.known_rows()
     use = known.y >= 0
-    weight, bias = input_map(view, models)
+    reports = Reports.of(view)
+    weight, bias = reports.layer(view, models)
     kinds = torch.nn.functional.one_hot(known.y[use], view.public.num_classes).to(weight)
     counts = kinds.sum(0)
-    rows = known.x[use].to(weight)
+    rows = known_as_used(view, known.x[use]).to(weight)
     within = (kinds.T @ rows) / counts.clamp(min=1).unsqueeze(1)
     within = torch.where((counts > 0).unsqueeze(1), within, rows.mean(0))
     rest = (rows - within[known.y[use]]) @ weight[0]  # the spread differs little between clients
     shares = (counts + 1) / (counts + 1).sum()
     return ClassMeans(
-        within @ weight + bias, float(rest.square().mean().item()), shares, float(counts[counts > 0].mean().item())
+        within @ weight + bias,
+        float(rest.square().mean().item()),
+        float(reports.covariance(weight).diagonal(dim1=1, dim2=2).mean().item()),
+        shares,
+        float(counts[counts > 0].mean().item()),
     )
 
 
@@ -152,10 +182,11 @@ class _Expected:
     response: LinearResponse
 
 
-def _expected(view: View, classes: ClassMeans, books: Codebooks, round: int, moved: Tensor) -> _Expected:
+def _expected(view: View, classes: ClassMeans, books: Codebooks, std: float, round: int, moved: Tensor) -> _Expected:
     """Return the expected uploads of ``round`` under the prior of the labels.
 
     Args:
+        std: of an entry's noise.
         moved: which global nodes got nodes in the round [K, g].
     """
     live = max(1.0, float(moved.double().sum(1).mean().item()))
@@ -163,12 +194,13 @@ def _expected(view: View, classes: ClassMeans, books: Codebooks, round: int, mov
     means, shares = classes.means.double(), classes.shares.double()
     place = torch.einsum("c,kcd->kd", shares, means)
     between = torch.einsum("c,kcd->kd", shares, (means - place.unsqueeze(1)).square())
-    within = classes.spread * min(1.0, live * len(moved) / view.public.num_nodes)  # means of as many nodes
+    # Means of as many nodes.
+    within = (classes.spread + classes.randomness) * min(1.0, live * len(moved) / view.public.num_nodes)
     received, uploaded = books.received[round].double(), books.uploaded[round].double()
     mean = (1 - weight) * received + weight * place.unsqueeze(1)
     spread = weight * (between + within).sqrt().unsqueeze(1).expand_as(mean)
     clip = UploadClip.of(view, GlobalNodes)
     if clip.bound is not None:
-        square = float(uploaded.square().mean().item()) - noise_std(view, GlobalNodes) ** 2
+        square = float(uploaded.square().mean().item()) - std**2
         spread = spread * min(_FACTORS, key=lambda factor: abs(clip.response(mean, factor * spread).square() - square))
     return _Expected(place, weight, clip.response(mean, spread))

@@ -6,8 +6,8 @@ longer than any node's representation, the share of r left in mu determines n; e
 ``h = W_x' x + W_p' p + b`` is a compressed measurement of its sparse row: the weights are those that the server
 returned, its positional encoding p is projected out, and approximate message passing with a Bernoulli prior finds x. A
 row that repeats all measurements to rounding proves itself, and n = 1 with it, and is claimed; which of the client's
-nodes has it stays unknown. A cluster whose n stays unknown has an unknown c from then on and is skipped. Noise hides n:
-it is taken to be 1 in the first round, and nothing is claimed.
+nodes has it stays unknown. A cluster whose n stays unknown has an unknown c from then on and is skipped. Noise and
+rounding hide n: it is taken to be 1 in the first round, their size enters the message passing, and nothing is claimed.
 
 Only clients that make one step in the round (batches as large as their training set) use exactly the returned weights
 for it.
@@ -25,9 +25,16 @@ from fglaudit.adversary.bit_recovery import PERTURBATION, determined
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
 from fglaudit.adversary.planting import planted_rows
-from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, noise_std
-from fglaudit.attacks.global_nodes.clusters import moved_clusters
+from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds
+from fglaudit.attacks.global_nodes.clusters import (
+    moved_clusters,
+    own_subgraph,
+    received_models,
+    upload_error,
+    uploaded_with_error,
+)
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.nn.weights import unflatten
@@ -80,6 +87,10 @@ class OneNodeClusters(Attack):
     sweeps: int = 60
     restarts: int = 4
 
+    def models(self, fact: Fact) -> bool:
+        """Noise and rounding of what is uploaded; of clipped global nodes it is unknown how far they moved."""
+        return any(kind(fact) for kind in (own_subgraph, received_models, uploaded_with_error))
+
     def unsupported(self, view: View) -> str | None:
         if view.public.features is not FeatureKind.BINARY:
             return "rows are searched for among binary ones; these features are not"
@@ -89,8 +100,8 @@ class OneNodeClusters(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         books = codebooks(view, type(self).first_rounds)
-        std = noise_std(view, GlobalNodes)
-        moved, sizes = moved_clusters(books, std), _sizes_by_length(books)
+        std = upload_error(view, books)
+        moved, sizes = moved_clusters(view, books, std), _sizes_by_length(books)
         prior = feature_prior(view, torch.tensor([-1]))
         gamma = view.public.structure.of(Centroids).momentum
         counts = torch.ones(books.uploaded.shape[1:3], dtype=torch.double)  # NaN once it is not known
@@ -103,7 +114,7 @@ class OneNodeClusters(Attack):
             size = share * sizes[index]
             tried = moved[index] & ~counts.isnan() & (size.isnan() | (size - 1).abs().lt(_NEAR) | (std > 0))
             client, place = tried.nonzero(as_tuple=True)
-            singles = _measure(view, books, index, client, place, 1 / (1 + share[client, place]), models.received)
+            singles = _measure(view, books, index, client, place, 1 / (1 + share[client, place]), models.received, std)
             chance = prior.mean.float().expand(len(singles.values), -1) if prior.informed else _density(singles)
             keep = _short_enough(view, singles)
             singles, chance = singles.of(keep), chance[keep]
@@ -175,7 +186,7 @@ def _sizes_by_length(books: Codebooks) -> Tensor:
 
 
 def _measure(
-    view: View, books: Codebooks, index: int, client: Tensor, place: Tensor, weight: Tensor, models: Tensor
+    view: View, books: Codebooks, index: int, client: Tensor, place: Tensor, weight: Tensor, models: Tensor, std: float
 ) -> Singles:
     """Return the measurements of single nodes that moved global nodes in a round.
 
@@ -184,6 +195,7 @@ def _measure(
         client, place: which global nodes [U].
         weight: w of each [U].
         models: received models [K, D].
+        std: of an entry's noise.
     """
     w = weight.unsqueeze(1)
     received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
@@ -196,12 +208,14 @@ def _measure(
     matrix = torch.einsum("kfd,kdm->kmf", features.double(), basis)
     size = (received.abs().amax(1) + uploaded.abs().amax(1)) / weight
     projected = torch.einsum("ud,udm->um", values, basis[client])
-    return Singles(projected.float(), matrix[client].float(), (_ROUNDING * size * values.shape[1] ** 0.5).float())
+    tolerance = torch.hypot(_ROUNDING * size * values.shape[1] ** 0.5, std / weight)
+    return Singles(projected.float(), matrix[client].float(), tolerance.float())
 
 
 def _ones(singles: Singles) -> Tensor:
     """Return the number of ones [U] estimated from the norms of the measurements."""
-    return singles.values.square().sum(1) / singles.matrix.square().sum(1).mean(1)
+    noise = singles.values.shape[1] * singles.tolerance.square()
+    return (singles.values.square().sum(1) - noise).clamp(min=0) / singles.matrix.square().sum(1).mean(1)
 
 
 def _short_enough(view: View, singles: Singles) -> Tensor:

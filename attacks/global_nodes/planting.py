@@ -58,8 +58,7 @@ def rehearsed_round(
     graph = planted_federation(view, x, edges, owner, split(rng, "graph"))
     train = tuple(torch.ones_like(mask) for mask in graph.train) if everybody else graph.train
     graph = dataclasses.replace(graph, y=graph.y if y is None else y, train=train)
-    plain = {"defense": "none", "defense_parameters": {}, "noise": {}, "sealed": ()}
-    view = dataclasses.replace(view, public=dataclasses.replace(view.public, **plain))  # type: ignore[arg-type]
+    view = dataclasses.replace(view, public=dataclasses.replace(view.public, sealed=(), facts=()))
     one_step = {"batch_size": len(owner), "local_epochs": 1, "sampling": "ppr", **settings}
     one_step |= {"global_nodes": 1, "momentum": 0.0} if everybody else {}
     return rehearsed(view, graph, (GlobalNodes, ModelUpdate), rng, rounds=1, **one_step)

@@ -4,8 +4,8 @@ For one sample per node ``G[h] = 1[x . w_h > 0] x + noise``. This is an expectat
 pass over the messages per iteration, started from all units: an estimate of x gives the probability that a unit is
 active (its own error allowed for), and the active units' rows, weighted by the squared weights W2 that they were
 measured with, give the estimate of x. The spread of the rows around the estimate is its error, be it from noise,
-quantisation or else. Clipping shrinks every Jacobian by an unknown factor; the length then follows from the hidden
-representations.
+quantisation or else. Clipping to a norm shrinks every Jacobian by an unknown factor; the length then follows from the
+hidden representations. Of entries that were clipped one by one, what the clip takes of the estimate is added.
 
 These are sent without noise in variant V1, and there the noise helps the attacker: it makes the weights wander through
 all directions, so that the known encoder can be inverted (:mod:`fglaudit.attacks.jacobians.encoder_inversion`) from the
@@ -14,17 +14,22 @@ averaged row.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.jacobians.encoder import LOSSLESS, Model, foreign_batches, unit_rows
+from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.public_rules import lossless
+from fglaudit.attacks.jacobians.encoder import Model, foreign_batches, unit_rows
 from fglaudit.attacks.jacobians.encoder_inversion import exactness, invert_encoder
 from fglaudit.attacks.jacobians.hidden_history import HiddenHistory, hidden_history
 from fglaudit.interfaces import Reconstruction
-from fglaudit.payloads import Jacobians
+from fglaudit.payloads import HiddenRepresentations, Jacobians
 from fglaudit.view import View
 
 _PASSES = 3
+_PASSES_UNDER_CLIP = 10
 
 
 def averaged_rows(view: View, models: dict[int, Model], device: torch.device) -> Reconstruction:
@@ -46,7 +51,9 @@ def _average(view: View, models: dict[int, Model], device: torch.device) -> tupl
     rows = torch.zeros(count, features, dtype=torch.double)
     precision = torch.zeros(count, dtype=torch.double)
     seen = torch.zeros(count, dtype=torch.bool)
-    for sweep in range(_PASSES):
+    clip = Clipping.of(view, Jacobians)
+    cut = clip.bound if clip is not None and clip.order == math.inf else math.inf
+    for sweep in range(_PASSES if cut == math.inf else _PASSES_UNDER_CLIP):
         total = torch.zeros_like(rows)
         weight, square, used = (torch.zeros_like(precision) for _ in range(3))
         for batch, values in foreign_batches(view, Jacobians):
@@ -57,6 +64,8 @@ def _average(view: View, models: dict[int, Model], device: torch.device) -> tupl
             if sweep:
                 spread = precision[who].rsqrt().to(device)[:, None] * model.w1.norm(dim=0)
                 chance = torch.special.ndtr(rows[who].to(device) @ model.w1 / spread)
+                if cut < math.inf:
+                    sums = sums + _taken_by_clip(rows[who].to(device), model, cut).to(sums)
             measured = chance * power
             total[who] += torch.einsum("ph,phf->pf", measured.to(sums), sums).double().cpu()
             weight[who] += measured.sum(1).cpu()
@@ -69,12 +78,22 @@ def _average(view: View, models: dict[int, Model], device: torch.device) -> tupl
     return rows, precision, seen
 
 
+def _taken_by_clip(rows: Tensor, model: Model, bound: float) -> Tensor:
+    """Return what G [P, H, F] of active units lacks if ``rows`` [P, F] are right, for entries clipped at ``bound``."""
+    lost = torch.zeros(len(rows), model.w2.shape[0], rows.shape[1], dtype=rows.dtype, device=rows.device)
+    for weights in model.w2.T:  # of a class [H]
+        entry = weights[:, None] * rows[:, None]
+        lost += weights[:, None] * (entry - entry.clamp(-bound, bound))
+    return lost / model.w2.square().sum(1).clamp(min=1e-30)[:, None]
+
+
 def _refine(view: View, rows: Tensor, precision: Tensor, history: HiddenHistory) -> tuple[Tensor, Tensor]:
     """Fit ``rows`` [n, F] to the hidden representations, with the average as the prior of ``precision`` [n].
 
     Where no row fits (several samples) the average stays.
     """
-    if view.public.defense not in LOSSLESS:
-        rows = rows * history.scale(rows)[:, None]
-    found = invert_encoder(history.values, history.models, history.error, rows, rows, precision)
+    if not lossless(view, Jacobians, HiddenRepresentations):
+        scale = history.scale(rows)
+        rows, precision = rows * scale[:, None], precision / scale.square()
+    found = invert_encoder(history.values, history.models, history.error, rows, rows, precision, clip=history.clip)
     return found.rows, found.deviation

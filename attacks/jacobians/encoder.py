@@ -20,6 +20,22 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
+from fglaudit.adversary.public_rules import noise_std, sealing_on, unused_columns
+from fglaudit.facts import (
+    GRADIENTS,
+    Absent,
+    Additive,
+    Clipped,
+    Correlated,
+    Fact,
+    Field,
+    Memoised,
+    Rounded,
+    Sampled,
+    Scaled,
+    Sealed,
+)
 from fglaudit.payloads import (
     SERVER,
     HiddenRepresentations,
@@ -29,14 +45,14 @@ from fglaudit.payloads import (
     Payload,
     PropagatedJacobians,
     PropagatedRepresentations,
+    is_repeated,
 )
 from fglaudit.structure import Encoder
 from fglaudit.view import View
 
 _Values = HiddenRepresentations | Jacobians | PropagatedRepresentations | PropagatedJacobians | ModelUpdate
 P = TypeVar("P", bound=_Values)
-LOSSLESS = ("none", "drop-singletons", "homomorphic-encryption", "secure-aggregation")
-"""Defenses that leave these messages as they are, up to :func:`flooding`."""
+_OF_TRAINING = (Absent, Additive, Clipped, Correlated, Memoised, Rounded, Sampled, Scaled, Sealed)
 _ROUNDING = 4 * torch.finfo(torch.float32).eps
 """Rounding error of an entry of G, relative to the largest entry of its row: sums of some hundred terms stay below."""
 
@@ -67,9 +83,37 @@ class Model:
     w2: Tensor
 
 
-def flooding(view: View, payload: type[Payload]) -> float:
-    """Return the standard deviation of flooding noise in decrypted messages of ``payload``; 0 without encryption."""
-    return float(view.public.defense_parameters.get(f"flooding of {payload.__name__}", 0.0))
+def sealing_error(view: View, payload: type[Payload]) -> float:
+    """Return the standard deviation of what opening a sealed message of ``payload`` adds: flooding, and an error of
+    encoding that lies anywhere below its bound."""
+    sealing = sealing_on(view, payload)
+    return 0.0 if sealing is None else math.hypot(sealing.flooding, sealing.rounding / math.sqrt(3))
+
+
+def untouched(fact: Fact) -> bool:
+    """Whether ``fact`` cannot touch what a node sends of its encoder, given the model that it received.
+
+    The encoder reads the node's own row alone, and the server adds with weights of the whole graph, whatever edges
+    clients drop. What is done to gradients and to uploaded models matters only by the next model, which is known.
+    """
+    uploads = isinstance(fact.target, Field) and fact.target == Field(ModelUpdate.__name__, fact.target.name, "up")
+    return edges_kept(fact) or (type(fact) in _OF_TRAINING and (uploads or fact.target == GRADIENTS))
+
+
+def never_sent(fact: Fact, *payloads: type[Payload]) -> bool:
+    """Whether ``fact`` says that some clients never send messages of ``payloads``."""
+    return isinstance(fact, Absent) and fact.share == 0 and any(about(fact, payload) for payload in payloads)
+
+
+def edges_kept(fact: Fact) -> bool:
+    """Whether ``fact`` says which edges clients drop: the server propagates over the whole graph nevertheless."""
+    return dropped_edges(fact) or degree_bound(fact)
+
+
+def common_model(fact: Fact) -> bool:
+    """Whether ``fact`` is about the server's models and leaves every client with the model that the observer sees; for
+    observers of all messages, :func:`misfit` has seen that clients receive the same."""
+    return about(fact, ModelUpdate) and isinstance(fact, Sealed | Additive | Rounded | Clipped)
 
 
 def encoder_shape(view: View) -> Shape | None:
@@ -116,6 +160,18 @@ def misfit(view: View, *needed: type[_Values]) -> str | None:
         return Encoder.missing()
     if stated.activation != "relu":
         return f"an encoder with {stated.activation} is not modelled, and no sign of protection"
+    return _unequal_models(view)
+
+
+def _unequal_models(view: View) -> str | None:
+    """Return that clients receive different models in a round, as far as the observer sees, or None."""
+    for batch, vectors in foreign_batches(view, ModelUpdate):
+        sent = vectors if is_repeated(vectors) else vectors[batch.senders == SERVER]
+        if not is_repeated(sent) and len(sent) and not torch.equal(sent, sent[:1].expand_as(sent)):
+            return (
+                f"in round {batch.round} the server sends clients different models; the encoder is read with one that"
+                " all of them have"
+            )
     return None
 
 
@@ -124,6 +180,7 @@ def global_models(view: View, device: torch.device | None = None) -> dict[int, M
     shape = encoder_shape(view)
     assert shape is not None
     models: dict[int, Model] = {}
+    unused = unused_columns(view)
     for batch in view.messages.of(ModelUpdate):
         sent = (batch.senders == SERVER).nonzero().squeeze(1)
         if len(sent) == 0 or batch.round in models:
@@ -133,6 +190,7 @@ def global_models(view: View, device: torch.device | None = None) -> dict[int, M
         vector = payload.vector[sent[0]].double()
         first, second = torch.split(vector, [shape.features * shape.hidden, shape.hidden * shape.classes])
         w1, w2 = first.view(shape.features, shape.hidden), second.view(shape.hidden, shape.classes)
+        w1 = w1.masked_fill(unused[:, None], 0.0)  # entries that are zero in every row cannot matter
         models[batch.round] = Model(w1.to(device), w2.to(device))
     return models
 
@@ -151,22 +209,7 @@ def foreign_batches(view: View, payload: type[P]) -> Iterator[tuple[MessageBatch
 
 def jacobian_noise(view: View) -> float:
     """Return the standard deviation of the public noise on an entry of an uploaded Jacobian (V1's, a defense's)."""
-    own = view.public.structure.of(Encoder).noise
-    defense = view.public.noise.get(Jacobians.__name__)
-    return math.hypot(own, 0.0 if defense is None else defense.std)
-
-
-def clip_of(view: View, payload: type[Payload]) -> float | None:
-    """Return the norm to which a public defense without noise clips messages of ``payload``.
-
-    None if there is no such defense, infinity where it leaves this payload as it is.
-    """
-    facts = view.public.defense_parameters
-    # Without ``on`` it is feature rows that are clipped.
-    if "clip_norm" not in facts or "on" not in facts or view.public.noise:
-        return None
-    clips: dict[str, float] = dict(zip(facts["on"], facts["clip"], strict=True))
-    return clips.get(payload.__name__, math.inf)
+    return math.hypot(view.public.structure.of(Encoder).noise, noise_std(view, Jacobians))
 
 
 def unit_rows(jacobians: Tensor, model: Model) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.clipping import Clipping
+from fglaudit.attacks.jacobians.clipped_outputs import clipped, clipped_slope
 from fglaudit.attacks.jacobians.encoder import Model
 
 _NUMBERS_AT_ONCE = 1 << 24
@@ -54,6 +56,7 @@ def invert_encoder(
     prior: Tensor,
     precision: Tensor,
     *,
+    clip: Clipping | None = None,
     steps: int = 40,
 ) -> Inverted:
     """Return the rows that explain ``hidden`` best.
@@ -64,15 +67,17 @@ def invert_encoder(
         error: standard deviation of their error [N].
         start: first guess of the rows [N, F].
         prior, precision: prior mean [N, F] and inverse variance [N] of the rows' entries.
+        clip: of each representation before it got its error.
         steps: Gauss-Newton steps.
     """
     w1 = torch.stack([m.w1 for m in models])
     w2 = torch.stack([m.w2 for m in models])
+    encoder = _Encoder(w1, w2, clip)
     size = max(1, _NUMBERS_AT_ONCE // (hidden.shape[1] * hidden.shape[2] * start.shape[1]))
     parts = []
     for part in torch.split(torch.arange(len(hidden), device=hidden.device), size):
         given = [value[part].double() for value in (hidden, error, start, prior, precision)]
-        parts.append(_invert(given[0], given[1], given[2], given[3], given[4], w1, w2, steps))
+        parts.append(_invert(given[0], given[1], given[2], given[3], given[4], encoder, steps))
     return Inverted(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
 
 
@@ -81,6 +86,20 @@ def exactness(rows: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
     size = rows.norm(dim=1) / rows.shape[1] ** 0.5
     relative = deviation / size.clamp(min=1e-30)
     return 1 / (1 + (relative / _EXACT).square()), relative < _EXACT
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """What is sent of a row in T rounds.
+
+    Attributes:
+        w1, w2: weights [T, F, H] and [T, H, C].
+        clip: of each representation.
+    """
+
+    w1: Tensor
+    w2: Tensor
+    clip: Clipping | None
 
 
 def linear_start(hidden: Tensor, models: Sequence[Model], prior: Tensor, precision: Tensor) -> Tensor:
@@ -102,7 +121,7 @@ def linear_start(hidden: Tensor, models: Sequence[Model], prior: Tensor, precisi
 
 
 def _invert(
-    hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor, steps: int
+    hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, encoder: _Encoder, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows [n, F], their posterior deviation [n] and the misfit [n] of their representations.
 
@@ -113,7 +132,7 @@ def _invert(
         error: standard deviation of ``hidden`` [n].
         rows: start [n, F].
         prior, precision: prior mean [n, F] and inverse variance [n].
-        w1, w2: weights [T, F, H] and [T, H, C].
+        encoder: of T rounds.
         steps: Gauss-Newton steps.
     """
     coarse = hidden.square().mean((1, 2)).sqrt()
@@ -122,35 +141,33 @@ def _invert(
     for index in range(levels):
         allowed = torch.maximum(error, coarse * 0.1 ** (1 + index)) if index < levels - 1 else error
         damping = torch.full_like(error, 1e-3)
-        cost = _cost(hidden, allowed, rows, prior, precision, w1, w2)
+        cost = _cost(hidden, allowed, rows, prior, precision, encoder)
         for _ in range(_STEPS_PER_LEVEL):
-            slope, misfit = _linearised(hidden, allowed, rows, w1, w2)
+            slope, misfit = _linearised(hidden, allowed, rows, encoder)
             toward_prior = precision[:, None] * (prior - rows)
             scale = slope.square().sum((1, 2)) / rows.shape[1] + precision
             trial = rows + _solve(slope, misfit, toward_prior, precision + damping * scale)
-            value = _cost(hidden, allowed, trial, prior, precision, w1, w2)
+            value = _cost(hidden, allowed, trial, prior, precision, encoder)
             better = value < cost
             rows = torch.where(better[:, None], trial, rows)
             cost = torch.where(better, value, cost)
             damping = torch.where(better, damping / 10, damping * 4).clamp(1e-15, 1e6)
-        _, predicted = _forward(rows, w1, w2)
-        fits = (hidden - predicted).square().mean((1, 2)).sqrt() <= _FITS * allowed
+        _, predicted = _forward(rows, encoder)
+        fits = (hidden - clipped(predicted, encoder.clip)).square().mean((1, 2)).sqrt() <= _FITS * allowed
         kept = torch.where(fits[:, None], rows, kept)
         level = torch.where(fits, allowed, level)
-    slope, misfit = _linearised(hidden, error, kept, w1, w2)
+    slope, misfit = _linearised(hidden, error, kept, encoder)
     deviation = _deviation(slope * (error / level)[:, None, None], precision)
     return kept, deviation, misfit.square().mean(1).sqrt()
 
 
-def _forward(rows: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
-    """Return inputs of the hidden units [n, T, H] and representations [n, T, C] of ``rows`` [n, F]."""
-    before = torch.einsum("nf,tfh->nth", rows, w1)
-    return before, torch.einsum("nth,thc->ntc", before.relu(), w2)
+def _forward(rows: Tensor, encoder: _Encoder) -> tuple[Tensor, Tensor]:
+    """Return inputs of the hidden units [n, T, H] and representations [n, T, C] of ``rows`` [n, F] before a clip."""
+    before = torch.einsum("nf,tfh->nth", rows, encoder.w1)
+    return before, torch.einsum("nth,thc->ntc", before.relu(), encoder.w2)
 
 
-def _cost(
-    hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, w1: Tensor, w2: Tensor
-) -> Tensor:
+def _cost(hidden: Tensor, error: Tensor, rows: Tensor, prior: Tensor, precision: Tensor, encoder: _Encoder) -> Tensor:
     """Return twice the negative log posterior of ``rows``, up to a constant [n].
 
     Args:
@@ -158,26 +175,28 @@ def _cost(
         error: standard deviation of ``hidden`` [n].
         rows: [n, F].
         prior, precision: prior mean [n, F] and inverse variance [n].
-        w1, w2: weights [T, F, H] and [T, H, C].
+        encoder: of T rounds.
     """
-    _, predicted = _forward(rows, w1, w2)
-    misfit = ((hidden - predicted) / error[:, None, None]).square().sum((1, 2))
+    _, predicted = _forward(rows, encoder)
+    misfit = ((hidden - clipped(predicted, encoder.clip)) / error[:, None, None]).square().sum((1, 2))
     return misfit + precision * (rows - prior).square().sum(1)
 
 
-def _linearised(hidden: Tensor, error: Tensor, rows: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
+def _linearised(hidden: Tensor, error: Tensor, rows: Tensor, encoder: _Encoder) -> tuple[Tensor, Tensor]:
     """Return the derivative [n, TC, F] and the misfit [n, TC] of the representations, in standard deviations.
 
     Args:
         hidden: [n, T, C].
         error: standard deviation of ``hidden`` [n].
         rows: [n, F].
-        w1, w2: weights [T, F, H] and [T, H, C].
+        encoder: of T rounds.
     """
-    before, predicted = _forward(rows, w1, w2)
-    gate = (before > 0).to(w2)[..., None] * w2
-    slope = torch.einsum("nthc,tfh->ntcf", gate, w1).flatten(1, 2)
-    return slope / error[:, None, None], ((hidden - predicted) / error[:, None, None]).flatten(1)
+    before, predicted = _forward(rows, encoder)
+    gate = (before > 0).to(encoder.w2)[..., None] * encoder.w2
+    slope = torch.einsum("nthc,tfh->ntcf", gate, encoder.w1)
+    slope = clipped_slope(predicted, slope, encoder.clip).flatten(1, 2)
+    misfit = (hidden - clipped(predicted, encoder.clip)) / error[:, None, None]
+    return slope / error[:, None, None], misfit.flatten(1)
 
 
 def _solve(slope: Tensor, misfit: Tensor, toward_prior: Tensor, ridge: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ every hidden unit h.
   the weights. The sums are separated by their mask flips (:mod:`fglaudit.attacks.jacobians.switched_sums`), all nodes
   at once; the result has one row per sample. Their number S scales the rows: it is estimated by the most rows found at
   one node (a lower bound, and exact unless every node misses one).
-* Clipping shrinks a whole message by one factor, so that one sample per node is read as before; its length follows from
-  any hidden representation that was not clipped. Several samples are only averaged, as under noise.
+* Clipping to a norm shrinks a whole message by one factor, so that one sample per node is read as before; its length
+  follows from any hidden representation that was not clipped. Several samples are only averaged, as under noise.
 * Noise on the Jacobians (variant V1 of the paper, appendix A.2.5, or a defense) or quantisation: the rows are averaged
   over units, classes and rounds with masks inferred from the estimate, then fitted to the hidden representations, which
   V1 sends without noise (:mod:`fglaudit.attacks.jacobians.averaged_rows`); one row per node, the mean of its samples
@@ -19,30 +19,33 @@ every hidden unit h.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.modelled import about, known_noise, message_clip, random_rows, sealed
+from fglaudit.adversary.public_rules import lossless, stated
 from fglaudit.attacks.jacobians.averaged_rows import averaged_rows
 from fglaudit.attacks.jacobians.encoder import (
-    LOSSLESS,
     Model,
     activations,
-    clip_of,
-    flooding,
+    common_model,
     foreign_batches,
     global_models,
     jacobian_noise,
     misfit,
+    never_sent,
     rounding,
+    sealing_error,
     unit_rows,
+    untouched,
 )
 from fglaudit.attacks.jacobians.hidden_history import hidden_history
 from fglaudit.attacks.jacobians.mixture_rows import recover_rows
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
+from fglaudit.facts import Absent, Clipped, Fact, Rounded, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, Jacobians, ModelUpdate, Payload
@@ -50,8 +53,6 @@ from fglaudit.view import View
 
 _NUMBERS_AT_ONCE = 1 << 25
 _SOUND = 1e-3
-_BELOW_CLIP = 1e-4
-"""Relative distance of a message's norm below the clip at which it counts as not clipped."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,30 @@ class JacobianReading(Attack):
 
     rounds: int = 100
 
+    def models(self, fact: Fact) -> bool:
+        """Noise, clips and seals of messages, rounding that averages out in Jacobians, and random reports of rows."""
+        messages = (Jacobians, HiddenRepresentations)
+        rounded = isinstance(fact, Rounded) and (
+            about(fact, HiddenRepresentations) or (about(fact, Jacobians) and fact.stochastic)
+        )
+        kinds = (known_noise, message_clip, sealed, never_sent)
+        return (
+            rounded
+            or any(kind(fact, *messages) for kind in kinds)
+            or any(kind(fact) for kind in (untouched, common_model, random_rows))
+        )
+
     def unsupported(self, view: View) -> str | None:
         return misfit(view, Jacobians)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         models = global_models(view, device)
-        clipped = clip_of(view, Jacobians) is not None
-        if jacobian_noise(view) > 0 or not (clipped or view.public.defense in LOSSLESS):
+        changes = [f for f in stated(view, Jacobians) if not isinstance(f, Sealed | Absent)]
+        clipped = all(isinstance(f, Clipped) and f.norm != "elementwise" for f in changes)
+        if jacobian_noise(view) > 0 or not clipped:
             return averaged_rows(view, models, device)
         read = _read_single(view, models, device)
-        if clipped:
+        if changes:
             return _with_lengths(view, models, read, device)
         nodes = read.single.nonzero().squeeze(1)
         several = read.several.nonzero().squeeze(1)
@@ -90,7 +105,7 @@ class JacobianReading(Attack):
             confidence = torch.cat([confidence, found.confidence])
             claimed = torch.cat([claimed, found.claimed])
         proven = torch.zeros_like(claimed)
-        proven[: len(sure)] = True
+        proven[: len(sure)] = lossless(view, Jacobians)
         return Reconstruction(rows, nodes, confidence, proven, claimed)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
@@ -131,7 +146,7 @@ def _read_single(view: View, models: dict[int, Model], device: torch.device) -> 
         norm = sums.norm(dim=2)
         slack = (
             4 * features**0.5 * rounding(sums)
-            + 4 * flooding(view, Jacobians) * (features / power.clamp(min=1e-30)).sqrt()
+            + 4 * sealing_error(view, Jacobians) * (features / power.clamp(min=1e-30)).sqrt()
         )
         active = norm > slack
         weight = power.expand_as(norm) * active
@@ -152,9 +167,8 @@ def _with_lengths(view: View, models: dict[int, Model], read: _Single, device: t
     rows, known = read.rows[nodes], torch.zeros(len(nodes), dtype=torch.bool)
     history = hidden_history(view, models, nodes, device)
     if history is not None:
-        most = (clip_of(view, HiddenRepresentations) or math.inf) * (1 - _BELOW_CLIP)
-        factor = history.scale(rows.to(device).double(), most).cpu()
-        known = factor != 1
+        factor = history.scale(rows.to(device).double()).cpu()
+        known = (factor != 1) & history.usable.any(2).any(1).cpu()
         rows = (rows * factor[:, None]).float()
     confidence, claimed = torch.where(known, 0.9, 0.5), torch.ones_like(known)
     if not bool(read.several.any()):

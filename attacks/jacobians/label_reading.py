@@ -10,34 +10,50 @@
 * A client receives only ``C_k``: the prediction for its own neighbourhood. It is used for another node in proportion to
   the node's share A_kj, and is added in log odds to label propagation from the known labels.
 
-Where a defense adds noise, predictions are averaged over the later rounds and their log odds shrunk by the share of
-noise in them; updates count as far as they exceed the noise on them, and all of it is added to label propagation.
-Scaling messages down changes neither the largest logit nor a sign.
+Where a defense adds noise or rounds, predictions are averaged over the later rounds and their log odds shrunk by the
+share of noise in them; updates count as far as they exceed the noise on them, and all of it is added to label
+propagation. Scaling a change of the weights down changes no sign.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.clipping import added_std
 from fglaudit.adversary.known_graph import sees_deliveries
 from fglaudit.adversary.label_propagation import propagate_labels
-from fglaudit.attacks.jacobians.encoder import encoder_shape, foreign_batches, global_models, misfit
+from fglaudit.adversary.modelled import about, known_noise, sealed
+from fglaudit.adversary.public_rules import noise_std
+from fglaudit.attacks.jacobians.encoder import (
+    common_model,
+    edges_kept,
+    encoder_shape,
+    foreign_batches,
+    global_models,
+    misfit,
+    never_sent,
+)
+from fglaudit.attacks.jacobians.hidden_history import grid_step
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
 from fglaudit.attacks.jacobians.planting import plant_labels
+from fglaudit.facts import GRADIENTS, ROWS, Additive, Clipped, Fact, KeptColumns, Randomised, Rounded, Sampled
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.payloads import SERVER, HiddenRepresentations, ModelUpdate, Payload, PropagatedRepresentations
-from fglaudit.structure import Propagation
+from fglaudit.structure import Models, Propagation
 from fglaudit.view import View
 
 _UNMOVED = 1e-6
 """Relative change of a client's second layer below which it did not train."""
 _ABOVE_NOISE = 3.0
 """Standard deviations of the noise that an update's column must exceed to count."""
+_PLAIN = 10.0
+"""Standard deviations that a typical column counts where updates are as clients made them: above any prediction."""
 _LATE = 0.5
 """Share of the rounds, the last ones, over which predictions with noise are averaged."""
 
@@ -51,9 +67,34 @@ class LabelReading(Attack):
     metric: ClassVar[str] = "label_accuracy"
     quantity: ClassVar[str] = "labels"
 
+    def models(self, fact: Fact) -> bool:
+        """Noise, rounding and seals; clips of changes and of gradients, which keep signs; and whatever is done to rows,
+        which are not read: the model that predicts was trained on what became of them.
+
+        Clips of representations are not modelled: the server then knows less of a node's own part of its logits than
+        the node itself.
+        """
+        if fact.target == ROWS:
+            return isinstance(fact, Additive | Clipped | KeptColumns | Randomised)
+        if fact.target == GRADIENTS:
+            return isinstance(fact, Clipped | Sampled)
+        payloads = (HiddenRepresentations, PropagatedRepresentations, ModelUpdate)
+        changes = isinstance(fact, Clipped) and fact.around == "received" and fact.norm != "elementwise"
+        rounded = isinstance(fact, Rounded) and not about(fact, PropagatedRepresentations)
+        down = about(fact, ModelUpdate) and not about(fact, ModelUpdate, direction="up") and common_model(fact)
+        return (
+            edges_kept(fact)
+            or sealed(fact, *payloads)
+            or known_noise(fact, HiddenRepresentations, ModelUpdate)
+            or never_sent(fact, ModelUpdate)
+            or down
+            or (changes and about(fact, ModelUpdate))
+            or (rounded and any(about(fact, payload) for payload in payloads))
+        )
+
     def unsupported(self, view: View) -> str | None:
         sent = HiddenRepresentations if sees_deliveries(view) else PropagatedRepresentations
-        return misfit(view, sent) or view.public.structure.missing(Propagation)
+        return misfit(view, sent) or view.public.structure.missing(Propagation, Models)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         own = torch.tensor(view.observer.clients, dtype=torch.long)
@@ -61,7 +102,7 @@ class LabelReading(Attack):
         nodes = nodes[~torch.isin(nodes, own)]
         if not sees_deliveries(view):
             scores = _from_sums(view)[nodes].log() + _propagated(view, nodes)
-        elif HiddenRepresentations.__name__ in view.public.noise or ModelUpdate.__name__ in view.public.noise:
+        elif _hidden_error(view) > 0 or _update_error(view) > 0:
             scores = _through_noise(view)[nodes] + _propagated(view, nodes)
         else:
             scores = _logits(view).softmax(1)
@@ -73,6 +114,27 @@ class LabelReading(Attack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_labels(view, rng)
+
+
+def _hidden_error(view: View) -> float:
+    """Return the standard deviation of the noise and rounding of an entry of a representation.
+
+    The grid of a message follows from its range: a client knows that of its own ones.
+    """
+    noise = noise_std(view, HiddenRepresentations)
+    for batch in view.messages.of(HiddenRepresentations):
+        (values,) = batch.payload.tensors().values()
+        step = grid_step(view, values.double()[:, None])
+        return math.hypot(noise, float((step.square().mean() / 6).sqrt().item()))
+    return noise
+
+
+def _update_error(view: View) -> float:
+    """Return the standard deviation of the noise and rounding of an entry of an uploaded model."""
+    for batch, vectors in foreign_batches(view, ModelUpdate):
+        if not bool((batch.senders == SERVER).any()):
+            return added_std(view, ModelUpdate, vectors, direction="up")
+    return 0.0
 
 
 def _propagated(view: View, nodes: Tensor) -> Tensor:
@@ -106,18 +168,17 @@ def _through_noise(view: View) -> Tensor:
     """Return log odds [N, C] of labels, up to a constant, from predictions and updates with noise."""
     logits = _logits(view, _LATE)
     spread = logits.var(1).mean()
-    noise = view.public.noise.get(HiddenRepresentations.__name__)
     rounds = len({batch.round for batch in view.messages.of(HiddenRepresentations)})
-    error = 0.0 if noise is None else noise.std**2 / max(1.0, _LATE * rounds)
+    error = _hidden_error(view) ** 2 / max(1.0, _LATE * rounds)
     scores = (logits * ((spread - error).clamp(min=0) / spread.clamp(min=1e-30))).log_softmax(1)
     trained, columns, count = _update_columns(view)
-    noise = view.public.noise.get(ModelUpdate.__name__)
+    noise = _update_error(view)
     shape = encoder_shape(view)
     assert shape is not None
     size = (
-        columns[trained].square().mean().sqrt()
-        if noise is None
-        else noise.std * (count[trained, None] * shape.hidden).sqrt()
+        noise * (count[trained, None] * shape.hidden).sqrt()
+        if noise > 0
+        else columns[trained].square().mean().sqrt() / _PLAIN
     )
     signal = columns[trained] / torch.as_tensor(size).clamp(min=1e-30)
     scores[trained] += torch.where(signal.abs() > _ABOVE_NOISE, signal, 0.0)
@@ -149,10 +210,11 @@ def _update_columns(view: View) -> tuple[Tensor, Tensor, Tensor]:
     total = torch.zeros(view.public.num_nodes, shape.classes, dtype=torch.double)
     moved, count = torch.zeros(2, view.public.num_nodes, dtype=torch.double)
     first = shape.features * shape.hidden
+    whole = view.public.structure.of(Models).upload == "weights"
     for batch, vectors in foreign_batches(view, ModelUpdate):
         if bool((batch.senders == SERVER).any()) or batch.round - 1 not in start:
             continue
-        change = vectors[:, first:].double() - start[batch.round - 1][first:]
+        change = vectors[:, first:].double() - (start[batch.round - 1][first:] if whole else 0.0)
         total[batch.senders] += change.reshape(-1, shape.hidden, shape.classes).sum(1)
         count[batch.senders] += 1
         size = change.norm(dim=1) / start[batch.round - 1][first:].norm().clamp(min=1e-30)
@@ -168,10 +230,10 @@ def _from_sums(view: View) -> Tensor:
     y = known.y.flatten()
     prior = torch.bincount(y[y >= 0], minlength=shape.classes).double() + 1
     scores = (prior / prior.sum()).repeat(view.public.num_nodes, 1)
-    noise = view.public.noise.get(HiddenRepresentations.__name__)
-    sums, count = _late_means(view, PropagatedRepresentations, shape.classes, 0.0 if noise is None else _LATE)
-    if noise is not None:  # of a sum of messages whose weights add up to one at most
-        sums = sums / (1 + noise.std**2 / count)
+    noise = _hidden_error(view)
+    sums, count = _late_means(view, PropagatedRepresentations, shape.classes, _LATE if noise > 0 else 0.0)
+    if noise > 0:  # of a sum of messages whose weights add up to one at most
+        sums = sums / (1 + noise**2 / count)
     strongest = torch.zeros(view.public.num_nodes, dtype=torch.double)
     for client in view.own:
         weights = known_propagation(view, client)

@@ -13,15 +13,15 @@ exactly; for real-valued rows the found lengths are matched with the weights in 
 have it: the scales are then good, and the nodes are right where weights differ by more than lengths do.
 
 Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and
-nothing is claimed. That is a limit of this attack and no sign of protection. Jacobians clipped to a norm or rounded to
-levels change from round to round by factors and errors of their own, everywhere: flips are then not seen, and the
-attack does not apply.
+nothing is claimed. Jacobians clipped to a norm or rounded to levels change from round to round by factors and errors of
+their own, everywhere; so do sums of which other senders are missing in every round. The least change stands for that
+error, and flips below it are not seen either. These are limits of this attack and no sign of protection: it runs, and
+models none of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,21 +29,24 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.modelled import random_rows, sealed
+from fglaudit.adversary.public_rules import absent_clients, lossless, noise_std
 from fglaudit.attacks.jacobians.encoder import (
-    LOSSLESS,
     Model,
-    clip_of,
-    flooding,
     foreign_batches,
     global_models,
     jacobian_noise,
     misfit,
+    never_sent,
+    sealing_error,
     unit_rows,
+    untouched,
 )
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
 from fglaudit.attacks.jacobians.mixture_rows import MixtureRows, recover_rows
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
 from fglaudit.attacks.jacobians.weighted_rows import name_rows
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, Payload, PropagatedJacobians
@@ -64,18 +67,24 @@ class MaskFlip(Attack):
 
     name: ClassVar[str] = "mask-flip"
     consumes: ClassVar[tuple[type[Payload], ...]] = (PropagatedJacobians, ModelUpdate)
+    computed_from: ClassVar[tuple[type[Payload], ...]] = (Jacobians,)
     metric: ClassVar[str] = "direction_rate"
 
     rounds: int = 400
 
+    def models(self, fact: Fact) -> bool:
+        """Seals, senders that are never there, and random reports of rows; what the sums are made of it takes to be as
+        the nodes made it, and to be made with the model that the observer received itself."""
+        payloads = (Jacobians, PropagatedJacobians)
+        return (
+            sealed(fact, *payloads, ModelUpdate)
+            or never_sent(fact, *payloads)
+            or any(kind(fact) for kind in (untouched, random_rows))
+        )
+
     def unsupported(self, view: View) -> str | None:
         if SERVER in view.observer.parties or view.observer.wire:
             return f"the observer sees every node's {Jacobians.__name__} themselves; use jacobian-reading"
-        if clip_of(view, Jacobians) not in (None, math.inf) or _rounded(view):
-            return (
-                "every Jacobian changes from round to round by a factor or an error of its own (clipping, rounding),"
-                " which hides flips; not modelled, and no sign of protection"
-            )
         return misfit(view, PropagatedJacobians) or view.public.structure.missing(Propagation)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
@@ -94,20 +103,18 @@ class MaskFlip(Attack):
             return _join([], view.public.num_features)
         own = next(c for c in view.own if c.client == client)
         weights = known_propagation(view, own)
+        if weights is not None:
+            weights = weights.index_fill(0, absent_clients(view, Jacobians), 0.0)
         noise = jacobian_noise(view) * _spread(weights) * power.clamp(min=1e-30).rsqrt()
-        noise = torch.hypot(noise, flooding(view, Jacobians) * power.clamp(min=1e-30).rsqrt())
-        if view.public.defense not in LOSSLESS and Jacobians.__name__ not in view.public.noise:
+        opened = max(sealing_error(view, payload) for payload in (Jacobians, PropagatedJacobians))
+        noise = torch.hypot(noise, opened * power.clamp(min=1e-30).rsqrt())
+        if not lossless(view, Jacobians, PropagatedJacobians) and noise_std(view, Jacobians) == 0:
             noise = torch.hypot(noise, _floor(sums, power))
         discrete = view.public.features is not FeatureKind.REAL
         w1 = torch.stack([models[round].w1 for round in rounds]).float()
         found = recover_rows(sums[None], noise[None].float(), w1, non_negative=discrete)
         found = MixtureRows(*(getattr(found, f.name).cpu() for f in dataclasses.fields(found)))
         return name_rows(view, own, found, weights)
-
-
-def _rounded(view: View) -> bool:
-    facts = view.public.defense_parameters
-    return "levels" in facts and Jacobians.__name__ in facts["on"]
 
 
 def _received(

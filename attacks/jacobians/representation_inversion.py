@@ -5,7 +5,8 @@ encoder's weights of every round, so that R rounds give (R + 1) C equations for 
 (:mod:`fglaudit.attacks.jacobians.encoder_inversion`), solved from several starts. Under a linear encoder that never
 moves they would be worth C numbers; training moves it, and how far it moves decides how much of the row the equations
 determine. Rows that the solver could not fit, and rows that fit but are not determined, are returned as guesses and
-never claimed: a solver that fails is no evidence of protection.
+never claimed: a solver that fails is no evidence of protection. What the defense does to representations (clips, noise,
+rounding) is part of the equations: what is fitted are representations as they were sent.
 
 Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are
 not claimed.
@@ -20,10 +21,19 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.attacks.jacobians.encoder import foreign_batches, global_models, misfit
+from fglaudit.adversary.modelled import about, known_noise, message_clip, random_rows, sealed
+from fglaudit.attacks.jacobians.encoder import (
+    common_model,
+    foreign_batches,
+    global_models,
+    misfit,
+    never_sent,
+    untouched,
+)
 from fglaudit.attacks.jacobians.encoder_inversion import Inverted, exactness, invert_encoder, linear_start
 from fglaudit.attacks.jacobians.hidden_history import HiddenHistory, hidden_history
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
+from fglaudit.facts import Fact, Rounded
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, ModelUpdate, Payload
 from fglaudit.view import View
@@ -45,6 +55,17 @@ class RepresentationInversion(Attack):
 
     starts: int = 2
     steps: int = 48
+
+    def models(self, fact: Fact) -> bool:
+        """Noise, clips, rounding and seals of the representations, and random reports of rows."""
+        sent = HiddenRepresentations
+        rounded = isinstance(fact, Rounded) and about(fact, sent)
+        kinds = (known_noise, message_clip, sealed, never_sent)
+        return (
+            rounded
+            or any(kind(fact, sent) for kind in kinds)
+            or any(kind(fact) for kind in (untouched, common_model, random_rows))
+        )
 
     def unsupported(self, view: View) -> str | None:
         return misfit(view, HiddenRepresentations)
@@ -81,9 +102,8 @@ class RepresentationInversion(Attack):
             noise = torch.randn(mean.shape, generator=rng, dtype=torch.double).to(mean)
             linear = linear_start(history.values, history.models, mean, precision)
             start = linear if index == 0 else mean + spread * noise
-            found = invert_encoder(
-                history.values, history.models, history.error, start, mean, precision, steps=self.steps
-            )
+            given = (history.values, history.models, history.error, start, mean, precision)
+            found = invert_encoder(*given, clip=history.clip, steps=self.steps)
             best = found if best is None else _better(best, found)
         assert best is not None
         return best

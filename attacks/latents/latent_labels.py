@@ -5,9 +5,9 @@ last rounds, spreads them over the edges that the observer knows, and fits a rid
 Label propagation from the same labels, which needs no messages and is the control, is added in log odds: the advantage
 is what the latents add.
 
-Where a defense alters latents, the number of rounds averaged (more under noise) and the weight of the classifier's
-scores are those that predict left-out known labels best; where the latents predict nothing, label propagation alone
-remains.
+Where a defense alters latents or rows, the number of rounds averaged (more under noise) and the weight of the
+classifier's scores are those that predict left-out known labels best; where the latents predict nothing, label
+propagation alone remains.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping, added_std
 from fglaudit.adversary.known_graph import known_edges
 from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.adversary.modelled import about
+from fglaudit.adversary.public_rules import stated
 from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed, training_changed
 from fglaudit.attacks.latents.planting import plant_labels
+from fglaudit.facts import ROWS, Absent, Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import Latents, Payload
 from fglaudit.view import View
@@ -42,7 +45,13 @@ class LatentLabels(Attack):
     name: ClassVar[str] = "latent-labels"
     consumes: ClassVar[tuple[type[Payload], ...]] = (Latents,)
     metric: ClassVar[str] = "label_accuracy"
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive, Randomised)
     quantity: ClassVar[str] = "labels"
+
+    def models(self, fact: Fact) -> bool:
+        """What is done to every user alike is learned with the classes, and left-out labels judge it."""
+        learned = rows_changed(fact) or edges_changed(fact) or training_changed(fact)
+        return learned or messages_changed(fact, Latents) or (type(fact) is Absent and about(fact, Latents))
 
     def unsupported(self, view: View) -> str | None:
         if missing := missing_latents(view):
@@ -56,7 +65,7 @@ class LatentLabels(Attack):
         nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
         nodes, y = nodes[y >= 0], y[y >= 0]
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
-        plain = Clipping.of(view, Latents) is None and added_std(view, Latents, rounds.latents[-1]) == 0
+        plain = not stated(view, Latents) and not any(fact.target == ROWS for fact in view.public.facts)
         lates, scales = (_LATE[:1], _SHARPNESS[-1:]) if plain else (_LATE, _SHARPNESS)
         found = [
             _scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales)

@@ -15,15 +15,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.clipping import added_std
 from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, senders
+from fglaudit.attacks.latents.modelled_facts import (
+    clipped_latents,
+    disturbed_latents,
+    rows_changed,
+    training_changed,
+)
 from fglaudit.attacks.latents.planting import plant_neighbors
+from fglaudit.facts import Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import LatentGradients, Latents, Payload
 from fglaudit.view import View
 
 _ROWS_AT_ONCE = 1024
-_LATE = 0.1
-"""Share of the rounds, the last ones, whose latents are compared."""
+_LATE = (0.1, 0.3, 1.0)
+"""Shares of the rounds, the last ones, whose mean latents are compared: the least that noise does not dominate."""
+_NOISY = 0.2
+"""Share of the variance of mean latents from which noise counts as dominating."""
 _EARLY_ROUNDS = 20
 
 
@@ -38,9 +48,15 @@ class LatentSimilarity(Attack):
     name: ClassVar[str] = "latent-similarity"
     consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, LatentGradients)
     metric: ClassVar[str] = "auc"
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive, Randomised)
     quantity: ClassVar[str] = "edges"
 
     pairs: int = 4_000_000
+
+    def models(self, fact: Fact) -> bool:
+        """Users are compared by what they sent, whatever rows that was computed from; gradients are those of latents as
+        they were sent. Edges that were dropped leave no trace in either."""
+        return rows_changed(fact) or training_changed(fact) or disturbed_latents(fact) or clipped_latents(fact)
 
     def unsupported(self, view: View) -> str | None:
         return missing_latents(view)
@@ -48,7 +64,7 @@ class LatentSimilarity(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         nodes = senders(view).nonzero().squeeze(1)
         rounds = latent_rounds(view, nodes)
-        late = _late_directions(rounds).to(device)
+        late = _late_directions(rounds, added_std(view, Latents, rounds.latents[-1])).to(device)
         targets, descents = (value.to(device) for value in _early_descents(rounds))
         keep = max(1, min(len(nodes), self.pairs // max(1, len(nodes))))
         subjects, scores = [], []
@@ -68,12 +84,22 @@ class LatentSimilarity(Attack):
         return plant_neighbors(view, rng)
 
 
-def _late_directions(rounds: LatentRounds) -> Tensor:
-    """Return the directions of the mean latents of the last rounds from the mean over users [U, D]."""
-    last = max(1, round(_LATE * len(rounds.latents)))
-    present = rounds.present[-last:, :, None].float()
-    mean = (rounds.latents[-last:] * present).sum(0) / present.sum(0).clamp(min=1)
-    return torch.nn.functional.normalize(mean - mean.mean(0), dim=1)
+def _late_directions(rounds: LatentRounds, std: float) -> Tensor:
+    """Return the directions of the mean latents of the last rounds from the mean over users [U, D].
+
+    Args:
+        std: standard deviation of the noise on a latent.
+    """
+    centered = torch.zeros_like(rounds.latents[0])
+    for share in _LATE:
+        last = max(1, round(share * len(rounds.latents)))
+        present = rounds.present[-last:, :, None].float()
+        mean = (rounds.latents[-last:] * present).sum(0) / present.sum(0).clamp(min=1)
+        centered = mean - mean.mean(0)
+        noise = std**2 * float((1 / present.sum(0).clamp(min=1)).mean().item())
+        if noise <= _NOISY * float(centered.square().mean().item()):
+            break
+    return torch.nn.functional.normalize(centered, dim=1)
 
 
 def _early_descents(rounds: LatentRounds) -> tuple[Tensor, Tensor]:

@@ -34,9 +34,16 @@ from fglaudit.attacks.latents.latent_rounds import (
     latent_rounds,
     unknown_users,
 )
+from fglaudit.attacks.latents.modelled_facts import (
+    after_first_models,
+    disturbed_latents,
+    edges_changed,
+    received_gradients,
+)
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 from fglaudit.attacks.latents.planting import plant_latents
 from fglaudit.attacks.latents.weight_replay import ReplayAttack, no_replay, typical_ones
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted, Reconstruction
 from fglaudit.payloads import Latents
@@ -101,6 +108,10 @@ class MaskedRounds(ReplayAttack):
 
     sweeps: int = 30
     restarts: int = 3
+
+    def models(self, fact: Fact) -> bool:
+        """Rounds are explained up to noise, and a clip ends the replay of the users that it changes."""
+        return disturbed_latents(fact) or received_gradients(fact) or after_first_models(fact) or edges_changed(fact)
 
     def unsupported(self, view: View) -> str | None:
         stated = view.public.structure.get(Training)

@@ -25,11 +25,20 @@ from torch import Tensor
 from fglaudit.adversary.bit_recovery import Bits, determined, fitting, recover_bits
 from fglaudit.adversary.clipping import Clipping, added_std
 from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.message_passing import Measurements
 from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
+from fglaudit.attacks.latents.modelled_facts import (
+    after_first_models,
+    clipped_latents,
+    disturbed_latents,
+    edges_changed,
+    random_rows,
+    training_changed,
+)
 from fglaudit.attacks.latents.planting import plant_latents
 from fglaudit.attacks.latents.real_recovery import recover_real
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Latents, ModelUpdate, Payload
@@ -57,6 +66,11 @@ class SparseRecovery(Attack):
 
     sweeps: int = 40
     restarts: int = 4
+
+    def models(self, fact: Fact) -> bool:
+        """Noise and clip are part of the measurements; what happens after the first latents touches none of them."""
+        sent = disturbed_latents(fact) or clipped_latents(fact) or after_first_models(fact)
+        return sent or random_rows(fact) or edges_changed(fact) or training_changed(fact)
 
     def unsupported(self, view: View) -> str | None:
         return no_known_weights(view) or view.public.structure.missing(Training)
@@ -91,6 +105,8 @@ class SparseRecovery(Attack):
         drop = view.public.structure.of(Training).feature_dropout
         std, clip = added_std(view, Latents, values), Clipping.of(view, Latents)
         measured = Measurements(matrix / (1 - drop))
+        if clip is not None and view.public.features is not FeatureKind.BINARY:
+            values, std = _unclipped(view, measured, values, std, prior, drop, clip)
         if view.public.features is FeatureKind.REAL:
             return recover_real(measured, values, std, prior, view.known_rows().x.to(values), drop, sweeps=self.sweeps)
         chance = prior.mean.to(values).clamp(1e-6, 1 - 1e-6)
@@ -98,7 +114,7 @@ class SparseRecovery(Attack):
             chance = torch.full_like(chance, self._density(view, measured, values, std, drop))
         kept = chance * (1 - drop)
         if view.public.features is FeatureKind.SCALED_BINARY:
-            found, level = self._find_scaled(view, measured, values, std, kept, drop, prior.level, rng)
+            found, level = self._find_scaled(view, measured, values, std, kept, drop, prior.level, clip, rng)
         else:
             found = self._find(measured, values, std, kept, clip, rng)
             level = torch.ones_like(values[:, 0])
@@ -169,6 +185,7 @@ class SparseRecovery(Attack):
         chance: Tensor,
         drop: float,
         typical: float,
+        clip: Clipping | None,
         rng: torch.Generator,
     ) -> tuple[Bits, Tensor]:
         """Return the ones of rows with one unknown level each, and the levels [U].
@@ -183,9 +200,11 @@ class SparseRecovery(Attack):
             chance: prior probabilities of ones [U, F].
             drop: share of the ones that users drop.
             typical: level of known rows.
+            clip: of latents, whose length then says nothing; None: no clipping.
         """
         sums = view.known_rows().x.sum(1)
-        normalised = bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())  # also where no row is known, as the default
+        # Also where no row is known, as the default. A clip leaves the level open.
+        normalised = clip is None and bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())
         energy = measured.energy * values.shape[1]
         squares = (values.square().sum(1) - values.shape[1] * std**2).clamp(min=1e-12)
         # One n has (1 - drop) n entries left of level 1/n: the square of the length is energy (1 - drop) / n.
@@ -214,6 +233,25 @@ class SparseRecovery(Attack):
             best.fits[rest[good]] = True
             level[rest[good]] = refit[good]
         return best, level
+
+
+def _unclipped(
+    view: View, measured: Measurements, values: Tensor, std: float, prior: FeaturePrior, drop: float, clip: Clipping
+) -> tuple[Tensor, float]:
+    """Return latents [U, D] at the length that typical rows give them, and the deviation of their error.
+
+    Args:
+        measured: matrix [D, F].
+        values: clipped latents with noise of ``std`` [U, D].
+        prior: of the U rows.
+        drop: share of the entries that users drop.
+    """
+    known = view.known_rows().x
+    row = (prior.mean.square() + prior.variance).sum(1).mean() if len(known) == 0 else known.square().sum(1).mean()
+    squares = torch.full((1, 1), float(row) * (1 - drop) * measured.energy * values.shape[1]).to(values)
+    scale, extra = clip.effect(squares, values.shape[1])
+    whole = clip.unclipped(values, std)[:, None]
+    return torch.where(whole, values, values / scale), float(((std**2 + extra) / scale.square()).sqrt())
 
 
 def no_known_weights(view: View) -> str | None:

@@ -19,9 +19,16 @@ from torch import Tensor
 
 from fglaudit.adversary.clipping import Clipping, added_std
 from fglaudit.attacks.latents.latent_rounds import all_clipped, latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.modelled_facts import (
+    clipped_latents,
+    disturbed_latents,
+    edges_changed,
+    received_gradients,
+)
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, unknown_steps
 from fglaudit.attacks.latents.planting import plant_updates
 from fglaudit.attacks.latents.weight_moments import count_spread, weight_moments
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import LatentGradients, Latents, Payload
@@ -41,6 +48,11 @@ class _UpdateNorms(Attack):
     first_rounds: ClassVar[int | None] = 16
     optimizer: ClassVar[str]
 
+    def models(self, fact: Fact) -> bool:
+        """As in ``weight-replay``; rows that were changed have other norms."""
+        sent = disturbed_latents(fact) or clipped_latents(fact) or received_gradients(fact)
+        return sent or edges_changed(fact)
+
     def unsupported(self, view: View) -> str | None:
         if next(iter(view.messages.of(LatentGradients)), None) is None:
             return "the observer saw no LatentGradients"
@@ -55,8 +67,6 @@ class _UpdateNorms(Attack):
             return "users drop features: what moves the latents most are the masks"
         if view.public.structure.of(Latent).goes_on_from != "own":
             return "users take up new weights every round, so that their own steps do not show in their latents"
-        if LatentGradients.__name__ in view.public.noise:
-            return "users step with gradients that a defense changed on the way"
         return all_clipped(view, type(self).first_rounds)
 
     def norms(self, x: Tensor) -> Tensor:

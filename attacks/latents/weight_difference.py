@@ -30,12 +30,16 @@ from fglaudit.adversary.clipping import Clipping, added_std
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import Measurements
+from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.public_rules import stated
 from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
+from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, random_rows, rounded
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, first_adam_step, unknown_steps
 from fglaudit.attacks.latents.planting import plant_weight_updates
+from fglaudit.facts import Absent, Clipped, Fact, Field
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate, Payload
+from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate, Payload, is_repeated
 from fglaudit.structure import Training
 from fglaudit.view import View
 
@@ -64,6 +68,16 @@ class WeightDifference(Attack):
     metric: ClassVar[str] = "f1"
     first_rounds: ClassVar[int | None] = 2
 
+    def models(self, fact: Fact) -> bool:
+        """Noise, clip and rounding of uploads are undone or weighed; latents that were changed are not read, and models
+        and gradients are read as users receive them."""
+        if about(fact, ModelUpdate):
+            down = isinstance(fact.target, Field) and fact.target.direction == "down"
+            clip = type(fact) is Clipped and fact.per == "message"
+            sent = known_noise(fact, ModelUpdate) or clip or rounded(fact, ModelUpdate)
+            return sent or type(fact) is Absent or (down and messages_changed(fact, ModelUpdate))
+        return messages_changed(fact, Latents, LatentGradients) or edges_changed(fact) or random_rows(fact)
+
     def unsupported(self, view: View) -> str | None:
         gradient = next(iter(view.messages.of(LatentGradients)), None)
         if gradient is None:
@@ -72,8 +86,6 @@ class WeightDifference(Attack):
             return "no user uploads its weights"
         if missing := missing_latents(view):
             return missing
-        if LatentGradients.__name__ in view.public.noise:
-            return "users step with gradients that a defense changed on the way"
         return unknown_steps(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
@@ -82,23 +94,23 @@ class WeightDifference(Attack):
         position[nodes] = torch.arange(len(nodes))
         gradients = _gradients(view)
         optimizer = UserOptimizer.of(view)
-        clip = Clipping.of(view, ModelUpdate)
-        stated = view.public.structure.of(Training)
-        drop = stated.feature_dropout
+        clip = Clipping.of(view, ModelUpdate, direction="up")
+        training = view.public.structure.of(Training)
+        drop = training.feature_dropout
         total = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double, device=device)
         precision = torch.zeros_like(total)
-        once = optimizer.adam and stated.keep_optimizer
+        once = optimizer.adam and training.keep_optimizer
         ones = float((view.known_rows().x != 0).sum(1).double().mean()) if len(view.known_rows().x) else _BLIND_ONES
         for round, senders, before, after in _uploads(view):
             if once and round > min(gradients):
                 break  # Adam's memory of earlier rounds hides what one step would show
             place = position[senders]
-            for low in range(0, len(senders), step := max(1, _NUMBERS_AT_ONCE // before.numel())):
+            for low in range(0, len(senders), step := max(1, _NUMBERS_AT_ONCE // before[0].numel())):
                 use = (place[low : low + step] >= 0).nonzero().squeeze(1) + low
                 g = gradients[round][senders[use]].to(device, torch.double)
-                stepped = after[use].to(device, torch.double).view(len(use), *before.shape)
-                std: float | Tensor = added_std(view, ModelUpdate, after[use])
-                start = before.to(device, torch.double)
+                stepped = after[use].to(device, torch.double).view(len(use), *before.shape[1:])
+                std: float | Tensor = added_std(view, ModelUpdate, after[use], direction="up")
+                start = (before if len(before) == 1 else before[use]).to(device, torch.double)
                 if clip is not None:
                     stepped, std = _undo_clip(start, stepped, g, optimizer, once, ones, clip, std)
                 value, weight = _row_estimates(start, stepped, g, optimizer, once, std, view.public.features)
@@ -112,7 +124,7 @@ class WeightDifference(Attack):
                     precision[at] = torch.where(larger, weight, precision[at].clamp(min=1e-300))
         prior = feature_prior(view, nodes)
         chance = prior.mean if prior.informed else torch.full_like(prior.mean, _BLIND_DENSITY)
-        plain = Latents.__name__ not in view.public.noise and Clipping.of(view, Latents) is None
+        plain = all(rounded(fact, Latents) for fact in stated(view, Latents))
         if view.public.features is FeatureKind.BINARY and drop == 0 and plain:
             chance = self._chance_from_latents(view, nodes, chance, rng, device)
         return _rows(view, nodes, total / precision.clamp(min=1e-30), precision, chance, drop)
@@ -141,15 +153,27 @@ class WeightDifference(Attack):
 
 
 def _uploads(view: View) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-    """Yield round, senders [P], the weights they had received [F, D] and those they uploaded [P, F D]."""
+    """Yield round, senders [P], the weights they had received [P, F, D] and those they uploaded [P, F D].
+
+    The weights received are [1, F, D] where all received the same.
+    """
     received: Tensor | None = None
+    place = torch.full((view.public.num_clients,), -1)
     for batch in view.messages.of(ModelUpdate):
         payload = batch.payload
         assert isinstance(payload, ModelUpdate)
         if bool((batch.senders == SERVER).all()):
-            received = payload.vector[0].view(next(iter(view.public.layout.values())))
-        elif received is not None and payload.vector.shape[1] == received.numel():
-            yield batch.round, batch.senders, received, payload.vector
+            vector = payload.vector
+            same = is_repeated(vector) or bool((vector == vector[0]).all())
+            received = (vector[:1] if same else vector).reshape(-1, *next(iter(view.public.layout.values())))
+            place.fill_(-1)
+            place[batch.receivers] = torch.arange(len(vector))
+        elif received is not None and payload.vector.shape[1] == received[0].numel():
+            if len(received) == 1:
+                yield batch.round, batch.senders, received, payload.vector
+                continue
+            known = (place[batch.senders] >= 0).nonzero().squeeze(1)  # whose weights were seen before the step
+            yield batch.round, batch.senders[known], received[place[batch.senders[known]]], payload.vector[known]
 
 
 def _gradients(view: View) -> dict[int, Tensor]:
@@ -176,14 +200,14 @@ def _undo_clip(
     """Undo a clip on weights or on their change; return weights [P, F, D] and the deviation of their error [P, 1, 1].
 
     Args:
-        before: weights before the step [F, D].
+        before: weights before the step [P, F, D], or [1, F, D].
         after: weights as uploaded [P, F, D].
         gradient: [P, D].
         kept: whether Adam's bias corrections apply.
         ones: typical number of ones of a row.
         std: standard deviation of the noise on ``after``.
     """
-    whole = (after * before).sum((1, 2), keepdim=True) / before.square().sum()
+    whole = (after * before).sum((1, 2), keepdim=True) / before.square().sum((1, 2), keepdim=True)
     # Below 1 the defense clipped the weights, not their change.
     whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(min=1e-3)
     change = before - after / whole
@@ -191,9 +215,9 @@ def _undo_clip(
     moves = [decay, decay + gradient[:, None]]
     if optimizer.adam:
         moves = [first_adam_step(v, kept) for v in moves]
-    share = ones / before.shape[0]
+    share = ones / before.shape[1]
     squares = ((1 - share) * moves[0].square() + share * moves[1].square()).sum((1, 2)) * optimizer.learning_rate**2
-    factor, rest = (v.view(-1, 1, 1) for v in clip.effect(squares, before.numel()))
+    factor, rest = (v.view(-1, 1, 1) for v in clip.effect(squares, before[0].numel()))
     factor = torch.where(whole < 1, 1.0, factor)
     return before - change / factor, (std**2 + torch.where(whole < 1, 0.0, rest)).sqrt() / (whole * factor)
 
@@ -210,7 +234,7 @@ def _row_estimates(
     """Return estimates of the rows and their precisions, both [P, F].
 
     Args:
-        before: weights before the step [F, D].
+        before: weights before the step [P, F, D], or [1, F, D].
         after: weights after it [P, F, D].
         gradient: [P, D].
         kept: whether Adam's bias corrections apply.

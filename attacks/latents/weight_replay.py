@@ -37,10 +37,18 @@ from fglaudit.attacks.latents.latent_rounds import (
     latent_rounds,
     unknown_users,
 )
+from fglaudit.attacks.latents.modelled_facts import (
+    after_first_models,
+    clipped_latents,
+    disturbed_latents,
+    edges_changed,
+    received_gradients,
+)
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer, unknown_steps
 from fglaudit.attacks.latents.planting import plant_latents
 from fglaudit.attacks.latents.sparse_recovery import no_known_weights
 from fglaudit.attacks.latents.weight_moments import WeightMoments, count_spread, legendre, weight_moments
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
@@ -111,6 +119,11 @@ class WeightReplay(ReplayAttack):
     degree: int = 8
     sweeps: int = 50
     restarts: int = 4
+
+    def models(self, fact: Fact) -> bool:
+        """Noise is part of the measurements, and rounds that may have been clipped are left out."""
+        sent = disturbed_latents(fact) or clipped_latents(fact) or received_gradients(fact)
+        return sent or after_first_models(fact) or edges_changed(fact)
 
     def unsupported(self, view: View) -> str | None:
         return no_replay(view) or self._no_common_trajectory(view) or all_clipped(view)
@@ -224,8 +237,6 @@ def no_replay(view: View) -> str | None:
         return "the observer saw no LatentGradients, and so cannot follow the users' weights"
     if any(batch.round > 0 for batch in view.messages.of(ModelUpdate)):
         return "users start every round from weights that the server sends, so that no weights of their own evolve"
-    if LatentGradients.__name__ in view.public.noise:
-        return "users step with gradients that a defense changed on the way"
     return unknown_steps(view)
 
 

@@ -15,16 +15,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges
+from fglaudit.adversary.public_rules import same_neighborhoods, stated
 from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations
 from fglaudit.attacks.neighborhoods.embedding_members import Membership, explain
+from fglaudit.attacks.neighborhoods.modelled_facts import received_models
 from fglaudit.attacks.neighborhoods.row_matching import Scorer
+from fglaudit.payloads import Embeddings, ModelUpdate
 from fglaudit.view import View
 
 FIRST_ROUNDS = 16
 """Only rounds before this are read, so that a recorder need not keep all."""
 _ROUNDS = 6
-_SAME_NEIGHBORHOODS = ("none", "gaussian", "homomorphic-encryption")
-"""Defenses under which a node's neighbourhood in the embeddings is the one in the graph."""
 _FOUND, _DISAGREEMENT, _EXACT = 6.0, 2.0, 8.0
 """Score of an option for explaining the embedding, per one-sided neighbour, and for exact equations."""
 _FALSE_MATCHES = 0.3
@@ -56,9 +57,9 @@ class EmbeddingEvidence:
             nodes, types: nodes and their types settled by the rules, -1 while open [n].
             option_node, option_type: the options, as index into ``nodes`` and type [O].
         """
-        equations = None
-        if self.view.public.defense in _SAME_NEIGHBORHOODS and len(self.known_nodes):
-            equations = embedding_equations(self.view, _ROUNDS, FIRST_ROUNDS)
+        if len(self.known_nodes) == 0 or not _as_computed(self.view):
+            return None
+        equations = embedding_equations(self.view, _ROUNDS, FIRST_ROUNDS)
         if equations is None:
             return None
         n, count = self.view.public.num_nodes, len(self.rows)
@@ -88,6 +89,13 @@ class EmbeddingEvidence:
         unseen = degrees[nodes] - torch.bincount(row[(row != column) & (settled_type[column] >= 0)], minlength=n)[nodes]
         membership = explain(equations, self.rows, prior, given, options, candidates, sizes)
         return _MutualNeighbors(membership, place[nodes], unseen.clamp(min=0), option_node, option_type)
+
+
+def _as_computed(view: View) -> bool:
+    """Whether embeddings arrive as they were computed, by the models that the observer has, from neighbourhoods in the
+    graph."""
+    models = all(received_models(fact) for fact in stated(view, ModelUpdate))
+    return same_neighborhoods(view) and models and not stated(view, Embeddings)
 
 
 class _MutualNeighbors:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.public_rules import noise_std
 from fglaudit.attacks.neighborhoods.recovered_rows import unknown_scale
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.payloads import SERVER, Embeddings, ModelUpdate
@@ -98,7 +99,6 @@ def embedding_equations(view: View, rounds: int, before: int | None = None) -> E
     weight, own, neighbor = zip(*(_first_layer(view, vectors[r]) for r in chosen), strict=True)
     stated = view.public.structure.of(Attention)
     series = attention_series(stated.degree, stated.domain)
-    noise = view.public.noise.get(Embeddings.__name__)
     return EmbeddingEquations(
         nodes=nodes,
         means=torch.where(means > 0, means, means.clamp(min=1e-7 - 1).log1p()),
@@ -106,7 +106,7 @@ def embedding_equations(view: View, rounds: int, before: int | None = None) -> E
         own=torch.cat(own),
         neighbor=torch.cat(neighbor),
         series=series,
-        std=0.0 if noise is None else noise.std,
+        std=noise_std(view, Embeddings),
     )
 
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, knows_no_foreign_degree, own_nodes
+from fglaudit.adversary.modelled import about, dropped_edges
 from fglaudit.adversary.public_rules import fewest_neighbors, rows_unaltered
 from fglaudit.attacks.neighborhoods.embedding_equations import (
     EmbeddingEquations,
@@ -32,10 +33,17 @@ from fglaudit.attacks.neighborhoods.embedding_equations import (
     missing_embeddings,
 )
 from fglaudit.attacks.neighborhoods.embedding_planting import plant_lone_embeddings
-from fglaudit.attacks.neighborhoods.row_levels import as_bits, known_rows_as_sent
+from fglaudit.attacks.neighborhoods.modelled_facts import (
+    changed_rows,
+    in_training,
+    received_models,
+    sealed_finely,
+)
+from fglaudit.attacks.neighborhoods.row_levels import as_bits, known_rows_as_sent, to_levels
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import Embeddings, ModelUpdate, Payload
+from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
 _REPEATS = 1e-3
@@ -64,19 +72,23 @@ class EmbeddingInversion(Attack):
     name: ClassVar[str] = "embedding-inversion"
     consumes: ClassVar[tuple[type[Payload], ...]] = (Embeddings,)
     also_reads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    computed_from: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, MaskedMatrices, MaskedVectors)
     metric: ClassVar[str] = "f1"
 
     rounds: int = 24
     refinements: int = 4
 
+    def models(self, fact: Fact) -> bool:
+        """Noise on what clients start from enters embeddings through attention, which is not modelled; nor is noise on
+        rows, of which those known beforehand are then not those that were used."""
+        if about(fact, ModelUpdate):
+            return received_models(fact)
+        sealed = sealed_finely(fact, RawFeatures)
+        return dropped_edges(fact) or changed_rows(fact) or in_training(fact) or sealed
+
     def unsupported(self, view: View) -> str | None:
         if knows_no_foreign_degree(view):
             return "without the degrees of other parties' nodes it is unknown of how many rows an embedding is the mean"
-        if view.public.noise:
-            return (
-                "noise on what clients start from enters embeddings through attention: not modelled, and no sign of"
-                " protection"
-            )
         return missing_embeddings(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
@@ -104,10 +116,9 @@ class EmbeddingInversion(Attack):
         rows = self._solve(problem, discrete).cpu()
         alone = (missing == 1) & sure
         if discrete:
-            rows = as_bits(rows).float()
-            alone &= problem.repeats((rows / rows.norm(dim=1, keepdim=True).clamp(min=1)).double().to(device)).cpu()
-            if view.public.features is FeatureKind.SCALED_BINARY:
-                rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
+            bits = as_bits(rows).float()
+            alone &= problem.repeats((bits / bits.norm(dim=1, keepdim=True).clamp(min=1)).double().to(device)).cpu()
+        rows = to_levels(view, rows, nodes, torch.zeros(len(rows)), unit_ball=True)
         foreign = ~torch.isin(nodes, known.nodes)
         return Reconstruction(rows.float()[foreign], nodes[foreign], (1 / missing)[foreign], claimed=alone[foreign])
 

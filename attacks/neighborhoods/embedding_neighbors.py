@@ -17,13 +17,16 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, knows_no_foreign_degree
+from fglaudit.adversary.modelled import about
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
 from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations, missing_embeddings
 from fglaudit.attacks.neighborhoods.embedding_members import explain
 from fglaudit.attacks.neighborhoods.embedding_planting import plant_linked_embeddings
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
-from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent
+from fglaudit.attacks.neighborhoods.modelled_facts import changed_rows, in_training, received_models, sealed_finely
+from fglaudit.attacks.neighborhoods.row_levels import as_sent, known_rows_as_sent
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
+from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
@@ -48,6 +51,13 @@ class EmbeddingNeighbors(Attack):
 
     rounds: int = 6
 
+    def models(self, fact: Fact) -> bool:
+        """Embeddings are taken as they were computed, from rows as they are recovered and known; what hides edges from
+        them is not modelled."""
+        if about(fact, ModelUpdate):
+            return received_models(fact)
+        return changed_rows(fact) or in_training(fact) or sealed_finely(fact, RawFeatures)
+
     def unsupported(self, view: View) -> str | None:
         if not view.own:
             return "without rows of its own the observer cannot tell what unknown rows are like"
@@ -65,8 +75,7 @@ class EmbeddingNeighbors(Attack):
         assert isinstance(result, Reconstruction) and equations is not None
         known, degrees, n = known_rows_as_sent(view), known_degrees(view), view.public.num_nodes
         named = (result.nodes >= 0) & ~torch.isin(result.nodes, known.nodes)
-        found = result.rows[named]
-        rows = torch.cat([known.x, found / found.norm(dim=1, keepdim=True).clamp(min=1)])
+        rows = torch.cat([known.x, as_sent(view, result.rows[named])])
         ids = torch.cat([known.nodes, result.nodes[named]])
         equations = equations.among((degrees[equations.nodes] >= 0) & torch.isin(equations.nodes, ids))
         if len(equations.nodes) == 0:

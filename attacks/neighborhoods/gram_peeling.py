@@ -18,11 +18,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
+from fglaudit.adversary.modelled import dropped_edges
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.modelled_facts import evidence_alone, in_training, sealed_finely
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
 from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, ModelUpdate, Payload, RawFeatures
@@ -43,9 +46,11 @@ class GramPeeling(Attack):
     first_rounds: ClassVar[int | None] = FIRST_ROUNDS
     metric: ClassVar[str] = "exact_rate"
 
+    def models(self, fact: Fact) -> bool:
+        """Levels are taken as exact, and known rows as those in the message: nothing that changes rows is modelled."""
+        return dropped_edges(fact) or in_training(fact) or evidence_alone(fact) or sealed_finely(fact, RawFeatures)
+
     def unsupported(self, view: View) -> str | None:
-        if MaskedMatrices.__name__ in view.public.noise or RawFeatures.__name__ in view.public.noise:
-            return "levels of noisy second moments are not exact; use joint-diagonalisation"
         return missing_messages(view, MaskedMatrices)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:

@@ -25,10 +25,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.modelled import known_noise
+from fglaudit.adversary.public_rules import noise_std
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.modelled_facts import GAUSSIAN, allowed_in_assignment
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
+from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
@@ -57,6 +61,9 @@ class JointDiagonalisation(Attack):
     combinations: int = 4
     sweeps: int = 8
 
+    def models(self, fact: Fact) -> bool:
+        return allowed_in_assignment(fact) or known_noise(fact, MaskedMatrices, distributions=GAUSSIAN)
+
     def unsupported(self, view: View) -> str | None:
         return missing_messages(view, MaskedMatrices)
 
@@ -65,8 +72,7 @@ class JointDiagonalisation(Attack):
 
     def recover(self, view: View, rng: torch.Generator, device: torch.device) -> NeighborhoodRows:
         """Return the rows of every neighbourhood, not yet assigned to nodes."""
-        noise = view.public.noise.get(MaskedMatrices.__name__)
-        std = 0.0 if noise is None else noise.std
+        std = noise_std(view, MaskedMatrices)
         parts = []
         for batch in view.messages.of(MaskedMatrices):
             payload = batch.payload
@@ -133,6 +139,9 @@ class JointDiagonalisation(Attack):
             gain = overlap.clamp(min=0.1).square().reciprocal()[..., None]
             rows = (gain * rows + 2**0.5 * (first.mT @ k2)) / (gain + 2)
             spread = std * (gain[..., 0] + 2).rsqrt()
+            # No row is longer than 1. Where noise is, bases follow the noise too, and what is beyond 1 is error.
+            excess = ((rows.square().sum(2) - 1).clamp(min=0) / rows.shape[2]).sqrt()
+            spread = torch.where(spread.square() * rows.shape[2] > 1, torch.maximum(spread, excess), spread)
             sure = torch.zeros_like(sure)
         return NeighborhoodRows.of(nodes, rows, sure, spread, center)
 

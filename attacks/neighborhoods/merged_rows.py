@@ -18,13 +18,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.public_rules import fewest_neighbors
+from fglaudit.adversary.public_rules import fewest_neighbors, merged_size
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
+from fglaudit.attacks.neighborhoods.modelled_facts import in_training, sealed_finely
 from fglaudit.attacks.neighborhoods.planting import masked_payload, plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
-from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent
+from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent, to_levels
 from fglaudit.attacks.neighborhoods.row_matching import match_members
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
+from fglaudit.facts import EDGES, ROWS, DroppedEdges, Fact, KeptColumns, Merged
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload, RawFeatures
@@ -51,8 +53,16 @@ class MergedRows(Attack):
     first_rounds: ClassVar[int | None] = 0
     metric: ClassVar[str] = "exact_rate"
 
+    def models(self, fact: Fact) -> bool:
+        """Scales and messages are taken as exact: neither clips of rows nor noise is modelled."""
+        if fact.target == EDGES:
+            return type(fact) in (DroppedEdges, Merged)
+        if fact.target == ROWS:
+            return type(fact) is KeptColumns  # the scale of a row is that of its entries in these columns
+        return in_training(fact) or sealed_finely(fact, RawFeatures)
+
     def unsupported(self, view: View) -> str | None:
-        if "merged" not in view.public.defense_parameters:
+        if merged_size(view) == 1:
             return "no neighbours were merged"
         if view.public.features is not FeatureKind.BINARY:
             return "only rows of zeros and ones have scales that tell them apart"
@@ -81,7 +91,9 @@ class MergedRows(Attack):
         sizes = torch.bincount(groups, minlength=len(found.centers))
         rows = torch.stack([groups, types.view(-1)])
         matching = match_members(_merged_members(view, found.centers, n), rows, sizes, none, none, rng)
-        return Reconstruction(kinds[matching.types].float(), matching.nodes, matching.confidence.float())
+        bits = kinds[matching.types].float()
+        full = to_levels(view, bits, matching.nodes, torch.zeros(len(bits)), unit_ball=True)
+        return Reconstruction(full, matching.nodes, matching.confidence.float())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_masked_pairs(view, rng, masked_payload(view))

@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.modelled_facts import allowed_in_assignment
 from fglaudit.attacks.neighborhoods.planting import masked_payload, plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
+from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
@@ -171,9 +173,11 @@ class MomentAttack(Attack):
         """Return the rows of the neighbourhoods of ``nodes`` [P], not yet assigned to nodes."""
         raise NotImplementedError
 
+    def models(self, fact: Fact) -> bool:
+        """Noise on the messages themselves is not modelled: moments are taken as exact."""
+        return allowed_in_assignment(fact)
+
     def unsupported(self, view: View) -> str | None:
-        if any(payload.__name__ in view.public.noise for payload in (MaskedMatrices, MaskedVectors)):
-            return "moments of noisy matrices are not exact; use joint-diagonalisation or vector-columns"
         return missing_messages(view, MaskedMatrices, MaskedVectors)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:

@@ -10,10 +10,19 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.adversary.public_rules import norm_bound, rows_unaltered
+from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.public_rules import noise_std
+from fglaudit.attacks.neighborhoods.modelled_facts import (
+    GAUSSIAN,
+    changed_rows,
+    in_training,
+    random_rows,
+    sealed_finely,
+)
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import missing_messages
-from fglaudit.attacks.neighborhoods.row_levels import to_levels
+from fglaudit.attacks.neighborhoods.row_levels import sent_as_held, to_levels
+from fglaudit.facts import EDGES, Absent, DegreeBound, DroppedEdges, Fact, Merged
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Payload, RawFeatures
 from fglaudit.view import View
@@ -27,11 +36,19 @@ class PlainFeatures(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (RawFeatures,)
     metric: ClassVar[str] = "exact_rate"
 
+    def models(self, fact: Fact) -> bool:
+        """Neither edges nor gradients touch an uploaded row, and one that is missing is missed."""
+        if fact.target == EDGES:
+            return type(fact) in (DroppedEdges, DegreeBound, Merged)
+        if type(fact) is Absent or sealed_finely(fact, RawFeatures):
+            return about(fact, RawFeatures)
+        noise = known_noise(fact, RawFeatures, distributions=GAUSSIAN)
+        return noise or random_rows(fact) or changed_rows(fact) or in_training(fact)
+
     def unsupported(self, view: View) -> str | None:
         return missing_messages(view, RawFeatures)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        noise = view.public.noise.get(RawFeatures.__name__)
         mine = torch.tensor(view.observer.clients, dtype=torch.long)
         nodes, parts = [], []
         for batch in view.messages.of(RawFeatures):
@@ -41,10 +58,10 @@ class PlainFeatures(Attack):
             nodes.append(payload.nodes[foreign])
             parts.append(payload.x[foreign])
         ids, sent = torch.cat(nodes), torch.cat(parts)
-        std = torch.full((len(ids),), 0.0 if noise is None else noise.std)
-        plain = noise is None and rows_unaltered(view)
+        std = torch.full((len(ids),), noise_std(view, RawFeatures))
+        plain = sent_as_held(view, RawFeatures)
         confidence = torch.full((len(ids),), 1.0 if plain else 0.5)
-        rows = to_levels(view, sent, ids, std, norm_bound(view))
+        rows = to_levels(view, sent, ids, std, unit_ball=False)
         return Reconstruction(rows, ids, confidence, torch.full((len(ids),), plain))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:

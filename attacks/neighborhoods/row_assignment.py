@@ -15,17 +15,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import known_edges
-from fglaudit.adversary.public_rules import fewest_neighbors, norm_bound, rows_unaltered
+from fglaudit.adversary.known_graph import known_edges, own_nodes
+from fglaudit.adversary.public_rules import fewest_neighbors, merged_size, noise_std, norm_bound
 from fglaudit.attacks.neighborhoods.embedding_assignment import EmbeddingEvidence
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows
-from fglaudit.attacks.neighborhoods.row_levels import NEGLIGIBLE, as_bits, known_rows_as_sent, to_levels
+from fglaudit.attacks.neighborhoods.row_levels import (
+    NEGLIGIBLE,
+    as_bits,
+    known_rows_as_sent,
+    sent_as_held,
+    to_levels,
+)
 from fglaudit.attacks.neighborhoods.row_matching import Matching, match_members
 from fglaudit.attacks.neighborhoods.row_types import close_rows, equal_bits
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.payloads import RawFeatures
+from fglaudit.payloads import MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.view import View
+
+_DROWNED = 1e3
+"""Standard deviation of a row that was not found: nothing of it is left in the noise."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,9 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     named = (found.own >= 0) & ~torch.isin(found.centers, known.nodes)
     identified = torch.cat([known.nodes, found.centers[named]])
     kinds = torch.cat([types.of_known, types.of_rows[found.own[named]]])
-    evidence = EmbeddingEvidence(view, types.rows, known.nodes, types.of_known)
+    raw, mine = noise_std(view, RawFeatures), own_nodes(view)[known.nodes]
+    seen = _as_known(found, types, members, known.nodes, mine) if raw == 0 else torch.ones_like(mine)
+    evidence = EmbeddingEvidence(view, types.rows, known.nodes[seen], types.of_known[seen])
     matching = match_members(
         members, torch.stack([found.group, types.of_rows]), found.sizes(), identified, kinds, rng, evidence
     )
@@ -64,28 +75,64 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     unassigned = _unassigned(found, types, matching, members)
     nodes = torch.cat([nodes, torch.full_like(unassigned, -1)])
     chosen = torch.cat([chosen, unassigned])
-    raw = view.public.noise.get(RawFeatures.__name__)
-    rows, std, norm = types.rows[chosen], types.std[chosen], min(1.0, norm_bound(view))
-    if raw is not None:  # the server scaled rows down after they got their noise
-        stretch = max(1.0, (norm**2 + raw.std**2 * rows.shape[1]) ** 0.5)
-        rows, std = rows * stretch, ((std * stretch).square() + raw.std**2).sqrt()
-    rows = to_levels(view, rows, nodes, std, norm)
+    rows, std = types.rows[chosen], types.std[chosen]
+    if raw > 0:  # the server scaled rows down after they got their noise
+        stretch = max(1.0, (_typical_norm(view) ** 2 + raw**2 * rows.shape[1]) ** 0.5)
+        rows, std = rows * stretch, ((std * stretch).square() + raw**2).sqrt()
     confidence = torch.cat([matching.confidence[fresh], torch.full((len(unassigned),), 0.5)])
     settled = torch.cat([matching.settled[fresh], torch.zeros(len(unassigned), dtype=torch.bool)])
-    exact = bool(found.sure.all()) and raw is None and rows_unaltered(view)
-    whole = (
-        types.rows[chosen].norm(dim=1) < 1 - 1e-3
+    lost = _lost(view, members, torch.cat([nodes, known.nodes]), bool((std > 0).any()))
+    nodes, rows = torch.cat([nodes, lost]), torch.cat([rows, rows.new_zeros(len(lost), rows.shape[1])])
+    std = torch.cat([std, torch.full((len(lost),), _DROWNED).to(std)])
+    confidence = torch.cat([confidence, torch.zeros(len(lost))])
+    settled = torch.cat([settled, torch.zeros(len(lost), dtype=torch.bool)])
+    rows = to_levels(view, rows, nodes, std, unit_ball=raw == 0)
+    whole = sent_as_held(view, RawFeatures, MaskedMatrices, MaskedVectors) and merged_size(view) == 1
+    exact = whole and bool(found.sure.all())
+    measured = (
+        torch.cat([types.rows[chosen], types.rows.new_zeros(len(lost), types.rows.shape[1])]).norm(dim=1) < 1 - 1e-3
         if view.public.features is FeatureKind.REAL
         else torch.ones_like(settled)
     )
-    return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & whole & exact)
+    return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & measured & exact)
+
+
+def _lost(view: View, members: Tensor, done: Tensor, noisy: bool) -> Tensor:
+    """Return the members of neighbourhoods [M], none of ``done``, whose row noise hides: the prior is what is left."""
+    if not noisy or view.public.features is FeatureKind.REAL:
+        return members.new_empty(0)
+    asked: Tensor = torch.unique(members[1])
+    return asked[~torch.isin(asked, done)]
+
+
+def _as_known(found: NeighborhoodRows, types: _Types, members: Tensor, known: Tensor, mine: Tensor) -> Tensor:
+    """Return which rows of ``known`` nodes [K] may be those in the messages.
+
+    Rows known beforehand are not what their owners sent where that was drawn at random: then none of them is found in
+    the neighbourhoods of its node.
+    """
+    count = len(types.rows)
+    present = torch.unique(found.group * count + types.of_rows)
+    place = torch.full((int(members.max().item()) + 1 if members.numel() else 1,), -1)
+    place[known[known < len(place)]] = torch.arange(len(known))[known < len(place)]
+    group, at = members[0][place[members[1]] >= 0], place[members[1]][place[members[1]] >= 0]
+    lacking = ~torch.isin(group * count + types.of_known[at], present)
+    usable = mine.clone()
+    usable[~mine] = bool((~lacking & ~mine[at]).any()) or not bool((lacking & ~mine[at]).any())
+    return usable
+
+
+def _typical_norm(view: View) -> float:
+    """Return the norm of a typical row when it leaves its owner."""
+    norms = view.known_rows().x.norm(dim=1)
+    return min(norm_bound(view), float(norms.mean().item()) if len(norms) else 1.0)
 
 
 def _distinct(view: View, found: NeighborhoodRows, known: Tensor) -> _Types:
     """Number the distinct rows among what was recovered and what the observer knows."""
     rows = torch.cat([found.rows, known.to(found.rows.dtype)])
     std = torch.cat([found.std.float(), torch.zeros(len(known))])
-    noisy = bool((std > 0).any()) or RawFeatures.__name__ in view.public.noise
+    noisy = bool((std > 0).any()) or noise_std(view, RawFeatures) > 0
     if view.public.features is FeatureKind.REAL or noisy:
         kind = close_rows(rows, std)
     else:

@@ -5,20 +5,24 @@ non-zero entries are equal survive that: the largest entry is the level, half of
 noise every number of ones m is tried: it fixes the level (``1 / sqrt(m)`` for a 0/1 row of norm one, ``1 / m`` for one
 normalised to sum one), and with it the posterior of every entry. Averaged over m by likelihood, the posteriors give the
 row with the best expected F1, which for a row that is settled is the row itself. A real-valued row longer than one has
-lost its length; it is returned as sent.
+lost its length; it is returned as sent. Columns that a defense left out are guessed from the prior.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.public_rules import clip_of_rows, stated, unused_columns
+from fglaudit.facts import ROWS, Absent, Clipped, Sealed
 from fglaudit.graph import FeatureKind
-from fglaudit.payloads import RawFeatures
+from fglaudit.payloads import Payload, RawFeatures
+from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.view import Auxiliary, View
 
 NEGLIGIBLE = 1e-4
@@ -27,13 +31,22 @@ _MOST_ONES = 256
 _ROWS_AT_ONCE = 1024
 
 
+def as_sent(view: View, rows: Tensor) -> Tensor:
+    """Return ``rows`` [R, F] as they enter messages where nothing is random about that."""
+    clip, used = clip_of_rows(view), rows.masked_fill(unused_columns(view), 0.0)
+    if clip is not None:
+        used = clip_rows(used, clip.bound, clip.norm.lower())
+    scaled: Tensor = used / used.norm(dim=1, keepdim=True).clamp(min=1)
+    return scaled
+
+
 def known_rows_as_sent(view: View) -> Auxiliary:
     """Return the observer's own and auxiliary rows as they entered the messages.
 
-    These are the uploaded rows where they were recorded, else rows scaled by the public rule.
+    These are the uploaded rows where they were recorded, else rows changed by the public rules.
     """
     known = view.known_rows()
-    x = known.x / known.x.norm(dim=1, keepdim=True).clamp(min=1)
+    x = as_sent(view, known.x)
     position = torch.full((view.public.num_nodes,), -1)
     position[known.nodes] = torch.arange(len(known.nodes))
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
@@ -46,6 +59,13 @@ def known_rows_as_sent(view: View) -> Auxiliary:
     return Auxiliary(known.nodes, x, known.y)
 
 
+def sent_as_held(view: View, *payloads: type[Payload]) -> bool:
+    """Whether ``payloads`` arrive as they were made, of rows as their owners hold them in every entry."""
+    sent = [fact for payload in payloads for fact in stated(view, payload)]
+    changed = any(fact.target == ROWS for fact in view.public.facts)
+    return not changed and all(isinstance(fact, Sealed | Absent) for fact in sent)
+
+
 def as_bits(rows: Tensor) -> Tensor:
     """Return the ones of noise-free discrete ``rows`` [R, F]."""
     top = rows.amax(1, keepdim=True)
@@ -53,46 +73,74 @@ def as_bits(rows: Tensor) -> Tensor:
     return (rows > 0.5 * top) & (top > floor)
 
 
-def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, norm: float) -> Tensor:
+def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, *, unit_ball: bool) -> Tensor:
     """Return ``rows`` [R, F] in the data set's own levels.
 
     Args:
-        nodes: whose rows they are [R], for the prior; -1 where unknown. Used for noisy rows only.
+        nodes: whose rows they are [R], for the prior; -1 where unknown. Used for noisy rows and columns left out.
         std: standard deviation of the noise on every entry of a row [R].
-        norm: the norm that longer rows were scaled down to.
+        unit_ball: whether they were scaled to norm at most one after all else.
     """
-    kind = view.public.features
-    if kind is FeatureKind.REAL or len(rows) == 0:
+    kind, unused = view.public.features, unused_columns(view)
+    if len(rows) == 0 or (kind is FeatureKind.REAL and not bool(unused.any())):
         return rows
-    if bool((std == 0).all()):
+    if bool((std == 0).all()) and not bool(unused.any()):
         bits = as_bits(rows)
     else:
-        prior = feature_prior(view, nodes).mean.double().clamp(1e-6, 1 - 1e-6)
-        scaled = kind is FeatureKind.SCALED_BINARY
+        prior = feature_prior(view, nodes).mean.double()
+        if kind is FeatureKind.REAL:
+            return torch.where(unused, prior.to(rows), rows)
+        prior = prior.clamp(1e-6, 1 - 1e-6)
+        levels = _Levels(clip_of_rows(view), unit_ball, kind is FeatureKind.SCALED_BINARY)
         blocks = [slice(low, low + _ROWS_AT_ONCE) for low in range(0, len(rows), _ROWS_AT_ONCE)]
-        bits = torch.cat(
-            [best_f1_bits(_chances(rows[b].double(), prior[b], std[b].double(), norm, scaled)) for b in blocks]
-        )
+        bits = torch.cat([best_f1_bits(_decided(rows[b], prior[b], std[b].double(), levels, unused)) for b in blocks])
     found = bits.to(rows.dtype)
     return found / found.sum(1, keepdim=True).clamp(min=1) if kind is FeatureKind.SCALED_BINARY else found
 
 
-def _chances(rows: Tensor, prior: Tensor, std: Tensor, norm: float, scaled: bool) -> Tensor:
+@dataclass(frozen=True)
+class _Levels:
+    """Level of the entries of a row with so many ones.
+
+    Attributes:
+        clip: of rows, before they were used.
+        unit_ball: whether rows were scaled to norm at most one after that.
+        scaled: whether entries were one over their number before.
+    """
+
+    clip: Clipped | None
+    unit_ball: bool
+    scaled: bool
+
+    def of(self, ones: int) -> float:
+        """Return the level of the entries of a row with ``ones`` ones."""
+        level = 1 / ones if self.scaled else 1.0
+        if self.clip is not None:
+            level = min(level, self.clip.bound / (ones if self.clip.norm == "L1" else ones**0.5))
+        return min(level, ones**-0.5) if self.unit_ball else level
+
+
+def _decided(rows: Tensor, prior: Tensor, std: Tensor, levels: _Levels, unused: Tensor) -> Tensor:
+    """Return the posterior probabilities of ones [R, F] of ``rows`` [R, F], by the ``prior`` in ``unused`` columns."""
+    if bool((std == 0).all()):
+        return torch.where(unused, prior, as_bits(rows).double())
+    return torch.where(unused, prior, _chances(rows.double(), prior.masked_fill(unused, 1e-6), std, levels))
+
+
+def _chances(rows: Tensor, prior: Tensor, std: Tensor, levels: _Levels) -> Tensor:
     """Return the posterior probabilities of ones [R, F].
 
     Args:
         rows: [R, F].
         prior: prior probabilities [R, F].
         std: of the noise on each row [R].
-        norm: the norm that longer rows were scaled down to.
-        scaled: whether entries were one over their number before.
     """
     odds, variance = prior.logit(), std.square().clamp(min=1e-12)[:, None]
     count, spread = prior.sum(1), (prior * (1 - prior)).sum(1) + 1.0
     chances = torch.zeros_like(rows)
     total = torch.full((len(rows),), -math.inf, dtype=torch.double)
     for ones in range(1, min(_MOST_ONES, rows.shape[1]) + 1):
-        level = min(1 / ones if scaled else 1.0, norm * ones**-0.5)
+        level = levels.of(ones)
         gain = (rows * level - level**2 / 2) / variance + odds
         chance = gain.sigmoid()
         # A row of m ones that the entries do not add up to is no row of m ones.

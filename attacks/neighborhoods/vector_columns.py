@@ -16,10 +16,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.modelled import known_noise
+from fglaudit.adversary.public_rules import noise_std
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
+from fglaudit.attacks.neighborhoods.modelled_facts import GAUSSIAN, allowed_in_assignment
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
+from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
@@ -38,6 +42,9 @@ class VectorColumns(Attack):
     first_rounds: ClassVar[int | None] = FIRST_ROUNDS
     metric: ClassVar[str] = "exact_rate"
 
+    def models(self, fact: Fact) -> bool:
+        return allowed_in_assignment(fact) or known_noise(fact, MaskedVectors, distributions=GAUSSIAN)
+
     def unsupported(self, view: View) -> str | None:
         return missing_messages(view, MaskedVectors)
 
@@ -46,8 +53,7 @@ class VectorColumns(Attack):
 
     def recover(self, view: View, device: torch.device) -> NeighborhoodRows:
         """Return the rows of every neighbourhood, not yet assigned to nodes."""
-        noise = view.public.noise.get(MaskedVectors.__name__)
-        std = 0.0 if noise is None else noise.std
+        std = noise_std(view, MaskedVectors)
         parts = []
         for batch in view.messages.of(MaskedVectors):
             payload = batch.payload

@@ -23,6 +23,20 @@ class DecodedBits:
     proven: Tensor
 
 
+def without_columns(decoded: DecodedBits, unused: Tensor, log_odds: Tensor) -> DecodedBits:
+    """Return ``decoded`` with the columns ``unused`` [F], of which no sum says anything, left to the prior.
+
+    Args:
+        log_odds: prior log odds of a one [U, F].
+    """
+    if not bool(unused.any()):
+        return decoded
+    unused = unused.to(log_odds.device)
+    chance = torch.where(unused, torch.sigmoid(log_odds).to(decoded.probability), decoded.probability)
+    bits = torch.where(unused, (log_odds > 0).to(decoded.bits), decoded.bits)
+    return DecodedBits(chance, bits, decoded.proven & ~unused)
+
+
 def settle_bits(system: BinarySystem, *, by_weight: bool = True) -> BinarySystem:
     """Alternate bounds and (if ``by_weight``) decoding of weighted sums until neither settles another bit."""
     system = propagate(system)

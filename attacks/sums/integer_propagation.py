@@ -14,11 +14,15 @@ from typing import ClassVar
 import torch
 
 from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.modelled import kept_columns, sealed
+from fglaudit.adversary.public_rules import clip_of_rows, noise_on, unused_columns
 from fglaudit.attacks.sums.binary_system import binary_system
 from fglaudit.attacks.sums.bit_decoding import settle_bits
 from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.modelled_facts import in_terms
 from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -33,10 +37,13 @@ class IntegerPropagation(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "exact_rate"
 
+    def models(self, fact: Fact) -> bool:
+        return in_terms(fact) or sealed(fact, NeighborSums) or kept_columns(fact)
+
     def unsupported(self, view: View) -> str | None:
         if view.public.features is not FeatureKind.BINARY:
             return f"bounds on counts need binary features; these are {view.public.features}"
-        if view.public.noise.get(NeighborSums.__name__) is not None:
+        if noise_on(view, NeighborSums, "sums") is not None:
             return "bounds hold for noise-free sums only; use maximum-a-posteriori on noisy ones"
         return no_equations(view, need_degrees=True)
 
@@ -53,8 +60,11 @@ class IntegerPropagation(Attack):
         bits = torch.where(zero, 0, -1).to(torch.int8)
         bits.view(-1)[system.variables] = system.bits
         rows = torch.where((bits >= 0) & ~determined[:, None], bits.to(rows), rows)
+        unused = unused_columns(view)
+        rows[:, unused.to(device)] = mean[:, unused].round().to(rows)
         settled = (bits >= 0).double().mean(1)
-        proven = determined | (settled == 1)
+        exact = bool((equations.std == 0).all()) and clip_of_rows(view) is None and not bool(unused.any())
+        proven = (determined | (settled == 1)) & exact
         confidence = torch.where(proven, 1.0, 0.0)
         return Reconstruction(rows.float().cpu(), equations.nodes.cpu(), confidence.cpu(), proven.cpu())
 

@@ -18,13 +18,17 @@ from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
 from fglaudit.attacks.sums.belief_propagation import bit_log_odds
 from fglaudit.attacks.sums.binary_system import binary_system
-from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
+from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits, without_columns
 from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.row_scales import RowScales, resolve_scales
+from fglaudit.facts import Additive, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -45,9 +49,14 @@ class MaximumAPosteriori(Attack):
     name: ClassVar[str] = "maximum-a-posteriori"
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "f1"
-    reads_noisy_rows: ClassVar[tuple[str, ...]] = ("gaussian", "laplace")
+    reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive,)
 
     rounds: int = 8
+
+    def models(self, fact: Fact) -> bool:
+        """Noise and grids enter the likelihood of sums by their standard deviation."""
+        in_sums = known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, "sums"))
+        return in_terms(fact) or in_values(fact) or in_sums
 
     def unsupported(self, view: View) -> str | None:
         return no_equations(view, need_degrees=view.public.features is FeatureKind.REAL)
@@ -57,14 +66,17 @@ class MaximumAPosteriori(Attack):
         prior = feature_prior(view, equations.nodes)
         if view.public.features is FeatureKind.REAL:
             solved = linear_posterior(equations.to(device), prior.mean.to(device), prior.variance.to(device))
-            exact = solved.determined & bool((equations.std == 0).all())
-            return Reconstruction(solved.mean.float().cpu(), equations.nodes, exact.float().cpu(), exact.cpu())
+            unused = unused_columns(view)
+            mean = torch.where(unused, prior.mean, solved.mean.cpu())
+            whole = bool((equations.std == 0).all()) and clip_of_rows(view) is None and not bool(unused.any())
+            exact = solved.determined & whole
+            return Reconstruction(mean.float(), equations.nodes, exact.float().cpu(), exact.cpu())
         equations, scales = resolve_scales(view, equations, prior)
         odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
         equations = equations.to(device)
         noisy = bool((equations.std > 0).any())
         decoded = _decode_noisy(equations, odds, self.rounds) if noisy else decode_bits(equations, odds)
-        return _decided(equations, decoded, scales)
+        return _decided(equations, without_columns(decoded, unused_columns(view), odds), scales)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)

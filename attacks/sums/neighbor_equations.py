@@ -17,7 +17,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_clients, own_nodes, sees_deliveries
-from fglaudit.adversary.public_rules import absent_clients, bounded_degrees, fewest_neighbors, rounding_of_sums
+from fglaudit.adversary.public_rules import (
+    absent_clients,
+    bounded_degrees,
+    fewest_neighbors,
+    known_as_used,
+    noise_of_rows,
+    rounding_of_sums,
+)
 from fglaudit.attacks.sums.recorded_sums import (
     RecordedSums,
     missing_sums,
@@ -26,10 +33,12 @@ from fglaudit.attacks.sums.recorded_sums import (
     recorded_sums,
     sees_parts,
 )
+from fglaudit.attacks.sums.sum_errors import added_to_sums
 from fglaudit.attacks.sums.term_weights import term_weights
+from fglaudit.facts import Additive
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import COUNTS, NORMALISED, ROW_MEAN, Sums
-from fglaudit.view import FEATURE_ROWS, View
+from fglaudit.view import View
 
 ROUNDING = 4e-7
 """Rounding error of a float32 sum relative to its size: a few additions of 2^-24 each."""
@@ -44,7 +53,7 @@ class NeighborEquations:
         rows, columns, coefficients: the known terms, each [E]; a coefficient is NaN where the observer lacks a degree.
         values: [R, F], float64.
         tolerance: bound on the rounding of ``values`` [R, F].
-        std: standard deviation of the defense's noise in ``values`` [R].
+        std: standard deviation of the defense's noise and rounding to a grid in ``values`` [R].
         hidden: bound on the number of further unknown neighbours [R]; 0 where the equation is complete.
         about: the node each equation is the sum of [R].
         uploader: the client whose partial sum it is, ``SERVER`` for a total sum [R].
@@ -132,7 +141,7 @@ def neighbor_equations(view: View) -> NeighborEquations:
     sums, edges = recorded_sums(view), known_edges(view)
     parts = sees_parts(view)
     owner = owners(view, sums, edges) if parts else own_clients(view)
-    present, missing = _presence(view, sums, edges)
+    present, missing = presence(view, sums, edges)
     known = _Knowledge(sums, edges, known_degrees(view), own_nodes(view), owner, present, missing)
     equations = _equations(view, known, parts=False)
     if parts:
@@ -140,10 +149,10 @@ def neighbor_equations(view: View) -> NeighborEquations:
         open_ends = torch.bincount(edges[0], unsure[edges[1]].double(), minlength=view.public.num_nodes) > 0
         partial = _equations(view, known, parts=True)
         equations = _stack(partial, _select_rows(equations, open_ends[equations.about]))
-    return _compact(_subtract_known(equations, view.auxiliary.nodes, view.auxiliary.x))
+    return _compact(_subtract_known(equations, view.auxiliary.nodes, known_as_used(view, view.auxiliary.x)))
 
 
-def _presence(view: View, sums: RecordedSums, edges: Tensor) -> tuple[Tensor, Tensor]:
+def presence(view: View, sums: RecordedSums, edges: Tensor) -> tuple[Tensor, Tensor]:
     """Return which nodes' rows are certainly in the sums [N], and which certainly are not [N]."""
     absent = absent_clients(view, NeighborSums)
     if not len(absent):
@@ -177,13 +186,13 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
         scale = torch.where(degree < 0, 1.0, (degree + 1.0).double().sqrt())
         unknown_weight = (degrees[columns] < 0) | (degree[rows] < 0)
         coefficients = torch.where(unknown_weight, torch.nan, (degrees[columns] + 1.0).double().rsqrt())
-    noise = view.public.noise.get(NeighborSums.__name__)
-    std = torch.full((len(about),), 0.0 if noise is None else noise.std, dtype=torch.double)
+    std = added_to_sums(view, values, "up")
     if not parts:
         others = torch.bincount(rows, minlength=len(about)) + hidden
         std = std * _expected_uploaders(others, view.public.num_clients - len(view.observer.clients)).sqrt()
+        std = torch.hypot(std, added_to_sums(view, values, "down"))
     std = std * scale
-    if (noisy := view.public.noise.get(FEATURE_ROWS)) is not None:  # every term brings noise of its own
+    if isinstance(noisy := noise_of_rows(view), Additive):  # every term brings noise of its own
         squares = torch.zeros_like(std).index_add_(0, rows, coefficients.nan_to_num(1.0).square())
         std = (std.square() + squares * noisy.std**2).sqrt()
     return NeighborEquations(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
-from fglaudit.adversary.public_rules import fewest_neighbors
+from fglaudit.adversary.known_graph import known_degrees, own_nodes, sees_deliveries
+from fglaudit.adversary.public_rules import fewest_neighbors, kept_edges, merged_size
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import Sums
 from fglaudit.view import View
@@ -87,8 +87,10 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if view.public.structure.of(Sums).hops > 1 and fewest_neighbors(view) == 1:
-        row, column = edges
+    if view.public.structure.of(Sums).hops > 1 and fewest_neighbors(view) == 1 and merged_size(view) == 1:
+        # A client's own edges are already those that its bound leaves.
+        sure = edges if view.topology is None else kept_edges(view, edges, known_degrees(view))
+        row, column = sure
         index = row[:, None].expand(-1, k)
         got = torch.zeros(n, k, dtype=torch.int8)
         got[sums.deliveries[1], sums.deliveries[0]] = 1
@@ -99,6 +101,7 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
         if sees_parts(view):
             candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
+        row, column = edges
         whole = own_nodes(view) | (view.topology is not None)  # nodes all of whose neighbours are known
         while True:
             holders = torch.zeros(n, k).index_add_(0, row, candidates[column].float())

@@ -14,10 +14,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import sees_deliveries
+from fglaudit.adversary.modelled import degree_bound, dropped_edges
 from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.public_rules import absent_clients
+from fglaudit.facts import Absent, Fact, Field, Sampled, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, NeighborSums, Payload
 from fglaudit.rng import split
+from fglaudit.targets import Gradients, Rows
 from fglaudit.view import View
 
 _PLANTED_SHARE = 0.3
@@ -35,6 +39,15 @@ class RowPresence(Attack):
     reads_ids: ClassVar[bool] = True
     first_rounds: ClassVar[int | None] = 0
 
+    def models(self, fact: Fact) -> bool:
+        """Values are not read, and of an absent client nothing is concluded; without an edge there is no row, so that
+        a row still shows a neighbour."""
+        values = isinstance(fact.target, Rows | Gradients) or (
+            isinstance(fact.target, Field) and fact.target.name != "nodes" and not isinstance(fact, Absent | Sampled)
+        )
+        gone = isinstance(fact, Absent) and fact.share == 0
+        return (values and is_built_in(fact)) or gone or dropped_edges(fact) or degree_bound(fact)
+
     def unsupported(self, view: View) -> str | None:
         if not sees_deliveries(view):
             return "only the server and the wire see which rows the clients send"
@@ -42,7 +55,10 @@ class RowPresence(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         pairs = _sent(view)
-        return Inference(self.quantity, pairs, torch.ones(len(pairs), dtype=torch.double))
+        share = len(pairs) / max(1, len(torch.unique(pairs[:, 0])) * view.public.num_nodes)
+        gone = torch.cartesian_prod(absent_clients(view, NeighborSums), torch.arange(view.public.num_nodes))
+        estimate = torch.cat([torch.ones(len(pairs)), torch.full((len(gone),), share)])
+        return Inference(self.quantity, torch.cat([pairs, gone]), estimate.double())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Every other client sends rows for nodes drawn at random; these are the true answer.

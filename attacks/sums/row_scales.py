@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import FeaturePrior
+from fglaudit.adversary.public_rules import clip_of_rows
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations
 from fglaudit.attacks.sums.scale_search import fill_counts, fill_degrees
 from fglaudit.graph import FeatureKind
@@ -50,9 +51,9 @@ def resolve_scales(
         degrees = torch.cat([client.degrees for client in view.own]) + 1
         equations = fill_degrees(complete, prior.size, degrees, largest)
         certain[:] = False
-    facts = view.public.defense_parameters
-    clip = facts.get("row_norm")
-    power = 1.0 if facts.get("clip_norm") == "L1" else 0.5  # m ones have the norm m to this power
+    stated = clip_of_rows(view)
+    clip = None if stated is None else stated.bound
+    power = 1.0 if stated is not None and stated.norm == "L1" else 0.5  # m ones have the norm m to this power
     if not normalised and clip is None:
         return equations, RowScales(normalised, certain)
     certain[:] = False

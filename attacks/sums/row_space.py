@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
 from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
 from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
+from fglaudit.facts import Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -35,24 +40,42 @@ class RowSpace(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "exact_rate"
 
+    def models(self, fact: Fact) -> bool:
+        """Of noise and grids the standard deviation weighs equations against the prior."""
+        in_sums = known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, "sums"))
+        return in_terms(fact) or in_values(fact) or in_sums
+
     def unsupported(self, view: View) -> str | None:
         return no_equations(view, need_degrees=True)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         equations = neighbor_equations(view).to(device)
         prior = feature_prior(view, equations.nodes.cpu())
+        clip, unused = clip_of_rows(view), unused_columns(view)
         level = 1.0 if view.public.features is FeatureKind.REAL else prior.level
+        if clip is not None and view.public.features is not FeatureKind.REAL:  # the level of a row of typical size
+            level = min(level, clip.bound / max(prior.size, 1.0) ** (1.0 if clip.norm == "L1" else 0.5))
         scale = level if prior.informed else 0.0
         solved = linear_posterior(equations, (prior.mean * scale).to(device), (prior.variance * level**2).to(device))
         rows = solved.mean
         top = rows.abs().amax(1).clamp(min=1e-12)
-        proven = solved.determined & (solved.error <= _EXACT * top.clamp(min=level)) & bool((equations.std == 0).all())
-        if view.public.features is FeatureKind.BINARY:
+        exact = bool((equations.std == 0).all())
+        proven = solved.determined & (solved.error <= _EXACT * top.clamp(min=level)) & exact
+        proven &= clip is None and not bool(unused.any())
+        if view.public.features is FeatureKind.BINARY and clip is None:
             rows = rows.round().clamp(0, 1)
+        elif view.public.features is FeatureKind.BINARY:
+            rows = (rows > 0.5 * (top[:, None] if exact else level)).to(rows)
         elif view.public.features is FeatureKind.SCALED_BINARY:
             rows = torch.where(rows > 0.5 * top[:, None], rows, 0.0)
+        rows[:, unused.to(device)] = self._guess(view, prior.mean)[:, unused].to(rows)
         confidence = torch.where(proven, 1.0, 0.0)
         return Reconstruction(rows.float().cpu(), equations.nodes.cpu(), confidence.cpu(), proven.cpu())
+
+    @staticmethod
+    def _guess(view: View, mean: Tensor) -> Tensor:
+        """Return what the prior alone says of rows [U, F]."""
+        return mean if view.public.features is FeatureKind.REAL else mean.round()
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)

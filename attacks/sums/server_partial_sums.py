@@ -22,10 +22,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges, own_nodes, sees_deliveries
-from fglaudit.adversary.public_rules import rounding_of_sums
-from fglaudit.attacks.sums.neighbor_equations import ROUNDING
+from fglaudit.adversary.modelled import about, kept_columns, known_noise, row_clip, sealed
+from fglaudit.adversary.public_rules import clip_of_rows, rounding_of_sums
+from fglaudit.attacks.sums.modelled_facts import in_terms
+from fglaudit.attacks.sums.neighbor_equations import ROUNDING, presence
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, recorded_sums, sees_parts
+from fglaudit.attacks.sums.sum_errors import added_to_sums
+from fglaudit.facts import Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, NeighborSums, Payload
@@ -49,6 +53,13 @@ class ServerPartialSums(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "exact_rate"
 
+    def models(self, fact: Fact) -> bool:
+        """Entries of columns that are not used are not claimed; entries well above noise or a grid are terms whatever
+        a clip made of their level."""
+        in_sums = known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, "sums"))
+        in_rows = row_clip(fact) or kept_columns(fact)
+        return in_terms(fact) or in_sums or in_rows or sealed(fact, NeighborSums)
+
     def unsupported(self, view: View) -> str | None:
         if not sees_deliveries(view):
             return "only the server and the wire see the sums of all nodes"
@@ -71,17 +82,21 @@ class ServerPartialSums(Attack):
             chosen &= (at >= 0) & torch.where(owner >= 0, owner == at, True)
         else:
             chosen &= at == SERVER
+            chosen &= ~presence(view, sums, known_edges(view))[1][sums.nodes]
             values = _without_own_uploads(view, sums)
         picked = chosen.nonzero().squeeze(1)
-        noise = view.public.noise.get(NeighborSums.__name__)
         parts = values[picked].double().to(device)
+        std = _noise(view, parts)
         counts = view.public.structure.of(Sums).weighting == COUNTS
-        if noise is not None or (counts and view.public.features is FeatureKind.BINARY):
-            found = parts > (0.5 if noise is None else _ABOVE_NOISE * noise.std)
+        noisy = bool((std > 0).any())
+        if noisy or (counts and view.public.features is FeatureKind.BINARY):
+            least = 0.5 if clip_of_rows(view) is None else 1e-6 + rounding_of_sums(view, NeighborSums)
+            found = parts > (_ABOVE_NOISE * std[:, None] if noisy else least)
             certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=device)
         else:
             error = rounding_of_sums(view, NeighborSums)
-            blocks = [_self_terms(block, error) for block in torch.split(parts, _ROWS_AT_ONCE)]
+            whole = clip_of_rows(view) is None  # a clip leaves levels whose inverses are no integers
+            blocks = [_self_terms(block, error, whole) for block in torch.split(parts, _ROWS_AT_ONCE)]
             found = torch.cat([b[0] for b in blocks])
             certainty = torch.cat([b[1] for b in blocks])
         nodes, best = _best_part(sums.nodes[picked], certainty.cpu())
@@ -105,6 +120,19 @@ def _without_own_uploads(view: View, sums: RecordedSums) -> Tensor:
     return torch.where(values.abs() <= tolerance, 0.0, values)
 
 
+def _noise(view: View, sums: Tensor) -> Tensor:
+    """Return the standard deviation of what the defense adds to ``sums`` [R, F], partial or total ones [R].
+
+    Of a total it is unknown how many clients added to it. Rows are not negative, so what is below zero is noise alone.
+    """
+    up = added_to_sums(view, sums, "up")
+    if sees_parts(view) or len(sums) == 0:
+        return up
+    below = sums.clamp(max=0)
+    spread = (below.square().sum(1) / (below < 0).sum(1).clamp(min=1)).sqrt()
+    return torch.where(torch.hypot(up, added_to_sums(view, sums, "down")) > 0, spread, 0.0)
+
+
 def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
     """Return each node once, and which of its parts is the surest to hold a self term."""
     order = certainty.argsort(stable=True)
@@ -113,12 +141,13 @@ def _best_part(nodes: Tensor, certainty: Tensor) -> tuple[Tensor, Tensor]:
     return unique, order[count.cumsum(0) - 1]
 
 
-def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
+def _self_terms(parts: Tensor, error: float, whole: bool) -> tuple[Tensor, Tensor]:
     """Return the entries of the self term of each sum [B, F], and the confidence in it [B].
 
     Args:
         parts: the sums [B, F].
         error: largest error of their entries.
+        whole: whether the inverse of a self term's entries is an integer; otherwise the most frequent term is taken.
     """
     row, entry = (parts > error).nonzero(as_tuple=True)
     value = parts[row, entry]
@@ -145,7 +174,9 @@ def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
     composite = match.flatten(2).any(2)
     inverse = 1 / table.clamp(min=1e-12)
     integral = (inverse - inverse.round()).abs() <= _INTEGER * inverse + error * inverse.square()
-    candidate = (frequency > 0) & ~composite & integral
+    candidate = (frequency > 0) & ~composite
+    if whole:
+        candidate &= integral
     choice = torch.where(candidate, frequency, -1).argmax(1)
     rows = torch.arange(len(parts), device=parts.device)
     with_choice = match[rows, :, choice, :].any(2) | match[rows, :, :, choice].any(2)
@@ -154,7 +185,7 @@ def _self_terms(parts: Tensor, error: float) -> tuple[Tensor, Tensor]:
     seen = slot[cluster] < _VALUES
     inside[row[seen], entry[seen]] = taken[row[seen], slot[cluster][seen]]
     terms = ((frequency > 0) & ~composite).sum(1)
-    sure = torch.where(terms == 1, 1.0, 0.5) * candidate.any(1)
+    sure = torch.where(terms == 1, 1.0 if whole else 0.5, 0.5) * candidate.any(1)
     return inside, sure.double()
 
 

@@ -28,10 +28,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
+from fglaudit.adversary.modelled import kept_columns, row_clip, sealed
+from fglaudit.adversary.public_rules import noise_on, unused_columns
+from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits, without_columns
+from fglaudit.attacks.sums.modelled_facts import in_terms
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.row_scales import resolve_scales
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -53,6 +57,9 @@ class SubsetSum(Attack):
 
     joint: bool = True
 
+    def models(self, fact: Fact) -> bool:
+        return in_terms(fact) or sealed(fact, NeighborSums) or row_clip(fact) or kept_columns(fact)
+
     def unsupported(self, view: View) -> str | None:
         if view.public.features is FeatureKind.REAL:
             return "subset sums need rows whose non-zero entries are equal; these are real-valued"
@@ -60,7 +67,7 @@ class SubsetSum(Attack):
         if stated is not None and stated.weighting != NORMALISED:
             words = {COUNTS: "plain counts", ROW_MEAN: "means"}[stated.weighting]
             return f"{words} have no weights to tell neighbours apart; use row-space or maximum-a-posteriori"
-        if view.public.noise.get(NeighborSums.__name__) is not None:
+        if noise_on(view, NeighborSums, "sums") is not None:
             return "subset sums are decoded from noise-free sums; use maximum-a-posteriori on noisy ones"
         return no_equations(view, need_degrees=False)
 
@@ -71,10 +78,11 @@ class SubsetSum(Attack):
         equations = equations.to(device)
         odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
         decoded = decode_bits(equations, odds) if self.joint else _row_by_row(equations, odds)
+        decoded = without_columns(decoded, unused_columns(view), odds)
         chance = torch.where(decoded.bits > 0, decoded.probability, 1 - decoded.probability)
         confidence = torch.where(decoded.proven, 1.0, chance).clamp(min=1e-12).log().sum(1).exp()
         rows = scales.apply(decoded.bits.cpu())
-        proven = decoded.proven.all(1).cpu() & scales.certain
+        proven = decoded.proven.all(1).cpu() & scales.certain & bool((equations.std == 0).all())
         return Reconstruction(rows, equations.nodes.cpu(), confidence.cpu(), proven)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:

@@ -19,17 +19,31 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.known_graph import own_nodes
+from fglaudit.adversary.modelled import (
+    about,
+    change_clip,
+    degree_bound,
+    dropped_edges,
+    kept_columns,
+    known_noise,
+    row_clip,
+    sealed,
+)
 from fglaudit.adversary.planting import MemoryMessages, dealt, planted_federation, rehearsed
+from fglaudit.adversary.public_rules import unused_columns
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
     input_map,
     missing_uploads,
+    model_noise_std,
     model_rounds,
-    noise_std,
     sending_clients,
     unknown_adam,
+    unknown_changes,
 )
+from fglaudit.facts import GRADIENTS, Absent, Clipped, Fact, Rounded
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.rng import split
@@ -52,18 +66,28 @@ class AbsentWords(Attack):
     quantity: ClassVar[str] = "membership"
     first_rounds: ClassVar[int | None] = 1
 
+    def models(self, fact: Fact) -> bool:
+        """Errors of the messages enter the statistic by their variance, a clip by its factor. Of words that are absent
+        no row may be random; what happens to edges or to the length of rows and gradients leaves them absent."""
+        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = sent or change_clip(fact, ModelUpdate) or sealed(fact, ModelUpdate)
+        gone = isinstance(fact, Absent) and about(fact, ModelUpdate)  # one round is read, of those who sent in it
+        shorter = row_clip(fact) or (isinstance(fact, Clipped) and fact.target == GRADIENTS)
+        return sent or gone or shorter or kept_columns(fact) or dropped_edges(fact) or degree_bound(fact)
+
     def unsupported(self, view: View) -> str | None:
         if "input.weight" not in view.public.layout:
             return "updates are read as steps of Adam on a layer called input; this protocol's layout has none"
         if bool((view.auxiliary.x != 0).all()):
             return "every known node has all words"
-        return missing_uploads(view, ModelUpdate) or unknown_adam(view)
+        return missing_uploads(view, ModelUpdate) or unknown_adam(view) or unknown_changes(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         clients = sending_clients(view, ModelUpdate)
         present = 1 - _chance_absent(_statistic(view).to(device))
         typical = (present.sum(0) + 0.5) / (len(present) + 1)
         ratio = ((1 - _MISSED) * present / typical + _MISSED * (1 - present) / (1 - typical)).clamp(min=1e-12).log()
+        ratio[:, unused_columns(view).to(device)] = 0  # absent everywhere, whoever holds the node
         has = (view.auxiliary.x != 0).to(ratio)
         pairs = torch.cartesian_prod(clients, view.auxiliary.nodes)
         return Inference(type(self).quantity, pairs, (ratio @ has.T).flatten().cpu())
@@ -104,9 +128,20 @@ def _statistic(view: View) -> Tensor:
     models = next(model_rounds(view, 1))
     weight, _ = input_map(view, models.received)
     change, _ = input_map(view, models.change)
+    step *= _left_by_clip(view, step, models.change.shape[1])
     if _decays(view):
         return -(change * weight.sign()).mean(2) / step
-    return 1 - (change.square().mean(2) - noise_std(view, ModelUpdate) ** 2) / step**2
+    return 1 - (change.square().mean(2) - model_noise_std(view, models) ** 2) / step**2
+
+
+def _left_by_clip(view: View, step: float, dimensions: int) -> float:
+    """Return the share of a first step of this size in all ``dimensions`` that a clip leaves."""
+    clip = UploadClip.of(view, ModelUpdate)
+    if clip.bound is not None:
+        return min(1.0, clip.bound / step)
+    if clip.length is None:
+        return 1.0
+    return min(1.0, clip.length / (step * math.pow(dimensions, 1 / clip.order)))
 
 
 def _chance_absent(statistic: Tensor) -> Tensor:

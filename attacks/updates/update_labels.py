@@ -18,17 +18,31 @@ from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.known_nodes import log_probabilities, predict, unknown_architecture
+from fglaudit.adversary.modelled import (
+    about,
+    change_clip,
+    degree_bound,
+    dropped_edges,
+    kept_columns,
+    known_noise,
+    random_rows,
+    row_clip,
+    sealed,
+)
 from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.public_rules import known_as_used
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
     codebooks,
     missing_uploads,
+    model_noise_std,
     model_rounds,
-    noise_std,
     sending_clients,
     unknown_adam,
+    unknown_changes,
     uploads,
 )
+from fglaudit.facts import Absent, Fact, Rounded, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.batched_adam import BETAS, EPSILON
 from fglaudit.nn.graph_transformer import Dropout, initial_model
@@ -51,10 +65,12 @@ class BiasTrajectory:
 
     Attributes:
         moves: changes of the biases [T, K, C].
+        std: standard deviation of what the defense adds to a move.
         predicted: mean class probabilities of nodes of each class, under the received models [T, K, C, C].
     """
 
     moves: Tensor
+    std: float
     predicted: Tensor
 
 
@@ -77,7 +93,18 @@ class UpdateLabels(Attack):
     def unsupported(self, view: View) -> str | None:
         if _BIAS not in view.public.layout:
             return "updates are read as steps of Adam on the last layer's biases; this protocol's layout has none"
-        return missing_uploads(view, ModelUpdate, GlobalNodes) or unknown_adam(view) or unknown_architecture(view)
+        missing = missing_uploads(view, ModelUpdate, GlobalNodes) or unknown_changes(view)
+        return missing or unknown_adam(view) or unknown_architecture(view)
+
+    def models(self, fact: Fact) -> bool:
+        """Errors of uploads enter by their variance, clips by what they leave. Known rows are predicted as they are
+        used, and without neighbours anyway; of global nodes only those received are read, as clients used them."""
+        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = sent or change_clip(fact, ModelUpdate) or sealed(fact, ModelUpdate)
+        read_as_used = about(fact, GlobalNodes) and is_built_in(fact) and not isinstance(fact, Absent)
+        gone = isinstance(fact, Absent) and fact.share == 0
+        rows = row_clip(fact) or kept_columns(fact) or random_rows(fact)
+        return sent or read_as_used or gone or rows or dropped_edges(fact) or degree_bound(fact)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         trajectory = self._trajectory(view, split(rng, "dropout"))
@@ -89,13 +116,14 @@ class UpdateLabels(Attack):
         use = known.y >= 0
         kinds = torch.nn.functional.one_hot(known.y[use], view.public.num_classes).float()
         share = view.public.structure.of(Training).dropout
-        moves, predicted = [], []
+        std, moves, predicted = 0.0, [], []
         for received, models in zip(books.received, model_rounds(view, len(books.uploaded)), strict=False):
             chance = torch.zeros(())
             for _ in range(self.draws):
                 dropout = Dropout(share, rng)
                 if bool(use.any()):
-                    scores = log_probabilities(view, models.received, received, known.x[use], dropout)
+                    rows = known_as_used(view, known.x[use])
+                    scores = log_probabilities(view, models.received, received, rows, dropout)
                 else:
                     scores = predict(view, models.received, received, received, dropout)
                 chance = chance + scores.exp() / self.draws
@@ -104,8 +132,9 @@ class UpdateLabels(Attack):
                 of_class = torch.einsum("nc,knd->kcd", kinds, chance) / kinds.sum(0).clamp(min=1).view(1, -1, 1)
                 overall = torch.where((kinds.sum(0) > 0).view(1, -1, 1), of_class, overall)
             predicted.append(overall.double())
+            std = model_noise_std(view, models)
             moves.append(unflatten(models.change, view.public.layout)[_BIAS].double())
-        return BiasTrajectory(torch.stack(moves), torch.stack(predicted))
+        return BiasTrajectory(torch.stack(moves), std, torch.stack(predicted))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted.
@@ -157,11 +186,11 @@ def _fit(view: View, trajectory: BiasTrajectory) -> Tensor:
     known = view.known_rows().y
     counts = torch.bincount(known[known >= 0], minlength=view.public.num_classes).double() + 1
     prior = counts / counts.sum()
-    noise = noise_std(view, ModelUpdate) ** 2
+    noise = trajectory.std**2
     clip = UploadClip.of(view, ModelUpdate)
     variance = noise + (_MODEL_ERROR[0] * step) ** 2
     repeats = 1
-    if noise_std(view, ModelUpdate) == 0:
+    if noise == 0:
         repeats = max(1, round(float(trajectory.moves[0].abs().max().item()) / step))
     # Under Adam, all weights move about one step at a time.
     length = step * repeats * sum(math.prod(shape) for shape in view.public.layout.values())

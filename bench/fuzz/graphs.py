@@ -109,18 +109,23 @@ def _change(rng: random.Random, arrays: dict[str, np.ndarray[Any, Any]]) -> None
         flat[rng.randrange(flat.size)] = rng.choice(values)
         arrays[name] = flat.reshape(array.shape)
     elif what == 3:
-        arrays["y"] = np.full(len(arrays.get("x", array)), rng.choice((-1, 0, 5, 2**62)))
+        arrays["y"] = np.full(_rows(arrays), rng.choice((-1, 0, 5, 2**62)))
     elif what == 4:
         arrays["y"] = arrays.get("y", array).astype(np.uint64) + np.uint64(rng.choice((0, 2**63, 2**64 - 3)))
     elif what == 5:
         arrays.pop(name, None)
     elif what == 6:
         for mask in NAMES[3:]:
-            arrays[mask] = np.full(rng.choice((len(arrays.get("x", array)), 3, 0)), rng.random() < 0.5)
+            arrays[mask] = np.full(rng.choice((_rows(arrays), 3, 0)), rng.random() < 0.5)
     else:
         arrays[rng.choice(NAMES)] = rng.choice(
             (np.zeros((0, 3)), np.ones((3, 0)), np.array([None]), np.array("x"), np.zeros(3, "?"))
         )
+
+
+def _rows(arrays: dict[str, np.ndarray[Any, Any]]) -> int:
+    shape = arrays["x"].shape if "x" in arrays else ()
+    return shape[0] if shape else 3
 
 
 def _damaged(rng: random.Random, data: bytes) -> bytes:

@@ -53,9 +53,9 @@ class UploadClip:
 
     @staticmethod
     def of(view: View, payload: type[Payload]) -> UploadClip:
-        """Read the defense's public parameters."""
-        clip = Clipping.of(view, payload)
-        if payload.__name__ not in view.public.noise or clip is None:
+        """Return the clip of what clients upload that the defense states."""
+        clip = Clipping.of(view, payload, direction="up")
+        if clip is None:
             return UploadClip()
         return (
             UploadClip(bound=clip.bound)

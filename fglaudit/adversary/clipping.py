@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.public_rules import noise_std, rounding_on, stated
+from fglaudit.facts import Clipped
 from fglaudit.payloads import Payload
 from fglaudit.view import View
 
@@ -15,7 +17,7 @@ _MARGIN = 5.0
 """A message counts as unclipped when it is this many standard deviations shorter than a clipped one. The margin is wide
 because one wrong round among all users and rounds spoils that user's estimate."""
 _ORDERS = {"L1": 1.0, "L2": 2.0, "elementwise": math.inf}
-"""By ``clip_norm`` among a defense's public parameters."""
+"""By :attr:`fglaudit.facts.Clipped.norm`."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +29,10 @@ class Clipping:
     order: float
 
     @staticmethod
-    def of(view: View, payload: type[Payload]) -> Clipping | None:
-        """Read the defense's public parameters; None where messages of ``payload`` are not clipped."""
-        facts = view.public.defense_parameters
-        if facts.get("clip_norm") not in _ORDERS or payload.__name__ not in _named(facts.get("on")):
-            return None
-        clip = facts["clip"]
-        bound = (
-            clip
-            if isinstance(clip, int | float)
-            else dict(zip(_named(facts["on"]), clip, strict=True))[payload.__name__]
-        )
-        return Clipping(float(bound), _ORDERS[facts["clip_norm"]])
+    def of(view: View, payload: type[Payload], field: str = "", direction: str | None = None) -> Clipping | None:
+        """Return the clip of whole messages that is stated; None where messages of ``payload`` are not clipped."""
+        clip = clip_on(view, payload, field, direction)
+        return None if clip is None else Clipping(float(clip.bound), _ORDERS[clip.norm])
 
     def unclipped(self, received: Tensor, std: float) -> Tensor:
         """Return which messages ``received`` [U, D], with noise of ``std``, were certainly not clipped [U]."""
@@ -76,23 +70,23 @@ class Clipping:
         return factor, (variance * factor * (1 - factor) + tail).clamp(min=0)
 
 
-def added_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:
+def added_std(view: View, payload: type[Payload], values: Tensor | None = None, direction: str | None = None) -> float:
     """Return the standard deviation of a defense's noise and rounding error on an entry of ``payload``.
 
     Args:
         values: some of the messages [P, ...]; rounding is to levels over the range of each message.
     """
-    noise = view.public.noise.get(payload.__name__)
-    std = 0.0 if noise is None else noise.std
-    facts = view.public.defense_parameters
-    if "levels" not in facts or payload.__name__ not in _named(facts.get("on")) or values is None:
+    std, grid = noise_std(view, payload, direction=direction), rounding_on(view, payload, direction=direction)
+    if grid is None or values is None:
         return std
     flat = values.flatten(1)
-    step = (flat.amax(1) - flat.amin(1)) / (int(facts["levels"]) - 1)
-    # f (1 - f) is 1/6 on average over positions f between two levels.
-    return math.hypot(std, float((step.square().mean() / 6).sqrt().item()))
+    step = (flat.amax(1) - flat.amin(1)) / ((grid.levels or 2) - 1) if grid.step is None else flat.new_tensor(grid.step)
+    # f (1 - f) is 1/6 on average over positions f between two levels; to the nearest level, the variance is 1/12.
+    share = 1 / 6 if grid.stochastic else 1 / 12
+    return math.hypot(std, float((step.square().mean() * share).sqrt().item()))
 
 
-def _named(on: object) -> tuple[str, ...]:
-    """Return the payloads that a defense's ``on`` names, one or several."""
-    return (on,) if isinstance(on, str) else tuple(on) if isinstance(on, list | tuple) else ()
+def clip_on(view: View, payload: type[Payload], field: str = "", direction: str | None = None) -> Clipped | None:
+    """Return the clip of whole messages of ``payload``, None where there is none."""
+    facts = stated(view, payload, field, direction)
+    return next((fact for fact in facts if isinstance(fact, Clipped) and fact.per == "message"), None)

@@ -21,9 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fglaudit.adversary.modelled import about, change_clip, fresh_error, sealed
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import missing_uploads, sending_clients, uploads
+from fglaudit.facts import Absent, Fact, Field, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.shuffling import message_codes, shuffled
@@ -43,6 +45,14 @@ class Linkage(Attack):
     metric: ClassVar[str] = "auc"
     quantity: ClassVar[str] = "linkage"
     first_rounds: ClassVar[int | None] = 10
+
+    def models(self, fact: Fact) -> bool:
+        """Nothing is assumed of how a client's messages come about, but that the same makes them in every round; fresh
+        errors and clips change all cosines alike."""
+        payload = type(self).consumes[0]
+        gone = isinstance(fact, Absent) and about(fact, payload) and fact.share == 0
+        sent = fresh_error(fact, payload) or change_clip(fact, payload) or sealed(fact, payload) or gone
+        return sent or (is_built_in(fact) and not isinstance(fact.target, Field))
 
     def unsupported(self, view: View) -> str | None:
         payload = type(self).consumes[0]

@@ -9,73 +9,103 @@ amount. No row is ever proven, since a report is compatible with every row.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
-from fglaudit.adversary.public_rules import norm_bound
+from fglaudit.adversary.modelled import MULTI_BIT, decides
+from fglaudit.adversary.public_rules import clip_of_rows, known_as_used, noise_of_rows, norm_bound, unused_columns
+from fglaudit.facts import ROWS, Additive, Fact, Randomised
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Reconstruction
-from fglaudit.privacy.mechanism import clip_rows
-from fglaudit.view import FEATURE_ROWS, Noise, View
+from fglaudit.view import View
 
 _AT_UNIT_NORM = 1e-3
+_LARGEST_SQUARE = 1.0
+"""Of an entry, for rows that were not clipped."""
 
 
 def attack_reports(
     attack: Attack, view: View, rng: torch.Generator, device: torch.device
 ) -> Reconstruction | Inference:
     """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide the rows behind them."""
-    noise = view.public.noise.get(FEATURE_ROWS)
-    if noise is None or noise.distribution in attack.reads_noisy_rows:
+    if not runs_on_reports(attack, view.public.facts):
         return attack.run(view, rng=rng, device=device)
     result = attack.run(as_sent(view), rng=rng, device=device)
-    return decided(result, view, noise) if isinstance(result, Reconstruction) else result
+    return decided(result, view) if isinstance(result, Reconstruction) else result
+
+
+def runs_on_reports(attack: Attack, facts: Sequence[Fact]) -> bool:
+    """Whether rows were randomised, and ``attack`` does not reckon with it itself."""
+    return any(_randomises(fact) and not isinstance(fact, attack.reads_noisy_rows) for fact in facts)
+
+
+def before_reports(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return the facts about rows up to the last that randomised them: what reports are made by."""
+    last = max((i for i, fact in enumerate(facts) if _randomises(fact)), default=-1)
+    return tuple(fact for fact in facts[: last + 1] if fact.target == ROWS)
+
+
+def _randomises(fact: Fact) -> bool:
+    return isinstance(fact, Additive | Randomised) and fact.target == ROWS
 
 
 def as_sent(view: View) -> View:
     """Return ``view`` in terms of reports; rows known beforehand become their expected reports."""
-    if FEATURE_ROWS not in view.public.noise:
+    noise = noise_of_rows(view)
+    if noise is None:
         return view
-    facts = view.public.defense_parameters
     own = [dataclasses.replace(client, x=x) for client, x in zip(view.own, view.own_inputs, strict=True)]
-    x, norm = view.auxiliary.x, facts.get("clip_norm")
-    x = (x - facts["offset"]) / facts["factor"] if norm is None else clip_rows(x, norm_bound(view), str(norm).lower())
-    messages = {name: other for name, other in view.public.noise.items() if name != FEATURE_ROWS}
+    x = known_as_used(view, view.auxiliary.x)
+    if isinstance(noise, Randomised) and noise.kind == MULTI_BIT:
+        x = (x - noise.parameter("offset")) / noise.parameter("factor")
+    made_by = before_reports(view.public.facts)
+    rest = tuple(fact for fact in view.public.facts if fact not in made_by)
     return dataclasses.replace(
         view,
         own=tuple(own),
+        own_inputs=(),
         auxiliary=dataclasses.replace(view.auxiliary, x=x),
-        public=dataclasses.replace(view.public, features=FeatureKind.REAL, noise=messages),
+        public=dataclasses.replace(view.public, features=FeatureKind.REAL, facts=rest),
     )
 
 
-def decided(result: Reconstruction, view: View, noise: Noise) -> Reconstruction:
-    """Return the rows with the best expected F1 given the estimated reports, in the data set's own levels."""
+def decided(result: Reconstruction, view: View) -> Reconstruction:
+    """Return the rows with the best expected F1 given the estimated reports, in the data set's own levels.
+
+    Where it is not known how reports follow from rows, the reports are returned, and nothing is proven.
+    """
+    noise = noise_of_rows(view)
+    unproven = torch.zeros(len(result.rows), dtype=torch.bool)
+    if noise is None or not (isinstance(noise, Additive) or decides(noise)):
+        return dataclasses.replace(result, proven=unproven)
     reports = _rescaled(result.rows.double(), _typical_norm(view, noise))
     prior = feature_prior(view, result.nodes)
+    unused = unused_columns(view).to(reports.device)
     if view.public.features is FeatureKind.REAL:
-        trust = prior.variance / (prior.variance + noise.std**2)
-        rows = prior.mean + trust * (reports - prior.mean)
+        std = noise.std if isinstance(noise, Additive) else float(noise.parameter("std"))
+        trust = prior.variance / (prior.variance + std**2)
+        rows = prior.mean + torch.where(unused, 0.0, trust * (reports - prior.mean))
     else:
-        odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit() + log_likelihood_ratios(reports, view, noise, prior)
+        ratios = log_likelihood_ratios(reports, view, noise, prior)
+        odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit() + torch.where(unused, 0.0, ratios)
         bits = best_f1_bits(torch.sigmoid(odds))
         rows = (
             bits / bits.sum(1, keepdim=True).clamp(min=1) if view.public.features is FeatureKind.SCALED_BINARY else bits
         )
-    unproven = torch.zeros(len(rows), dtype=torch.bool)
     return Reconstruction(rows.float(), result.nodes, 0.5 * result.confidence, unproven)
 
 
-def log_likelihood_ratios(reports: Tensor, view: View, noise: Noise, prior: FeaturePrior) -> Tensor:
+def log_likelihood_ratios(reports: Tensor, view: View, noise: Additive | Randomised, prior: FeaturePrior) -> Tensor:
     """Return the log likelihood ratio of a non-zero entry against a zero one, for ``reports`` [R, F]."""
-    facts = view.public.defense_parameters
-    if noise.distribution == "multi-bit":
-        sign: Tensor = ((reports - facts["center"]) / facts["step"]).clamp(-1, 1)
-        return sign * float(facts["bit_epsilon"])
-    order = 1 if noise.distribution == "laplace" else 2
+    if isinstance(noise, Randomised):
+        sign: Tensor = ((reports - noise.parameter("center")) / noise.parameter("step")).clamp(-1, 1)
+        return sign * float(noise.parameter("bit_epsilon"))
+    clip = clip_of_rows(view)
+    order = 1 if clip is not None and clip.norm == "L1" else 2
     # The level of the ones in a row of typical size.
     level = min(prior.level, norm_bound(view) / max(prior.size, 1.0) ** (1 / order))
     if noise.distribution == "laplace":
@@ -85,13 +115,14 @@ def log_likelihood_ratios(reports: Tensor, view: View, noise: Noise, prior: Feat
     return projected / noise.std**2
 
 
-def _typical_norm(view: View, noise: Noise) -> float:
+def _typical_norm(view: View, noise: Additive | Randomised) -> float:
     """Return the typical L2 norm of a report."""
-    facts, features = view.public.defense_parameters, view.public.num_features
-    if noise.distribution == "multi-bit":
-        squares = facts["center"] ** 2 * features + facts["step"] ** 2 * facts["sampled_features"]
+    features = view.public.num_features
+    if isinstance(noise, Randomised):
+        squares = noise.parameter("center") ** 2 * features
+        squares += noise.parameter("step") ** 2 * noise.parameter("sampled_features")
     else:
-        squares = noise.std**2 * features + norm_bound(view) ** 2
+        squares = noise.std**2 * features + min(norm_bound(view) ** 2, _LARGEST_SQUARE * features)
     return float(squares**0.5)
 
 

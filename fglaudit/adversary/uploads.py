@@ -7,12 +7,16 @@ client's global nodes stays: the server aligns the others' with it, and returns 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.clipping import added_std, clip_on
+from fglaudit.adversary.public_rules import flooding_on
+from fglaudit.adversary.public_rules import noise_std as noise_on_payload
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.structure import Models, Training
@@ -118,10 +122,31 @@ def model_rounds(view: View, most: int | None = None) -> Iterator[ModelRound]:
         yield ModelRound(received, change)
 
 
-def noise_std(view: View, payload: type[Payload]) -> float:
-    """Return the standard deviation of the noise that the defense adds to ``payload``; 0 without any."""
-    noise = view.public.noise.get(payload.__name__)
-    return 0.0 if noise is None else noise.std
+def noise_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:
+    """Return the standard deviation of what is added to an entry of ``payload`` on the way up; 0 if nothing is.
+
+    Args:
+        values: what was uploaded [K, ...]: rounding to levels over the range of each message is then counted too.
+    """
+    if values is None:
+        return math.hypot(noise_on_payload(view, payload, direction="up"), flooding_on(view, payload))
+    return math.hypot(added_std(view, payload, values, "up"), flooding_on(view, payload))
+
+
+def model_noise_std(view: View, models: ModelRound) -> float:
+    """Return :func:`noise_std` of uploaded models."""
+    whole = view.public.structure.of(Models).upload == "weights"
+    return noise_std(view, ModelUpdate, models.received + models.change if whole else models.change)
+
+
+def unknown_changes(view: View) -> str | None:
+    """Return why models' changes do not follow from what clients upload, or None."""
+    stated, clip = view.public.structure.get(Models), clip_on(view, ModelUpdate, direction="up")
+    if stated is None:
+        return Models.missing()
+    if clip is not None and (clip.around == "received") != (stated.upload == "weights"):
+        return f"uploaded {stated.upload} are clipped around {clip.around}, which leaves too little of the change"
+    return None
 
 
 def input_map(view: View, models: Tensor) -> tuple[Tensor, Tensor]:

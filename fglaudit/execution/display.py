@@ -26,6 +26,7 @@ from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.worker import Progress as Rounds
 from fglaudit.execution.worker import Task, phase
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.scoring.clusters import TOO_FEW
 from fglaudit.suite.cell import Cell, arguments
 from fglaudit.suite.suite import Suite
 
@@ -221,11 +222,12 @@ def _best(rows: Sequence[Finding]) -> list[str]:
     if len(best) > 1:  # one interval over the seeds is in summary.csv; a mean of intervals would be none
         low = min(r.advantage_low for r in best if r.advantage_low is not None)
         high = max(r.advantage_high for r in best if r.advantage_high is not None)
+    few = f" {TOO_FEW}: range" if any(row.interval == "range" for row in best) else ""
     return [
         f"{escape(best[0].attack)} ({best[0].metric}){note}",
         _number(_mean(row.value for row in best)),
         _number(_mean(row.control for row in best)),
-        f"{_number(_mean(row.advantage for row in best))} [{_number(low)}, {_number(high)}]".replace("[", r"\["),
+        f"{_number(_mean(row.advantage for row in best))}{few} [{_number(low)}, {_number(high)}]".replace("[", r"\["),
     ]
 
 

@@ -25,6 +25,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 from filelock import FileLock, Timeout
@@ -35,6 +36,7 @@ from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.stored_record import Made, csv_cell, damaged, parse_record, record_text
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.interfaces import Defense
 from fglaudit.own_files import (
     TEMPORARY,
     DamagedError,
@@ -63,14 +65,17 @@ class Manifest:
         suite: its name.
         made: what all cells of the run have in common.
         plan: its cells in order.
+        sources: SHA-256 of the source files of its protocols, defenses and attacks, by kind and name.
     """
 
     suite: str
     made: Made
     plan: tuple[Planned, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
-        return stamped({"suite": self.suite, **self.made.to_json(), **plan_to_json(self.plan)}, "run.json")
+        made = {"suite": self.suite, **self.made.to_json(), "sources": dict(self.sources)}
+        return stamped({**made, **plan_to_json(self.plan)}, "run.json")
 
 
 @dataclass
@@ -194,14 +199,15 @@ def open_run(
         named = {cell.hash(): cell for cell in cells}
         made = Made(__version__, threads, dict(data or {}), dict(registry.loaded_files()))
         store = RunStore(directory, suite, named, made)
-        whole = _continue(store)
+        old = _continue(store)
         store.remove_spool()  # of a run that was killed
         for folder in (directory, directory / "cells"):
             for left in folder.glob(f"{TEMPORARY}*.tmp"):
                 left.unlink(missing_ok=True)
-        if not whole:
+        sources = _sources(cells)
+        if old is None or old.sources != sources:  # a plan of thousands of cells takes seconds to make
             plan = tuple(Planned.of(cell, name) for name, cell in named.items())
-            write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan).text())
+            write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, sources).text())
         for name in ("cells", "transcripts"):
             make_folder(directory / name)
         make_folder(store.spool, 0o700)
@@ -214,10 +220,26 @@ def open_run(
         lock.release()
 
 
-def _continue(store: RunStore) -> bool:
-    """Take over what an earlier part of the run was made with; refuse another run. Return whether ``run.json`` is there
-    and whole, so that it need not be written again."""
-    whole = False
+def _sources(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return the SHA-256 of the source file of every protocol, defense (each part of a stack) and attack, by "kind
+    name"."""
+    found: dict[str, Any] = {}
+    for cell in cells:
+        parts = getattr(cell.defense, "parts", ())
+        used: list[tuple[str, Any]] = [
+            ("protocol", cell.protocol),
+            ("defense", cell.defense),
+            *(("attack", a) for a in cell.attacks),
+        ]
+        used += [("defense", part) for part in parts if isinstance(part, Defense)]
+        found |= {f"{kind} {type(plugin).name}": plugin for kind, plugin in used}
+    return {name: registry.source_digest(plugin) for name, plugin in sorted(found.items())}
+
+
+def _continue(store: RunStore) -> Manifest | None:
+    """Take over what an earlier part of the run was made with; refuse another run. Return ``run.json`` where it is
+    whole."""
+    manifest = None
     directory = store.directory
     rule = f"a folder holds one run of one suite; {directory} holds"
     fix = "use another --out, or delete the folder"
@@ -230,13 +252,13 @@ def _continue(store: RunStore) -> bool:
             store.notes.append(f"{error}; written anew")
             old = _made_of_records(store)
         else:
-            old, whole = manifest.made, True
+            old = manifest.made
             if old.version == __version__ and [planned.cell for planned in manifest.plan] != list(store.cells):
                 raise FglauditError(
                     f"{rule} another one ({manifest.suite}: {_difference(directory, store.suite)}); {fix}"
                 )
     if old is None:
-        return False
+        return None
     if old.version != __version__:
         raise FglauditError(f"{rule} a run of fglaudit {old.version}, this is {__version__}; {fix}")
     for file, digest in old.plugins.items():
@@ -246,7 +268,7 @@ def _continue(store: RunStore) -> bool:
         if store.made.data.get(name, digest) != digest:
             raise FglauditError(f"{rule} results on other content of {name}; {fix}")
     store.made = old
-    return whole
+    return manifest
 
 
 def _made_of_records(store: RunStore) -> Made | None:

@@ -7,16 +7,17 @@ are found (:mod:`fglaudit.quantities.claims`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.prior_only import prior_only
+from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.quantities.base import Comparison, Quantity, Truth
+from fglaudit.quantities.base import Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.game import Game, breakdown, score
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
@@ -24,8 +25,8 @@ from fglaudit.view import PublicFacts, View
 
 DIRECTION_RATE = "direction_rate"
 """Primary metric of attacks that find real-valued rows without being able to say whose they are."""
-_ALTERED = frozenset({"clip_norm", "levels", "kept_features"})
-"""Public parameters of defenses that change the messages' values without noise."""
+_LEAVE_ROWS_WHOLE = (Absent, Sealed)
+"""Facts about messages with which whole rows may still be rebuilt exactly; of rows there are none."""
 
 
 class Features(Quantity):
@@ -102,11 +103,16 @@ class Features(Quantity):
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         return f"on a planted plain leak it rebuilt {score:.1%} of {len(planted.nodes)} rows, not {least:.0%}"
 
-    def excess(self, question: Game, result: Reconstruction, guess: Reconstruction) -> tuple[Tensor, Tensor]:
-        """Return by how much larger the share of exact rows is: one figure [1], for attacks that do not know whose rows
-        they have."""
+    def excess(
+        self, attack: Attack, view: View, question: Game, result: Reconstruction, guess: Reconstruction
+    ) -> tuple[Excess, ...]:
+        """Return the advantage in the attack's own metric, and how much larger its share of exact rows is: one figure
+        [1], which also counts for attacks that do not know whose rows they have."""
         more = exact_share(result, question) - exact_share(guess, question)
-        return torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long)
+        rows = Excess(torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long))
+        if len(question.targets) == 0:
+            return (rows,)
+        return (*super().excess(attack, view, question, result, guess), rows)
 
 
 def exact_share(result: Reconstruction, game: Game) -> float:
@@ -131,14 +137,23 @@ def _mean(values: Tensor) -> float:
 def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> str:
     """Return the metric that the advantage is computed on: the attack's own, with two exceptions.
 
-    Where a defense alters messages (noise, clipping, rounding, features left out), F1 stands for the rate of exact
-    rows: that falls to nothing as soon as one entry of every row is wrong, long before the row is protected. And cosine
-    stands for F1 where features are real-valued, since any dense guess finds all non-zero entries of dense rows.
+    Where rows or messages that the attack reads are altered (noise, clipping, rounding, features left out, whatever a
+    plugin's own fact says), F1 stands for the rate of exact rows: that falls to nothing as soon as one entry of every
+    row is wrong, long before the row is protected. And cosine stands for F1 where features are real-valued, since any
+    dense guess finds all non-zero entries of dense rows.
     """
     metric = type(attack).metric
-    if metric == "exact_rate" and (public.noise or not _ALTERED.isdisjoint(public.defense_parameters)):
+    read = {payload.__name__ for payload in (*type(attack).consumes, *type(attack).also_reads)}
+    if metric == "exact_rate" and any(_alters(fact, read) for fact in public.facts):
         metric = "f1"
     return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
+
+
+def _alters(fact: Fact, read: Set[str]) -> bool:
+    """Whether ``fact`` changes entries of rows, or of the payloads ``read``."""
+    if isinstance(fact.target, Field):
+        return fact.target.payload in read and not isinstance(fact, _LEAVE_ROWS_WHOLE)
+    return fact.target == ROWS
 
 
 def with_guesses(result: Reconstruction, guess: Reconstruction) -> Reconstruction:

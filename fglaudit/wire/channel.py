@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.facts import Unstated
+from fglaudit.facts import ROWS, Unstated
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
-from fglaudit.view import FEATURE_ROWS, Noise, Observer
+from fglaudit.view import Noise, Observer
 from fglaudit.wire.observed import Observed
 from fglaudit.wire.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
@@ -66,7 +66,7 @@ class RecordingChannel:
     Attributes:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
         bytes_sealed: those of them that are ciphertexts, in all.
-        inputs: feature rows [n_k, F] that a defense drew at random, by client.
+        inputs: feature rows [n_k, F] that a defense changed, as it states, by client.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RecordingChannel:
         prepared = self.session.prepare(client, self._rng)
         if before is not None:
             self._observed.prepared(before, prepared)
-        if FEATURE_ROWS in self.session.noise():
+        if any(fact.target == ROWS for fact in self.session.facts()):
             self.inputs[client.client] = prepared.x
         return prepared
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -222,7 +222,11 @@ class Transcript:
     def seen_by(self, observer: Observer) -> ObservedMessages:
         """Return the messages that ``observer`` sent or received (for the wire: all), as far as it can read them."""
         parties = None if observer.wire else torch.tensor(observer.parties)
-        return ObservedMessages(self, parties, observer.clients)
+
+        def read(payload: type[Payload]) -> Iterator[MessageBatch]:
+            yield from _readable(self, parties, observer.clients, payload)
+
+        return ObservedMessages(read)
 
 
 _NOT_WHOLE = "a transcript needs all its message files whole; {path} is not ({why}); record the run again"
@@ -235,31 +239,39 @@ def _write(entry: Entry, folder: Path, blob: bytes) -> None:
     write_new(path, blob)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ObservedMessages:
-    """Lazy reader: one batch in memory at a time. Implements :class:`fglaudit.view.Messages`."""
+    """Lazy reader: one batch in memory at a time. Implements :class:`fglaudit.view.Messages`.
 
-    transcript: Transcript
-    parties: Tensor | None
-    clients: tuple[int, ...] = ()
+    It holds no transcript, only a function that filters: what it hands out are copies of messages that the observer can
+    read, in memory of their own.
+    """
+
+    _read: Callable[[type[Payload]], Iterator[MessageBatch]]
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         """Yield the batches with this payload in the order sent, only messages that the observer can read."""
-        for index, entry in enumerate(self.transcript.entries):
-            own_only = len(self.clients) < entry.readers
-            if entry.payload != payload.__name__ or (own_only and not self.clients):
-                continue
-            if self.parties is not None and not entry.concerns(self.parties):
-                continue
-            batch = self.transcript.read(index)
-            if own_only:
-                seen = torch.isin(batch.senders, torch.tensor(self.clients))
-            elif self.parties is not None:
-                seen = torch.isin(batch.senders, self.parties) | torch.isin(batch.receivers, self.parties)
-            else:
-                yield batch
-                continue
-            if bool(seen.all()):
-                yield batch
-            elif bool(seen.any()):
-                yield batch.select(seen)
+        return self._read(payload)
+
+
+def _readable(
+    transcript: Transcript, parties: Tensor | None, clients: tuple[int, ...], payload: type[Payload]
+) -> Iterator[MessageBatch]:
+    for index, entry in enumerate(transcript.entries):
+        own_only = len(clients) < entry.readers
+        if entry.payload != payload.__name__ or (own_only and not clients):
+            continue
+        if parties is not None and not entry.concerns(parties):
+            continue
+        batch = transcript.read(index)
+        if own_only:
+            seen = torch.isin(batch.senders, torch.tensor(clients))
+        elif parties is not None:
+            seen = torch.isin(batch.senders, parties) | torch.isin(batch.receivers, parties)
+        else:
+            yield batch
+            continue
+        if bool(seen.all()):
+            yield batch
+        elif bool(seen.any()):
+            yield batch.select(seen)

@@ -10,6 +10,7 @@ import torch
 
 from fglaudit.adversary.clipping import Clipping, added_std
 from fglaudit.adversary.public_rules import rounding_of_sums
+from fglaudit.attacking import adapted
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.attacks.latents.weight_difference import WeightDifference
 from fglaudit.attacks.neighborhoods.row_levels import to_levels
@@ -109,7 +110,7 @@ def test_noisy_rows_are_decided_by_expected_f1() -> None:
     nodes = torch.arange(60)
     for std, at_least in ((0.01, 1.0), (50.0, 0.2)):
         noisy = graph.x + std * torch.randn(graph.x.shape, generator=derive(0, "noise"))
-        bits = to_levels(view, noisy, nodes, torch.full((60,), std), math.inf)
+        bits = to_levels(view, noisy, nodes, torch.full((60,), std), unit_ball=False)
         f1 = 2 * (bits * graph.x).sum(1) / (bits.sum(1) + graph.x.sum(1)).clamp(min=1)
         assert float(f1.mean()) >= at_least
         assert bool((bits.sum(1) > 0).all())  # a likeliest row would be empty under strong noise
@@ -137,11 +138,12 @@ def test_fixed_point_of_ciphertexts_proves_nothing_wrong() -> None:
     assert torch.equal(result.rows[result.proven], graph.x[result.nodes[result.proven]])
 
 
-def test_mask_flip_says_that_it_does_not_model_clipping() -> None:
+def test_mask_flip_runs_under_clipping_and_says_that_it_does_not_model_it() -> None:
     drawn = draw_task("csbm-dnc", CsbmTask(nodes=30, dimensions=8))
     assert drawn.train is not None and drawn.val is not None and drawn.test is not None
     graph = federate(drawn, list(torch.arange(30).unsqueeze(1)), drawn.train, drawn.val, drawn.test)
     for defense in (ClippingDefense(on=("Jacobians",), clip=(0.1,)), Quantisation(on=("Jacobians",))):
         view = record(GFLAPPNP(hidden=4, rounds=2), graph, defense).view(Observer(parties=(0,)))
-        reason = MaskFlip().unsupported(view)
-        assert reason is not None and "no sign of protection" in reason
+        assert MaskFlip().unsupported(view) is None
+        MaskFlip().run(view, rng=derive(0, "attack"), device=CPU)
+        assert adapted(MaskFlip(), view.public.facts).startswith("no: ")

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,8 @@ class Heard(Listener):
     def finished(self, task: Task, record: CellRecord) -> None:
         self.records.append(record)
 
-    def checked(self, running: object) -> None:
-        self.running += running  # type: ignore[operator]
+    def checked(self, running: Iterable[Running]) -> None:
+        self.running += running
 
 
 def tasks(seeds: list[int], folder: Path | None = None) -> list[Task]:

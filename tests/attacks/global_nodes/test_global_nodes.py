@@ -21,6 +21,7 @@ from fglaudit.attacks.updates.absent_words import AbsentWords
 from fglaudit.attacks.updates.update_labels import UpdateLabels
 from fglaudit.attacks.updates.update_linkage import UpdateLinkage
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
+from fglaudit.facts import Additive, Field
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.payloads import SERVER, GlobalNodes
@@ -30,7 +31,7 @@ from fglaudit.rng import derive
 from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.shuffling import shuffled
 from fglaudit.testing import Run, check_attack, example_graph, record
-from fglaudit.view import Noise, Observer, View
+from fglaudit.view import Observer, View
 
 CPU = torch.device("cpu")
 SERVER_WITH_ROWS = Observer(parties=(SERVER,), auxiliary=0.4)
@@ -128,7 +129,7 @@ def test_denoising_follows_slow_levels_and_beats_the_plain_mean() -> None:
     truth[:] = torch.where(torch.arange(40).view(-1, 1, 1, 1) < 20, truth[:1], truth[-1:])
     uniform = torch.rand(truth.shape, generator=rng) - 0.5
     noisy = truth - 0.001 * uniform.sign() * (1 - 2 * uniform.abs()).clamp(min=1e-9).log()
-    found = GlobalNodeDenoising().denoise(noisy, Noise("laplace", 0.001), 0.002)
+    found = GlobalNodeDenoising().denoise(noisy, Additive(Field("GlobalNodes"), "laplace", 0.001), 0.002)
     error, mean_error = ((e - truth[-1]).norm() / truth[-1].norm() for e in (found, noisy.mean(0)))
     assert error < 0.1 < mean_error
 
@@ -138,7 +139,7 @@ def test_denoising_undoes_a_changed_order() -> None:
     truth = 0.002 * torch.randn(1, 3, 200, generator=rng).sign()
     uploads = truth.expand(12, -1, -1, -1) + 0.0005 * torch.randn(12, 1, 3, 200, generator=rng)
     uploads = torch.cat([uploads[:6], uploads[6:, :, [2, 0, 1]]])
-    found = GlobalNodeDenoising().denoise(uploads, Noise("gaussian", 0.0005), 0.002)
+    found = GlobalNodeDenoising().denoise(uploads, Additive(Field("GlobalNodes"), "gaussian", 0.0005), 0.002)
     assert (found - truth).norm() < 0.1 * truth.norm()
 
 

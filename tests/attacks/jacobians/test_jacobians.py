@@ -21,6 +21,7 @@ from fglaudit.attacks.jacobians.representation_inversion import RepresentationIn
 from fglaudit.attacks.jacobians.switched_sums import Mixtures, box_least_squares, separate
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.clipping import Clipping
+from fglaudit.facts import Additive, Clipped, Fact, Field, Rounded
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, Jacobians, MessageBatch
@@ -30,7 +31,7 @@ from fglaudit.quantities.features import exact_share
 from fglaudit.quantities.game import score
 from fglaudit.rng import derive
 from fglaudit.testing import Run, check_attack, record
-from fglaudit.view import Noise, Observer, View
+from fglaudit.view import Observer, View
 from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
@@ -158,12 +159,17 @@ def add_noise(values: Tensor) -> Tensor:
     return values + 1e-4 * torch.randn(values.shape, generator=derive(0, "noise"))
 
 
-@pytest.mark.parametrize("change", [clip, quantise, add_noise])
-def test_it_adapts_to_a_defense(change: Any) -> None:
+SENT = Field("Jacobians", direction="up")
+
+
+@pytest.mark.parametrize(
+    "change, fact",
+    [(clip, Clipped(SENT, "L2", 1.0)), (quantise, Rounded(SENT, 0.02)), (add_noise, Additive(SENT, "gaussian", 1e-4))],
+)
+def test_it_adapts_to_a_defense(change: Any, fact: Fact) -> None:
     run = recorded(rounds=24)
     view = run.view(SERVER)
-    noise = {"Jacobians": Noise("gaussian", 1e-4)} if change is add_noise else {}
-    public = dataclasses.replace(view.public, defense=change.__name__, noise=noise)
+    public = dataclasses.replace(view.public, facts=(fact,))
     result = rebuild(
         JacobianReading(), dataclasses.replace(view, public=public, messages=_Changed(view.messages, change))
     )

@@ -19,6 +19,7 @@ from fglaudit.attacks.jacobians.mixture_rows import MixtureRows
 from fglaudit.attacks.jacobians.weighted_rows import name_rows
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.quantisation import Quantisation
+from fglaudit.facts import Additive, Field
 from fglaudit.graph import FeatureKind, FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.nn.propagation import personalised_propagation
@@ -29,7 +30,7 @@ from fglaudit.quantities.game import Game
 from fglaudit.rng import derive
 from fglaudit.structure import Propagation
 from fglaudit.testing import Run, check_attack, record
-from fglaudit.view import Noise, Observer, View
+from fglaudit.view import Observer, View
 from fglaudit.wire.transcript import Transcript
 
 CPU = torch.device("cpu")
@@ -191,7 +192,7 @@ def test_payloads_that_do_not_fit_are_refused() -> None:
 
 def test_stated_noise_is_taken_into_account() -> None:
     view = recorded().view(ONE)
-    noise = {"Jacobians": Noise("laplace", 10.0)}
-    public = dataclasses.replace(view.public, defense="joint-noise", noise=noise)
+    noise = Additive(Field("Jacobians", direction="up"), "laplace", 10.0)
+    public = dataclasses.replace(view.public, facts=(noise,))
     result = rebuild(dataclasses.replace(view, public=public))
     assert len(result.rows) == 0 or not bool(result.claimed.any())  # type: ignore[union-attr]

@@ -18,6 +18,7 @@ from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 from fglaudit.attacks.latents.weight_moments import legendre
+from fglaudit.facts import Additive, Field
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients
@@ -26,7 +27,7 @@ from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.quantities import Question
 from fglaudit.rng import derive
 from fglaudit.testing import Run, check_attack, example_graph, record
-from fglaudit.view import Noise, Observer, View
+from fglaudit.view import Observer, View
 
 CPU = torch.device("cpu")
 OBSERVER = Observer((SERVER,), topology=True, auxiliary=0.1)
@@ -96,7 +97,8 @@ def test_noise_that_is_known_enters_the_measurement_model() -> None:
     run = recorded(**WIDE)
     view = run.view(OBSERVER)
     quiet = attack("sparse-recovery").run(view, rng=derive(0, "attack"), device=CPU)
-    told = dataclasses.replace(view, public=dataclasses.replace(view.public, noise={"Latents": Noise("laplace", 1e6)}))
+    noise = Additive(Field("Latents", direction="up"), "laplace", 1e6)
+    told = dataclasses.replace(view, public=dataclasses.replace(view.public, facts=(noise,)))
     drowned = attack("sparse-recovery").run(told, rng=derive(0, "attack"), device=CPU)
     assert isinstance(quiet, Reconstruction) and isinstance(drowned, Reconstruction) and drowned.proven is not None
     truth = run.graph.x[drowned.nodes]

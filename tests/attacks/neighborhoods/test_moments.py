@@ -127,7 +127,7 @@ def test_too_few_orders_for_a_neighbourhood() -> None:
 
 
 @pytest.mark.parametrize("attack", [GramPeeling(), PowerMoments()])
-def test_self_test_passes_and_noise_is_left_to_others(attack: Attack) -> None:
+def test_self_test_passes_and_noise_is_not_modelled(attack: Attack) -> None:
     graph = random_federated(2)
     view = masked_view(graph, CLIENT)
     targets = torch.unique(torch.cat([c.remote_nodes for c in view.own]))
@@ -135,4 +135,9 @@ def test_self_test_passes_and_noise_is_left_to_others(attack: Attack) -> None:
     game = Game.about(targets, graph.x[targets], graph.features)
     assert self_test(attack, view, game, control) is None
     check_attack(attack, view)
-    assert attack.unsupported(masked_view(graph, CLIENT, std=0.1)) is not None
+    noisy = masked_view(graph, CLIENT, std=0.1)
+    assert attack.unsupported(noisy) is None
+    assert not any(attack.models(fact) for fact in noisy.public.facts)
+    result = rebuild(attack, noisy)
+    assert not result.rows.isnan().any()
+    assert result.proven is not None and not bool(result.proven.any())

@@ -23,7 +23,7 @@ from fglaudit.attacks.neighborhoods.row_matching import match_members
 from fglaudit.attacks.neighborhoods.row_types import close_rows
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.payloads import SERVER, MaskedMatrices
+from fglaudit.payloads import SERVER
 from fglaudit.quantities.game import Game
 from fglaudit.quantities.row_metrics import matched_exact
 from fglaudit.rng import derive
@@ -213,7 +213,12 @@ def test_noise_on_the_messages(name: str, vector: bool) -> None:
         found.append(matched_exact(result.rows, graph.x[remote], graph.features) / len(remote))
     assert found[0] == found[1] == 1.0
     assert found[2] < 0.2
-    assert attack("second-moments").unsupported(view) is not None
+    assert all(attack(name).models(fact) for fact in view.public.facts)
+    unaware = attack("second-moments")
+    assert unaware.unsupported(view) is None
+    assert not any(unaware.models(fact) for fact in view.public.facts)
+    proven = rebuild("second-moments", view).proven
+    assert proven is not None and not bool(proven.any())
 
 
 def test_linearly_dependent_rows_need_higher_moments() -> None:
@@ -302,7 +307,7 @@ def test_likeliest_level_of_a_noisy_row() -> None:
     view = masked_view(graph, CLIENT)
     bits = graph.x[:20]
     noisy = unit_rows(bits) + 0.03 * torch.randn(bits.shape, generator=torch.Generator().manual_seed(1))
-    found = to_levels(view, noisy, torch.full((20,), -1), torch.full((20,), 0.03), 1.0)
+    found = to_levels(view, noisy, torch.full((20,), -1), torch.full((20,), 0.03), unit_ball=True)
     assert torch.equal(found, bits)
 
 
@@ -322,4 +327,4 @@ def test_nothing_recovered_is_nothing_assigned() -> None:
     view = masked_view(random_federated(0), CLIENT)
     result = assign_rows(view, NeighborhoodRows.join([], 40), derive(0, "none"))
     assert len(result.nodes) == 0 and result.rows.shape == (0, 40)
-    assert MaskedMatrices.__name__ not in view.public.noise
+    assert view.public.facts == ()

@@ -1,0 +1,129 @@
+"""What several attacks answer alike in ``Attack.models``: predicates of one fact, all false of unknown kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fglaudit.facts import (
+    EDGES,
+    GRADIENTS,
+    ROWS,
+    Additive,
+    Clipped,
+    DegreeBound,
+    DroppedEdges,
+    Fact,
+    Field,
+    KeptColumns,
+    Randomised,
+    Rounded,
+    Sealed,
+    Target,
+    is_built_in,
+)
+from fglaudit.payloads import Payload
+
+KNOWN_NOISE = ("gaussian", "laplace")
+"""Distributions of noise that attacks know by more than their standard deviation."""
+MULTI_BIT = "multi-bit"
+"""Kind of :class:`fglaudit.facts.Randomised` rows that attacks know."""
+
+
+def about(fact: Fact, payload: type[Payload], field: str = "", direction: str | None = None) -> bool:
+    """Whether ``fact`` is about a field of ``payload``; an empty ``field`` is any, no ``direction`` is both."""
+    return isinstance(fact.target, Field) and fact.target.meets(payload.__name__, field, direction)
+
+
+def known_noise(fact: Fact, *payloads: type[Payload], distributions: tuple[str, ...] = KNOWN_NOISE) -> bool:
+    """Whether it is noise of these ``distributions`` on messages of ``payloads``."""
+    return isinstance(fact, Additive) and fact.distribution in distributions and any(about(fact, p) for p in payloads)
+
+
+def message_clip(fact: Fact, *payloads: type[Payload]) -> bool:
+    """Whether it is a clip of whole messages of ``payloads`` around zero, entry by entry or by their norm."""
+    plain = isinstance(fact, Clipped) and fact.per == "message" and fact.around == "zero"
+    return plain and any(about(fact, p) for p in payloads)
+
+
+def fresh_error(fact: Fact, *payloads: type[Payload]) -> bool:
+    """Whether it adds an error with mean about 0 to messages of ``payloads``, afresh in each: noise, or a grid."""
+    return isinstance(fact, Additive | Rounded) and any(about(fact, p) for p in payloads)
+
+
+def change_clip(fact: Fact, payload: type[Payload]) -> bool:
+    """Whether whole uploads are clipped, around zero or what was received; whether that is a clip of the changes
+    depends on what is uploaded, see ``uploads.unknown_changes``."""
+    return isinstance(fact, Clipped) and fact.per == "message" and about(fact, payload, direction="up")
+
+
+def row_clip(fact: Fact) -> bool:
+    """Whether rows are scaled down to a norm before they are used, each on its own."""
+    return isinstance(fact, Clipped) and fact.target == ROWS and fact.per == "row" and fact.norm in ("L1", "L2")
+
+
+def kept_columns(fact: Fact) -> bool:
+    """Whether all rows are zero outside public columns."""
+    return isinstance(fact, KeptColumns) and fact.target == ROWS
+
+
+def decides(fact: Fact) -> bool:
+    """Whether a fact by which random reports are made of rows is allowed for where the rows behind them are decided,
+    see :mod:`fglaudit.adversary.local_reports`."""
+    if fact.target != ROWS:
+        return False
+    known_bits = isinstance(fact, Randomised) and fact.kind == MULTI_BIT
+    noise = isinstance(fact, Additive) and fact.distribution in KNOWN_NOISE
+    return known_bits or noise or row_clip(fact) or kept_columns(fact)
+
+
+def sealed(fact: Fact, *payloads: type[Payload]) -> bool:
+    """Whether messages of ``payloads`` travel sealed. What an observer cannot open is not in its view; what it can open
+    has the errors that the fact states."""
+    return isinstance(fact, Sealed) and any(about(fact, p) for p in payloads)
+
+
+def dropped_edges(fact: Fact) -> bool:
+    """Whether nodes with few cross-client neighbours lost them, see ``public_rules.fewest_neighbors``."""
+    return isinstance(fact, DroppedEdges) and fact.target == EDGES
+
+
+def degree_bound(fact: Fact) -> bool:
+    """Whether edges are dropped down to a degree, which ``public_rules.own_graphs`` repeats."""
+    return isinstance(fact, DegreeBound) and fact.target == EDGES
+
+
+def on_gradients(fact: Fact) -> bool:
+    """Whether it is a built-in fact about gradients: nothing that is computed from rows alone depends on them."""
+    return fact.target == GRADIENTS and is_built_in(fact)
+
+
+def random_rows(fact: Fact) -> bool:
+    """Whether rows were made random in a way that :mod:`fglaudit.adversary.local_reports` decides: for attacks on
+    payloads for which rows may as well be dense real-valued reports."""
+    random = isinstance(fact, Additive | Randomised)
+    return random and fact.target == ROWS and decides(fact)
+
+
+def out_of_order(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return the facts whose place among the others no attack reckons with, whatever it says of each alone.
+
+    Attacks read one clip and one grid of a target, and that the clip came before noise and grid. Noises are added up.
+    """
+    return tuple(
+        fact
+        for index, fact in enumerate(facts)
+        if any(_meets(fact.target, other.target) and _not_after(fact, other) for other in facts[:index])
+    )
+
+
+def _not_after(fact: Fact, other: Fact) -> bool:
+    """Whether ``fact`` is not expected to come after ``other`` on one target."""
+    if isinstance(fact, Clipped):
+        return isinstance(other, Additive | Rounded | Randomised | Clipped)
+    return isinstance(fact, Rounded) and isinstance(other, Rounded)
+
+
+def _meets(one: Target, other: Target) -> bool:
+    if isinstance(one, Field) and isinstance(other, Field):
+        return one.meets(other.payload, other.name, other.direction)
+    return one == other
