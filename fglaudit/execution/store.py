@@ -304,7 +304,10 @@ def read_manifest(directory: Path) -> Manifest:
     data = read_stamped(path, "run.json", _AGAIN)
     try:
         made = Made.from_json({key: data.get(key) for key in ("version", "threads", "data", "plugins")})
-        return Manifest(str(data.get("suite", "")), made, plan_from_json(data))
+        sources = data.get("sources", {})
+        if not (isinstance(sources, dict) and all(isinstance(value, str) for value in sources.values())):
+            raise ValueError("sources are SHA-256 sums by name")
+        return Manifest(str(data.get("suite", "")), made, plan_from_json(data), sources)
     except ValueError as error:
         raise DamagedError(f"run.json must be whole; {path} is damaged ({error}); {_AGAIN}") from error
 
