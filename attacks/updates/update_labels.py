@@ -198,8 +198,10 @@ def _fit(view: View, trajectory: BiasTrajectory) -> Tensor:
         weights = sum(math.prod(shape) for shape in view.public.layout.values())
         shrink = min(1.0, clip.length / (step * math.pow(weights, 1 / clip.order)))
     with torch.enable_grad():
-        # A bias rises where the class is more frequent than predicted: start on the right side of all signs.
-        scores = (prior.log() + 2 * shrink * trajectory.moves.mean(0) / step).requires_grad_()
+        # A bias rises where the class is more frequent than predicted: start on the right side of all signs, as far as
+        # noise lets them be seen.
+        seen = (shrink * step) ** 2 / ((shrink * step) ** 2 + noise / len(trajectory.moves))
+        scores = (prior.log() + 2 * seen * shrink * trajectory.moves.mean(0) / step).requires_grad_()
         optimiser = torch.optim.Adam([scores], lr=0.1)
         for index in range(_FIT_STEPS):
             shares = scores.log_softmax(1)
