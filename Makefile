@@ -19,7 +19,7 @@ test-all: $(VENV)/.dev  ## every test but those of foreign frameworks
 test-foreign: $(VENV)/.dev  ## tests that need other frameworks, which they name where they skip
 	$(BIN)/python -m pytest -m foreign || [ $$? -eq 5 ]  # 5: there is none
 
-fuzz: $(VENV)/.dev  ## 1,000 mutated suites and 500 mutated graphs: no traceback, no hang; a sample of it is part of the tests
+fuzz: $(VENV)/.dev  ## mutated suites, graphs and run folders, and killed runs: no traceback, no hang, no other finding; a sample of it is part of the tests
 	$(BIN)/python -m bench.fuzz
 
 lint: $(VENV)/.dev

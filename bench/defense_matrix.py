@@ -3,7 +3,8 @@
 Small data sets (``bench.defense_settings``): the matrix shows what applies and what breaks through, not how well it
 does on real data. Every attack that reads what a protocol sends is run; the strongest one stands for the entry, one
 that links the uploads of one client only where there is no other. An attack succeeds where the
-lower end of its interval is above 0.02; "no attack succeeded" is no proof of privacy.
+lower end of its interval is above 0.02 or rows are proven; "no attack succeeded" (every upper end at most 0.02) is no
+proof of privacy, and where there are too few clients to tell the entry is "undecided".
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def strongest(findings: Sequence[Finding]) -> dict[str, str]:
     found = max(measured, key=lambda f: (f.advantage_low or 0.0) if f.advantage_low is not None else -1.0)
     assert found.advantage is not None and found.advantage_low is not None and found.advantage_high is not None
     return {
-        "verdict": "succeeds" if found.advantage_low > SUCCEEDS_ABOVE else "no attack succeeded",
+        "verdict": _verdict(measured),
         "attack": found.attack,
         "metric": found.metric,
         "value": f"{found.value:.4f}",
@@ -139,3 +140,13 @@ def strongest(findings: Sequence[Finding]) -> dict[str, str]:
         "advantage_high": f"{found.advantage_high:.4f}",
         "accuracy": "" if found.accuracy_global is None else f"{found.accuracy_global:.4f}",
     }
+
+
+def _verdict(measured: Sequence[Finding]) -> str:
+    """Return what the findings of one observer come to; a range over few clusters shows nothing."""
+    shown = [f for f in measured if f.interval != "range"]
+    if any(f.identifiable_rate for f in measured) or any((f.advantage_low or 0.0) > SUCCEEDS_ABOVE for f in shown):
+        return "succeeds"
+    able = [f for f in measured if f.can_reassure]
+    ends = [1.0 if f.interval == "range" or f.advantage_high is None else f.advantage_high for f in able]
+    return "no attack succeeded" if ends and max(ends) <= SUCCEEDS_ABOVE else "undecided"

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bench.table import Table
 from fglaudit import registry
 from fglaudit.attacking import run_attacks
@@ -50,7 +48,8 @@ from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.recording import Recording, record_training
 from fglaudit.rng import derive
 from fglaudit.scoring import GroundTruth, Measurement, score
-from fglaudit.scoring.stats import advantage_interval
+from fglaudit.scoring.clusters import NOTHING, PairedClusters
+from fglaudit.scoring.metrics import metric_interval, read_clusters
 from fglaudit.suite.cell import arguments
 from fglaudit.wire.channel import Keep, RecordingChannel
 
@@ -343,7 +342,8 @@ def evaluate(case: Case, defense: Defense, near_zero: bool) -> Rows:
         "seeds": str(case.seeds),
         "cpu_seconds": f"{time.process_time() - start:.0f}",
     }
-    return [{**shared, "observer": o, "attack": a, **pooled(found)} for (o, a), found in measured.items()]
+    redrawn = case.partition.scheme != "per-node"
+    return [{**shared, "observer": o, "attack": a, **pooled(found, redrawn)} for (o, a), found in measured.items()]
 
 
 def train(
@@ -380,20 +380,26 @@ def turn_down(session: DefenseSession) -> None:
     }
 
 
-def pooled(found: Sequence[Measurement]) -> dict[str, str]:
-    """Return the columns of one attack over all seeds; one failure makes it fail."""
+def pooled(found: Sequence[Measurement], redrawn: bool) -> dict[str, str]:
+    """Return the columns of one attack over all seeds; one failure makes it fail.
+
+    Args:
+        redrawn: whether every seed has clients of its own; one client per node is the same cluster under every seed.
+    """
     findings = [m.finding for m in found]
     bad = next((f for f in findings if f.status is not Status.OK), None)
     if bad is not None:
         return {"status": bad.status.value, "reason": bad.reason} | dict.fromkeys(VALUES[1:7], "")
-    clusters = torch.tensor([row for m in found for row in m.clusters])
-    point, low, high, _ = advantage_interval(clusters, derive(0, "bootstrap"))
+    metric, targets = findings[0].metric, sum(f.targets or 0 for f in findings)
+    partitions = [str(f.seed) if redrawn else "" for f in findings]
+    clusters = PairedClusters.pool([read_clusters(metric, m.clusters) for m in found], partitions)
+    interval = NOTHING if clusters is None else metric_interval(metric, clusters)
     numbers = {
-        "value": float(clusters[:, 1].sum() / clusters[:, 0].sum()),
-        "control": float(clusters[:, 2].sum() / clusters[:, 0].sum()),
-        "advantage": point,
-        "advantage_low": low,
-        "advantage_high": high,
+        "value": sum((f.value or 0.0) * (f.targets or 0) for f in findings) / targets,
+        "control": sum((f.control or 0.0) * (f.targets or 0) for f in findings) / targets,
+        "advantage": interval.value,
+        "advantage_low": interval.low if interval.shown else None,
+        "advantage_high": interval.high if interval.shown else None,
     }
     text = {name: "" if value is None else f"{value:.4f}" for name, value in numbers.items()}
     return {"status": Status.OK.value, "metric": findings[0].metric, **text, "reason": findings[0].reason}

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
 from fglaudit.adversary.modelled import decides, out_of_order
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
@@ -17,7 +18,6 @@ from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.payloads import Ciphertexts
 from fglaudit.recording import Recording
-from fglaudit.rng import derive
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
@@ -54,7 +54,7 @@ def run_attacks(
         for attack in attacks:
             blank = _blank(recording, spec, members, attack)
             asked = nothing_to_ask or (lambda *_: None)
-            outputs.append(_attempt(attack, blank, views, pooled, recording.seed, device, asked))
+            outputs.append(_attempt(attack, blank, views, pooled, device, asked))
     return outputs
 
 
@@ -63,7 +63,6 @@ def _attempt(
     blank: Finding,
     views: tuple[View, ...],
     pooled: bool,
-    seed: int,
     device: torch.device,
     nothing_to_ask: NothingToAsk,
 ) -> Output:
@@ -74,12 +73,11 @@ def _attempt(
         why = why or next((why for view in views if (why := unsuitable(attack, view)) is not None), None)
         if why is not None:
             return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
-        name, start = type(attack).name, time.perf_counter()
-        results = tuple(
-            attack_reports(attack, view, derive(seed, "attack", name, view.observer.name), device) for view in views
-        )
+        start = time.perf_counter()
+        results = tuple(attack_reports(attack, view, attack_stream(attack, view, "attack"), device) for view in views)
         seconds = time.perf_counter() - start
-        tested, rng = _widest(views), derive(seed, "self-test", name)
+        tested = _widest(views)
+        rng = attack_stream(attack, views[tested], "self-test")
         flaw = planted_flaw(attack, views[tested], rng, device)
     except NotStatedError as error:
         return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))

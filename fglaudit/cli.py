@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fglaudit import __version__
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, printable, unknown
+from fglaudit.interruption import EXIT, end_at_once, interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,11 +37,16 @@ app.add_typer(data_app, name="data")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; every error a user can fix is one message on stderr and exit code 2."""
+    end_at_once()
     try:
         app(args=arguments, prog_name="fglaudit")
     except FglauditError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from error
+
+
+def _results(folder: Path) -> str:
+    return printable(f"report: {folder / 'report.html'}   findings: {folder / 'findings.csv'}")
 
 
 def _console() -> Console:
@@ -92,6 +97,12 @@ def run(
     trust_plugins: Annotated[
         bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
     ] = False,
+    secret: Annotated[
+        bool, typer.Option("--secret", help="Draw the noise with a key of this run that nobody is told.")
+    ] = False,
+    cell_timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
+    ] = None,
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
@@ -116,26 +127,26 @@ def run(
         return
 
     from fglaudit.execution.display import failures_table, findings_table
-    from fglaudit.execution.engine import default_jobs, make_engine
+    from fglaudit.execution.engine import default_jobs
+    from fglaudit.execution.engines import make_engine
     from fglaudit.execution.store import failed_rows
     from fglaudit.run import run_suite
 
     if jobs is None:
         jobs = default_jobs(len(resolved.cells()), chosen)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # batch systems stop a job so: end as with Ctrl-C
     try:
-        records = run_suite(resolved, directory, make_engine(engine, jobs, address=address), chosen, console)
+        interrupt()
+        chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
+        records = run_suite(resolved, directory, chosen_engine, chosen, console, secret=secret)
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(EXIT) from None
     console.print(findings_table(records))
     failed = failed_rows(records)
     if failed:
         console.print(failures_table(failed))
-    console.print(
-        f"report: {directory / 'report.html'}   findings: {directory / 'findings.csv'}", highlight=False, soft_wrap=True
-    )
+    console.print(_results(directory), markup=False, highlight=False, soft_wrap=True)
     if failed:
         cells = len({row.cell for row in failed})
         print(
@@ -148,12 +159,14 @@ def run(
 @app.command()
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
     """Write findings.csv, summary.csv, report.html and report.md of a run again, finished or not."""
-    from fglaudit.execution.store import failed_rows, read_records
-    from fglaudit.run import write_outputs
+    from fglaudit.execution.store import failed_rows
+    from fglaudit.run import OUTPUTS, write_outputs
 
-    for path in write_outputs(directory):
-        print(path)
-    if failed := {row.cell for row in failed_rows(read_records(directory))}:
+    interrupt()
+    run = write_outputs(directory)
+    for name in OUTPUTS:
+        print(directory / name)
+    if failed := {row.cell for row in failed_rows(run.cells)}:
         print(f"note: {len(failed)} cells failed or were not run; the report lists them", file=sys.stderr)
 
 
@@ -182,6 +195,7 @@ def attack(
     from fglaudit.run import write_outputs
     from fglaudit.suite.overrides import named_attacks, named_observers, pick_device
 
+    interrupt()
     found = find(source)
     observers = named_observers(
         observer, topology=topology, degrees=degrees, initial_weights=initial_weights, auxiliary=auxiliary
@@ -196,9 +210,7 @@ def attack(
     console.print(findings_table(records))
     if failed := failed_rows(records):
         console.print(failures_table(failed))
-    console.print(
-        f"report: {folder / 'report.html'}   findings: {folder / 'findings.csv'}", highlight=False, soft_wrap=True
-    )
+    console.print(_results(folder), markup=False, highlight=False, soft_wrap=True)
     if failed:
         raise SystemExit(1)
 

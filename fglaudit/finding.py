@@ -13,6 +13,11 @@ ADAPTED = "yes"
 """The column ``adapted`` of an attack that allows for everything that was done to the messages it reads."""
 
 
+INTERVALS = ("beta-binomial", "cluster jackknife", "range", "")
+"""What the column ``interval`` may say; "range" is the range over fewer than 5 clusters, which shows nothing."""
+CLUSTER_COLUMNS = 4
+
+
 class Status(StrEnum):
     OK = "ok"
     NOT_APPLICABLE = "not-applicable"
@@ -75,7 +80,7 @@ class Finding:
     seconds_train: float | None = None
     seconds_attack: float | None = None
     device: str = ""
-    interval: str = ""  # "bootstrap" | "range" (fewer than 5 clusters) | ""
+    interval: str = ""  # "beta-binomial" | "cluster jackknife" | "range" (fewer than 5 clusters: too few parties) | ""
     worst_decile: float | None = None  # mean F1 over the tenth of the targets that are rebuilt best
     f1_unproven: float | None = None  # F1 over the rows that were not proven, with its control
     control_f1_unproven: float | None = None
@@ -87,6 +92,7 @@ class Finding:
     quantity: str = ""  # what the attack infers: "features" or a name of fglaudit.quantities.QUANTITIES
     epsilon_p_value: float | None = None  # of "the true epsilon is at most the accounted one", by replays with a canary
     adapted: str = ""  # "yes", or "no: FACT": what was done to the messages that the attack does not allow for
+    worst_client: float | None = None  # largest advantage in any one client (cluster)
 
     @property
     def confused(self) -> bool:
@@ -113,9 +119,11 @@ class CellRecord:
             JSON).
         findings: one per observer x attack, at least one whatever happened.
         clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) the number of targets and the
-            sums of the primary metric and of its control, so that intervals over several seeds can be formed later.
+            sums of the control and of what the attack gained and lost against it, in the primary metric on the scale
+            [0, 1], so that intervals over several seeds can be formed later (``fglaudit.scoring.metrics``).
         breakdowns: by the same key: the primary metric by degree bucket, class and client, for the report.
-        partition_facts: missing links, label heterogeneity, client sizes.
+        partition_facts: missing links, label heterogeneity, client sizes, and a digest that is equal where clients hold
+            the same nodes.
         history: client-mean and whole-test accuracy per round.
         notes: warnings a reader must see.
     """
@@ -134,5 +142,14 @@ class CellRecord:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> CellRecord:
+        """Read back :meth:`to_json`.
+
+        Raises:
+            ValueError: the record holds intervals or clusters as older versions made them.
+        """
         findings = tuple(Finding(**{**row, "status": Status(row["status"])}) for row in data["findings"])
+        if odd := next((f.interval for f in findings if f.interval not in INTERVALS), None):
+            raise ValueError(f"an interval is one of {', '.join(filter(None, INTERVALS))}; got {odd}; run it again")
+        if any(len(row) != CLUSTER_COLUMNS for rows in data.get("clusters", {}).values() for row in rows):
+            raise ValueError("a cluster has targets, control, gained and lost; this record is older: run it again")
         return CellRecord(**{**data, "findings": findings, "notes": tuple(data["notes"])})

@@ -7,7 +7,6 @@ recording is attacked later, in a process that never had the truth.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
+from fglaudit.own_files import read_stamped, stamped, write_atomic
 from fglaudit.partition import partition_facts
 from fglaudit.privacy.accounting import Relation
 from fglaudit.rng import derive
@@ -93,7 +93,16 @@ class Recording:
             "partition": self.partition,
             "notes": self.notes,
         }
-        (folder / _FILE).write_text(json.dumps(plain, indent=1, default=str))
+        write_atomic(folder / _FILE, stamped(plain, _FILE), mode=0o600)
+
+    @staticmethod
+    def check_files(folder: Path) -> None:
+        """Raise :class:`FglauditError` unless the files of a saved recording are as they were written."""
+        read_stamped(folder / _FILE, _FILE, "record the run again with record: all")
+        transcript = Transcript.load(folder)
+        for index in range(len(transcript.entries)):
+            transcript.stored(index)
+        SideKnowledge.load(folder)
 
     @staticmethod
     def load(folder: Path) -> Recording:
@@ -103,7 +112,7 @@ class Recording:
             FglauditError: if a file is missing or damaged, or the protocol is not known here.
         """
         try:
-            stored = json.loads((folder / _FILE).read_text("utf-8"))
+            stored = read_stamped(folder / _FILE, _FILE, "record the run again with record: all")
             protocol = protocol_of(stored["description"])
             relation = stored["guarantee"].get("relation")
             guarantee = {**stored["guarantee"], "relation": None if relation is None else Relation(relation)}
@@ -140,6 +149,7 @@ def record(
     device: torch.device | None = None,
     progress: Progress | None = None,
     folder: Path | None = None,
+    key: bytes = b"",
 ) -> tuple[Recording, GroundTruth]:
     """Train ``cell`` and record what its observers see and its attacks read; everything if it says ``record: all``.
 
@@ -147,6 +157,7 @@ def record(
         device: to train on; the CPU by default.
         progress: called with (round, rounds) during training.
         folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
+        key: that makes training and noise secret, see :func:`fglaudit.rng.derive`.
 
     Raises:
         NotApplicableError: the defense does not serve the protocol.
@@ -154,6 +165,9 @@ def record(
     """
     whole, notes = cell.dataset.load_with_notes()
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
+    cell.protocol.check(graph)
+    if (why := cell.defense.unsupported(cell.protocol.context(graph))) is not None:
+        raise NotApplicableError(why)
     observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
     everything = cell.record == "all"
     recording, truth = record_training(
@@ -168,6 +182,7 @@ def record(
         device=device,
         progress=progress,
         folder=folder,
+        key=key,
     )
     recording = dataclasses.replace(
         recording,
@@ -193,6 +208,7 @@ def record_training(
     progress: Progress | None = None,
     folder: Path | None = None,
     channel: Callable[..., RecordingChannel] = RecordingChannel,
+    key: bytes = b"",
 ) -> tuple[Recording, GroundTruth]:
     """Train ``protocol`` under ``defense`` on a graph that is at hand, and record it.
 
@@ -202,20 +218,14 @@ def record_training(
         fractions: of auxiliary rows that observers may have.
         empirical: whether replays with canaries test an accounted epsilon.
         channel: makes what carries the messages; conformance tests tamper with them.
-
-    Raises:
-        NotApplicableError: the defense does not serve the protocol.
     """
     device = device or torch.device("cpu")
     protocol.check(graph)
-    context = protocol.context(graph)
-    if (why := defense.unsupported(context)) is not None:
-        raise NotApplicableError(why)
-    session = bound(defense, context)
+    session = bound(defense, protocol.context(graph))
     transcript = Transcript(folder)
-    wire = channel(session, graph.num_clients, derive(seed, "defense"), transcript, keep or Keep(), progress)
+    wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
     start = time.perf_counter()
-    trained = protocol.train(graph, wire, rng=derive(seed, "train"), device=device)
+    trained = protocol.train(graph, wire, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
     guarantee = session.guarantee()
     shown, remarks = _empirical_bound(protocol, graph, session, guarantee, seed, device) if empirical else ({}, ())

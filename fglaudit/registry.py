@@ -7,6 +7,7 @@ error that lists the known ones, never a default.
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import importlib.util
 import math
@@ -288,3 +289,9 @@ def reference(plugin: Any) -> str:
     if origin and is_loaded(Path(origin)):
         return f"{origin}:{cls.__name__}"
     return str(cls.name)
+
+
+def source_digest(plugin: Any) -> str:
+    """Return the SHA-256 of the file that the class of ``plugin`` stands in: which text made a result."""
+    origin = getattr(sys.modules.get(type(plugin).__module__), "__file__", None)
+    return hashlib.sha256(Path(origin).read_bytes()).hexdigest() if origin else "no source file"

@@ -1,4 +1,10 @@
-"""Random numbers without hidden state: every draw comes from a ``torch.Generator`` that somebody passed."""
+"""Random numbers without hidden state: every draw comes from a ``torch.Generator`` that somebody passed.
+
+A *key* makes a stream secret. Without one the stream depends on public numbers alone, so that anybody who knows the
+seed can draw the same noise again and subtract it; and torch's CPU generator takes no more than 32 bits of a seed. A
+keyed stream therefore fills the generator's whole state from the key. It stays a Mersenne Twister: guessing the key is
+hopeless, but the generator is no cryptographic one, and whoever sees enough of its raw output can predict it.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +12,55 @@ import hashlib
 
 import torch
 
+KEY_BYTES = 16
+_WORDS = 624  # of the Mersenne Twister's state, each of 32 bits in 64
+_FIRST = 3  # 64-bit words that torch keeps before them: seed, position and flags, next
 
-def derive(seed: int, *path: str | int) -> torch.Generator:
+
+class KeyedGenerator(torch.Generator):
+    """A generator whose children are as secret as itself."""
+
+    key: bytes = b""
+
+
+def derive(seed: int, *path: str | int, key: bytes = b"") -> torch.Generator:
     """Return a CPU generator for one purpose, e.g. ``derive(cell.seed, "partition")``.
 
-    The state depends on ``seed`` and every element of ``path`` and on nothing else, so two purposes never share a
-    stream and adding a draw for one purpose changes no other. Draw on the CPU and move the result: the same seed then
-    gives the same numbers on every device.
+    The state depends on ``seed``, ``key`` and every element of ``path`` and on nothing else, so two purposes never
+    share a stream and adding a draw for one purpose changes no other. Draw on the CPU and move the result: the same
+    seed then gives the same numbers on every device.
+
+    Args:
+        key: that only those know who may know the stream; empty: the stream is public.
     """
-    digest = hashlib.blake2b(repr((seed, *path)).encode(), digest_size=8).digest()
-    generator = torch.Generator()
+    name = repr((seed, *path)).encode()
+    digest = hashlib.blake2b(name, digest_size=8, key=key).digest()
+    generator = KeyedGenerator() if key else torch.Generator()
     generator.manual_seed(int.from_bytes(digest, "little") >> 1)
+    if isinstance(generator, KeyedGenerator):
+        generator.key = key
+        _fill(generator, hashlib.shake_256(key + b"|" + name).digest(4 * _WORDS))
     return generator
+
+
+def _fill(generator: torch.Generator, words: bytes) -> None:
+    """Replace the whole state of a freshly seeded ``generator``."""
+    state = generator.get_state()
+    drawn = torch.frombuffer(bytearray(words), dtype=torch.uint8).view(_WORDS, 4)
+    place = state[8 * _FIRST : 8 * (_FIRST + _WORDS)].view(_WORDS, 8)
+    place[:, :4] = drawn
+    place[:, 4:] = 0
+    generator.set_state(state)
+
+
+def moved(rng: torch.Generator, device: torch.device | str) -> torch.Generator:
+    """Return a generator on ``device`` that is seeded as the unused ``rng`` is, and as secret."""
+    if isinstance(rng, KeyedGenerator) and torch.device(device).type == "cpu":
+        return derive(rng.initial_seed(), "moved", key=rng.key)
+    return torch.Generator(device).manual_seed(rng.initial_seed())
 
 
 def split(rng: torch.Generator, purpose: str) -> torch.Generator:
     """Return an independent child of ``rng`` for ``purpose``; ``rng`` itself moves on by one draw."""
     seed = int(torch.randint(2**62, (1,), generator=rng).item())
-    return derive(seed, purpose)
+    return derive(seed, purpose, key=getattr(rng, "key", b""))

@@ -21,7 +21,7 @@ def partition_rows(settings: Sequence[Setting]) -> list[tuple[str, list[tuple[st
         }
         # Cells of one seed share their partition: count each draw once.
         draws = list({json.dumps(f, sort_keys=True, default=str): f for f in facts.values()}.values())
-        keys = dict.fromkeys(key for draw in draws for key in draw)
+        keys = dict.fromkeys(key for draw in draws for key in draw if key != "digest")
         rows = [(key.replace("_", " "), _fact([draw[key] for draw in draws if key in draw])) for key in keys]
         if rows:
             result.append((f"{title} ({len(draws)} drawn)" if len(draws) > 1 else title, rows))
@@ -48,13 +48,19 @@ def _number(value: float) -> str:
 
 def versions(run: Run, settings: Sequence[Setting]) -> list[tuple[str, str]]:
     """Facts for reproducing the run: whatever scalars and small tables ``run.json`` holds."""
-    facts = {key: value for key, value in run.facts.items() if key not in ("cells", "suite", "plugins")}
+    facts = {key: value for key, value in run.facts.items() if key not in ("cells", "suite", "plugins", "sources")}
     rows = [("fglaudit" if key == "version" else key.replace("_", " "), _scalar(value)) for key, value in facts.items()]
     devices = sorted({f.device for s in settings for r in s.records for f in r.findings if f.device})
     plugins = run.facts.get("plugins")
     rows += [("device", ", ".join(devices))] if devices else []
     rows += [("plugin files", _scalar(plugins))] if plugins else []
     return rows
+
+
+def sources(run: Run) -> list[tuple[str, str]]:
+    """The source files of the plugins of the run: kind and name, SHA-256."""
+    found = run.facts.get("sources")
+    return [(str(name), str(digest)) for name, digest in found.items()] if isinstance(found, dict) else []
 
 
 def _scalar(value: Any) -> str:

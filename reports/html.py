@@ -11,9 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from fglaudit import __version__
 from fglaudit.reports import numbers
-from fglaudit.reports.facts import partition_rows, versions
+from fglaudit.reports.facts import partition_rows, sources, versions
 from fglaudit.reports.figures import NUM_COLOURS, bar, marker, sparkline
 from fglaudit.reports.labels import Labels, arguments, place
+from fglaudit.reports.leaks import NEGLIGIBLE
 from fglaudit.reports.pages import breakdown, extras, failures, sections
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
@@ -68,6 +69,7 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         failures=failures(settings, labels),
         partitions=partition_rows(settings),
         versions=versions(run, settings),
+        sources=sources(run),
         version=__version__,
         metrics=METRICS,
         metric_names=METRIC_NAMES,
@@ -80,6 +82,7 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         place=place,
         percent_spread=numbers.percent_spread,
         plural=numbers.plural,
+        negligible=NEGLIGIBLE,
         interval=numbers.interval,
         breakdown=breakdown,
         extras=extras,

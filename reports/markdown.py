@@ -13,6 +13,7 @@ from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import make_verdict, observers_of
 from fglaudit.reports.wording import QUANTITY_NAMES, observer_label, reading
+from fglaudit.scoring.clusters import TOO_FEW
 
 
 def render_markdown(run: Run, settings: Sequence[Setting]) -> str:
@@ -77,7 +78,9 @@ def _observer(cell: ObserverCell) -> str:
     parts = list(cell.problems)
     if leak is not None:
         value, control = reading(leak.metric, leak.mean("value")), reading(leak.metric, leak.mean("control"))
-        reach = f" [{interval(leak.low, leak.high)}]" if leak.low is not None else ""
+        few = "" if leak.estimate.shown else f" {TOO_FEW}: range"
+        reach = f"{few} [{interval(leak.low, leak.high)}]" if leak.low is not None else ""
+        reach += f"; worst client {decimal(leak.worst_client)}" if leak.worst_client is not None else ""
         others = [
             f"{QUANTITY_NAMES.get(o.quantity, o.quantity)}: {o.metric} {reading(o.metric, o.mean('value'))} "
             f"({reading(o.metric, o.mean('control'))}); {o.attack}"

@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from fglaudit.finding import Status
 from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.leaks import Leak, mean, sd
 from fglaudit.reports.numbers import percent, plural
 from fglaudit.reports.scatter import Point, scatter
-from fglaudit.reports.summary import Leak, Setting, mean, sd
+from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording import interval_words, observer_label
 
 _EXTRA = (

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError
+from fglaudit.execution.run_folder import run_folder
+from fglaudit.execution.store import NOT_RUN, Manifest, Stored, read_cells, read_manifest, read_stored
+from fglaudit.execution.stored_record import NAME
 from fglaudit.finding import CellRecord
+from fglaudit.own_files import read_own
+from fglaudit.user_files import is_folder
 
-_DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OSError)
-NOT_RUN = "not run: there is no record of this cell"
+__all__ = ["NOT_RUN", "Run", "Unreadable", "load_run"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Run:
         unreadable: damaged files.
         missing: hashes of planned cells without any record.
         suite_yaml: the suite as text; empty if not stored.
-        facts: ``run.json``; empty if not stored.
+        planned: whether there is a usable ``run.json``.
+        facts: what all cells have in common: version, threads, data, plugins; empty if not stored.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Run:
     unreadable: tuple[Unreadable, ...] = ()
     missing: tuple[str, ...] = ()
     suite_yaml: str = ""
+    planned: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -50,64 +55,53 @@ def load_run(run_dir: Path) -> Run:
     Raises:
         FglauditError: if there is no ``cells`` folder in it.
     """
-    folder = run_dir / "cells"
-    if not folder.is_dir():
+    folder = run_folder(run_dir) / "cells"
+    if not is_folder(folder):
         raise FglauditError(
-            f"a report is made from a run's folder, which holds cells/*.json; {run_dir} has no 'cells' folder"
+            f"a report is made from a run's folder, which holds cells/*.json; {run_dir} has no 'cells' folder; name"
+            " the --out folder of a run"
         )
-    found: dict[str, CellRecord] = {}
-    damaged: dict[str, Unreadable] = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            found[path.stem] = CellRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except _DAMAGED as error:
-            damaged[path.stem] = Unreadable(f"cells/{path.name}", f"{type(error).__name__}: {error}")
-    unreadable = list(damaged.values())
-    facts = _facts(run_dir / "run.json", unreadable)
-    plan = dict(_planned(facts))
-    records = {}
-    for cell, unfinished in plan.items():
-        if cell in found:
-            records[cell] = found[cell]
-        elif unfinished is not None:
-            reason = f"the record is damaged: {damaged[cell].reason}" if cell in damaged else NOT_RUN
-            records[cell] = _unfinished(unfinished, reason)
-    records |= {cell: record for cell, record in found.items() if cell not in records}
-    suites = sorted({finding.suite for record in records.values() for finding in record.findings if finding.suite})
-    suite = run_dir / "suite.yaml"
+    unreadable: list[Unreadable] = []
+    manifest = _manifest(run_dir, unreadable)
+    stored = _unplanned(folder) if manifest is None else read_cells(run_dir, manifest)
+    damaged = [Unreadable(f"cells/{cell}.json", reason) for cell, reason in stored.damaged.items()]
+    suites = sorted({finding.suite for record in stored.records for finding in record.findings if finding.suite})
     return Run(
-        name=", ".join(suites) or str(facts.get("suite") or run_dir.resolve().name),
-        cells=tuple(records.values()),
-        unreadable=tuple(unreadable),
-        missing=tuple(cell for cell in plan if cell not in found and cell not in damaged),
-        suite_yaml=suite.read_text(encoding="utf-8", errors="replace") if suite.is_file() else "",
-        facts=facts,
+        name=", ".join(suites) or (manifest.suite if manifest else run_dir.resolve().name),
+        cells=stored.records,
+        unreadable=(*damaged, *unreadable),
+        missing=stored.missing,
+        suite_yaml=_text(run_dir / "suite.yaml"),
+        planned=manifest is not None,
+        facts=manifest.made.to_json() if manifest else {},
     )
 
 
-def _unfinished(data: dict[str, Any], reason: str) -> CellRecord:
-    return CellRecord.from_json({**data, "findings": [{**row, "reason": reason} for row in data["findings"]]})
+def _unplanned(folder: Path) -> Stored:
+    """Read all records that there are; files that no run can have written are somebody else's."""
+    records, damaged = [], {}
+    for path in sorted(folder.glob("*.json")):
+        if NAME.fullmatch(path.stem) is None:
+            continue
+        try:
+            records.append(read_stored(path)[0])
+        except FglauditError as error:
+            damaged[path.stem] = str(error)
+    return Stored(tuple(records), damaged, ())
 
 
-def _facts(path: Path, unreadable: list[Unreadable]) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
+def _manifest(run_dir: Path, unreadable: list[Unreadable]) -> Manifest | None:
+    if not os.path.lexists(run_dir / "run.json"):
+        return None
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(facts, dict):
-            raise TypeError(f"an object was expected, got {type(facts).__name__}")
-        for _ in _planned(facts):  # a plan that cannot be used is damage too
-            pass
-    except _DAMAGED as error:
-        unreadable.append(Unreadable(path.name, f"{type(error).__name__}: {error}"))
-        return {}
-    return facts
+        return read_manifest(run_dir)
+    except FglauditError as error:
+        unreadable.append(Unreadable("run.json", str(error)))
+        return None
 
 
-def _planned(facts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield hash and stand-in record of every planned cell; ``cells`` has hashes, or ``cell`` and ``unfinished``."""
-    for entry in facts.get("cells", ()):
-        if isinstance(entry, str):
-            yield entry, None
-        else:
-            yield entry["cell"], entry.get("unfinished")
+def _text(path: Path) -> str:
+    try:
+        return read_own(path, "", "").decode("utf-8", "replace")
+    except FglauditError:
+        return ""

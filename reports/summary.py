@@ -6,20 +6,16 @@ Broken attacks keep their numbers but never count as the strongest attack; nothi
 from __future__ import annotations
 
 import json
-import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-
-import torch
 
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present
 from fglaudit.reports.records import Run
-from fglaudit.rng import derive
-from fglaudit.scoring.stats import UNINFORMATIVE, advantage_interval
+from fglaudit.scoring.clusters import NOTHING, Interval, PairedClusters
+from fglaudit.scoring.metrics import metric_interval, read_clusters
 
-FEATURES = "features"
 FALSE_ALARMS = 0.01
 """Probability that any honest cell of a run is said to break its accounted epsilon."""
 
@@ -84,100 +80,6 @@ class Setting:
         return best
 
 
-@dataclass(frozen=True)
-class Leak:
-    """One observer x knowledge x attack of a setting, over its seeds.
-
-    Attributes:
-        findings: one per seed, in the order of seeds.
-        advantage, low, high, interval: of the working findings; "bootstrap" over clients x seeds, "range" or "".
-        breakdowns: mean over seeds of the score by degree, class and client.
-    """
-
-    findings: tuple[Finding, ...]
-    advantage: float | None
-    low: float | None
-    high: float | None
-    interval: str
-    breakdowns: dict[str, dict[str, float]]
-
-    @property
-    def observer(self) -> tuple[str, str]:
-        return self.findings[0].observer, self.findings[0].observer_knowledge
-
-    @property
-    def quantity(self) -> str:
-        """What is inferred; records that do not say so are about features."""
-        return next((finding.quantity for finding in self.findings if finding.quantity), FEATURES)
-
-    @property
-    def attack(self) -> str:
-        return self.findings[0].attack
-
-    def count(self, status: Status) -> int:
-        return sum(finding.status is status for finding in self.findings)
-
-    @property
-    def status(self) -> Status:
-        """The worst of the findings' statuses: one failed seed makes the whole leak failed."""
-        worst_first = (Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE, Status.OK)
-        return next(status for status in worst_first if self.count(status))
-
-    @property
-    def measured(self) -> bool:
-        return self.advantage is not None and self.count(Status.OK) > 0
-
-    @property
-    def reassures(self) -> bool:
-        """Whether a low advantage says anything: see ``fglaudit.finding.Finding.can_reassure``; over all seeds."""
-        return self.measured and all(f.can_reassure for f in self.scored) and (self.high is None or self.high >= 0)
-
-    @property
-    def unadapted(self) -> tuple[str, ...]:
-        """What was done to the messages that the attack does not allow for."""
-        said = (f.adapted.removeprefix("no: ") for f in self.findings if f.adapted.startswith("no: "))
-        return tuple(dict.fromkeys(name for text in said for name in text.split(", ")))
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(finding.reason for finding in self.findings if finding.reason))
-
-    @cached_property
-    def scored(self) -> tuple[Finding, ...]:
-        """The working findings; where there is none, those of the broken attack."""
-        working = tuple(f for f in self.findings if f.status is Status.OK)
-        return working or tuple(f for f in self.findings if f.status is Status.BROKEN_ATTACK)
-
-    def values(self, column: str) -> list[float]:
-        return present([getattr(finding, column) for finding in self.scored])
-
-    def mean(self, column: str) -> float | None:
-        return mean(self.values(column))
-
-    @property
-    def metric(self) -> str:
-        return ", ".join(sorted({finding.metric for finding in self.scored if finding.metric}))
-
-    @property
-    def uninformative(self) -> bool:
-        control = self.mean("control")
-        return control is not None and control >= UNINFORMATIVE
-
-
-def present(values: Iterable[float | None]) -> list[float]:
-    """Return the values that are there: None and NaN mean "does not apply"."""
-    return [float(v) for v in values if v is not None and not math.isnan(v)]
-
-
-def mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
-
-
-def sd(values: Sequence[float]) -> float | None:
-    """Sample standard deviation; None below two values."""
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
 def summarize(run: Run) -> list[Setting]:
     """Group the run's records into settings, in the order of the records where there is a plan, else by name."""
     groups: dict[str, list[CellRecord]] = {}
@@ -186,7 +88,7 @@ def summarize(run: Run) -> list[Setting]:
             groups.setdefault(_setting_key(record), []).append(record)
     level = FALSE_ALARMS / max(1, tested_epsilons(run))
     settings = [_setting(sorted(records, key=_seed), level) for records in groups.values()]
-    return settings if run.facts.get("cells") else sorted(settings, key=_by_name)
+    return settings if run.planned else sorted(settings, key=_by_name)
 
 
 def _contradicts(finding: Finding, level: float) -> bool:
@@ -230,7 +132,7 @@ def _setting(records: Sequence[CellRecord], alarm_level: float) -> Setting:
             rows.setdefault((finding.observer, finding.observer_knowledge, finding.attack), []).append(
                 (record, finding)
             )
-    return Setting(tuple(records), tuple(_leak(pairs) for pairs in rows.values()), alarm_level)
+    return Setting(tuple(records), judged([_leak(pairs) for pairs in rows.values()]), alarm_level)
 
 
 def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
@@ -239,7 +141,15 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
         (record, finding) for record, finding in pairs if finding.status is Status.BROKEN_ATTACK
     ]
     breakdowns = [record.breakdowns.get(_key(finding), {}) for record, finding in working]
-    return Leak(findings, *_interval(working), _mean_breakdown(breakdowns))
+    paired, partitions = _clusters(working), [_partition(record) for record, _ in working]
+    return Leak(
+        findings,
+        _interval([finding for _, finding in working], paired),
+        _mean_breakdown(breakdowns),
+        paired,
+        redrawn=len(set(partitions)) == len(partitions)
+        and not any(_one_client_per_node(record) for record, _ in working),
+    )
 
 
 def _key(finding: Finding) -> str:
@@ -247,21 +157,38 @@ def _key(finding: Finding) -> str:
     return f"{finding.observer}|{finding.observer_knowledge}|{finding.attack}"
 
 
-def _interval(working: Sequence[tuple[CellRecord, Finding]]) -> tuple[float | None, float | None, float | None, str]:
-    """Return advantage, low, high, kind; over the clusters of all seeds together where every finding has them."""
-    findings = [finding for _, finding in working]
+def _partition(record: CellRecord) -> str:
+    """Return what tells the record's partition from others."""
+    return str(record.partition_facts.get("digest") or record.cell)
+
+
+def _one_client_per_node(record: CellRecord) -> bool:
+    """Whether every seed has the same clients."""
+    return any("scheme=per-node" in finding.partition for finding in record.findings[:1])
+
+
+def _clusters(working: Sequence[tuple[CellRecord, Finding]]) -> PairedClusters | None:
+    """Return the clusters of all seeds together; None where a finding has none."""
+    kept = [record.clusters.get(_key(finding), []) for record, finding in working]
+    metrics = {finding.metric for _, finding in working}
+    if not kept or not all(kept) or len(metrics) > 1:
+        return None
+    metric = metrics.pop()
+    parts = [read_clusters(metric, rows) for rows in kept]
+    return PairedClusters.pool(parts, [_partition(record) for record, _ in working])
+
+
+def _interval(findings: Sequence[Finding], paired: PairedClusters | None) -> Interval:
+    """Return the advantage over all seeds; over their clusters where every finding has them."""
+    clusters = 0 if paired is None else len(paired.targets)
     if len(findings) == 1:  # one seed: what the findings file says, to the digit
         only = findings[0]
-        return only.advantage, only.advantage_low, only.advantage_high, only.interval
-    clusters = [record.clusters.get(_key(finding), []) for record, finding in working]
-    rows = [row for found in clusters for row in found]
-    if rows and all(clusters):
-        first = findings[0]
-        name = (first.protocol, first.protocol_args, first.defense, first.defense_args, first.observer, first.attack)
-        return advantage_interval(torch.tensor(rows, dtype=torch.float64), derive(0, "summary", *name))
+        return Interval(only.advantage, only.advantage_low, only.advantage_high, only.interval, clusters)
+    if paired is not None:
+        return metric_interval(findings[0].metric, paired)
     points = present([finding.advantage for finding in findings])
     ends = points + present([f.advantage_low for f in findings]) + present([f.advantage_high for f in findings])
-    return (mean(points), min(ends), max(ends), "range") if points else (None, None, None, "")
+    return Interval(mean(points), min(ends), max(ends), "range", len(findings)) if points else NOTHING
 
 
 def _mean_breakdown(parts: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:

@@ -6,8 +6,10 @@ import csv
 import io
 from collections.abc import Sequence
 
+from fglaudit.execution.stored_record import csv_cell
 from fglaudit.finding import Status
-from fglaudit.reports.summary import Leak, Setting, mean, sd
+from fglaudit.reports.leaks import Leak, mean, sd
+from fglaudit.reports.summary import Setting
 
 _NAMES = ("suite", "dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args")
 _OBSERVED = ("observer", "observer_knowledge", "attack")
@@ -32,12 +34,15 @@ Value = str | int | float | None
 
 
 def summary_csv(settings: Sequence[Setting]) -> str:
-    """Return the file's text. Means and standard deviations are over seeds; epsilons are the largest of all seeds."""
+    """Return the file's text. Means and standard deviations are over seeds; epsilons are the largest of all seeds.
+
+    ``leak`` says on which grounds the attack is called a leak, ``clusters_needed`` how many clusters it takes at the
+    least to show that it is none."""
     rows = [_row(setting, leak) for setting in settings for leak in setting.leaks]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_columns())
-    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    writer.writerows([csv_cell(value) for value in row.values()] for row in rows)
     return text.getvalue()
 
 
@@ -48,6 +53,7 @@ def _columns() -> list[str]:
         "targets", "metric", *(f"{c}_{kind}" for c in _WITH_SD for kind in ("mean", "sd")),
         "advantage", "advantage_low", "advantage_high", "interval", "advantage_worst_seed",
         *_MEANS, *_LARGEST, *_TEXTS, *_COSTS, *_SECONDS, "device", "cells",
+        "worst_client", "leak", "clusters", "clusters_needed",
     ]  # fmt: skip
 
 
@@ -76,11 +82,9 @@ def _row(setting: Setting, leak: Leak) -> dict[str, Value]:
     row |= {column: mean(setting.per_seed(column)) for column in (*_COSTS, "seconds_train")}
     row |= {"seconds_attack": leak.mean("seconds_attack"), "device": setting.text("device")}
     row["cells"] = " ".join(finding.cell for finding in leak.findings)
+    needs = leak.needs
+    row |= {"worst_client": leak.worst_client, "leak": ", ".join(leak.grounds)}
+    row |= {"clusters": None if needs is None else needs.has}
+    row |= {"clusters_needed": None if needs is None else needs.need}
     assert list(row) == _columns()
     return row
-
-
-def _cell(value: Value) -> str:
-    if value is None:
-        return ""
-    return repr(value) if isinstance(value, float) else str(value)

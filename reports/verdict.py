@@ -8,10 +8,25 @@ from dataclasses import dataclass
 
 from fglaudit.finding import Status
 from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, sd
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
 from fglaudit.reports.records import NOT_RUN, Run
-from fglaudit.reports.summary import FEATURES, Leak, Setting, mean, sd, tested_epsilons
-from fglaudit.reports.wording import NEGLIGIBLE, assurance, deed, interval_words, observer_subject
+from fglaudit.reports.summary import Setting, tested_epsilons
+from fglaudit.reports.wording import (
+    PUBLIC_SEED,
+    QUANTITY_NAMES,
+    assurance,
+    deed,
+    interval_words,
+    observer_subject,
+    parties_words,
+    public_seed,
+    shortage_words,
+)
+from fglaudit.scoring.clusters import TOO_FEW
+
+CHOSEN = "chosen on these seeds; confirm on fresh ones"
+"""Said of whatever is the best of several: the best of many is partly the luckiest."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +34,10 @@ class ObserverVerdict:
     """The worst that one observer did anywhere in the run.
 
     Attributes:
-        level: "leak" | "held" (no attack here succeeded) | "unknown" (nothing or not everything was measured).
-        lowest: the setting in which this observer's strongest attack got least.
+        level: "leak" (corrected for the number of attacks, or proven) | "held" (every attack that could show a leak has
+            an upper end of 0.02 at most) | "unknown" (nothing, not everything or too little was measured).
+        lowest: the setting in which this observer's strongest attack got least, with the words that it was chosen on
+            the very seeds that are shown.
     """
 
     observer: tuple[str, str]
@@ -59,7 +76,10 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
             statements.setdefault(text, []).append(labels.setting(setting))
     return Verdict(
         alarms=tuple(_alarms(run, settings, labels)),
-        warnings=tuple(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
+        warnings=(
+            *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
+            *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
+        ),
         accuracy=tuple(_accuracy(settings, labels)),
         observers=tuple(_observer(observer, settings, labels) for observer in observers_of(settings)),
         certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),
@@ -128,65 +148,109 @@ def _scored(setting: Setting, labels: Labels) -> str:
 
 
 def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> ObserverVerdict:
-    every = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
-    about = next((q for q in (FEATURES, *(leak.quantity for _, leak in every)) if _any_success(every, q)), None)
-    about = about or (FEATURES if any(leak.quantity == FEATURES for _, leak in every) else None)
-    best = [(s, leak) for s, leak in every if about is None or leak.quantity == about]
-    leaks = [leak for s in settings for leak in s.leaks if leak.observer == observer]
-    unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for leak in leaks)
+    every = [(s, leak) for s in settings for leak in s.leaks if leak.observer == observer]
+    measured = [pair for pair in every if pair[1].measured]
+    unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for _, leak in every)
     doubt = (
         f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack."
         if unsure
         else ""
     )
-    if not best:
-        detail = f"{doubt} {_why_nothing(leaks)} What this observer learns is unknown.".strip()
+    if not measured:
+        detail = f"{doubt} {_why_nothing([leak for _, leak in every])} What this observer learns is unknown.".strip()
         return ObserverVerdict(observer, "unknown", "Nothing was measured for this observer.", detail, "")
-    where, worst = max(best, key=lambda pair: pair[1].advantage or 0.0)
-    scene = f"{labels.setting(where)}, on {place(where)}"
-    ground = f"Attack {worst.attack}; {interval_words(worst)}; {scene}."
-    if _succeeded(worst):
-        level, headline = "leak", f"{observer_subject(observer)} {deed(worst)}."
-    elif (text := _not_shown(observer, settings, labels)) is not None:
+    leaks = [pair for pair in measured if pair[1].grounds]
+    open_ = [pair for pair in measured if _open(pair[1])]
+    if leaks:
+        where, worst = max(_about(leaks), key=_exposure)
+        level, headline = "leak", _leak_headline(observer, worst)
+    elif (text := _not_tested(observer, settings, labels)) is not None:
+        where, worst = max(_about(measured), key=_exposure)
         level, headline = "unknown", text
-    elif any((leak.high if leak.high is not None else 1.0) > NEGLIGIBLE for _, leak in every if leak.reassures):
-        level, headline = (
-            "unknown",
-            f"Undecided: {observer_subject(observer)} {deed(worst)}; the interval reaches further.",
-        )
+    elif open_:
+        where, worst = max(open_, key=_exposure)
+        level, headline = "unknown", _open_headline(observer, worst)
     elif unsure:
+        where, worst = max(_about(measured), key=_exposure)
         level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
     else:
+        where, worst = max(_about(measured), key=_exposure)
         level, headline = "held", "No attack here succeeded. That is not a guarantee."
-    proven = worst.mean("identifiable_rate")
-    if proven:
-        ground += f" {percent(proven)} of the rows are proven to be determined, whatever the attack."
-    also = _also(every, worst, labels)
-    return ObserverVerdict(observer, level, headline, f"{ground} {also}{doubt}".strip(), _lowest(best, worst, labels))
+    sure = "; ".join(filter(None, (interval_words(worst), parties_words(worst))))
+    ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
+    if worst.proven:
+        ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
+    strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
+    best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
+    detail = f"{ground} {_also(leaks, worst, labels)}{doubt}".strip()
+    return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels))
 
 
-def _not_shown(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> str | None:
+def _exposure(pair: tuple[Setting, Leak]) -> tuple[float, float]:
+    """Sort key: the leak that says most, and of equal ones the one that is least sure."""
+    leak = pair[1]
+    return leak.advantage or 0.0, leak.high if leak.high is not None else 1.0
+
+
+def _about(pairs: Sequence[tuple[Setting, Leak]]) -> list[tuple[Setting, Leak]]:
+    """Those on features; where there is none, those on the first other quantity."""
+    about = FEATURES if any(leak.quantity == FEATURES for _, leak in pairs) else pairs[0][1].quantity
+    return [pair for pair in pairs if pair[1].quantity == about]
+
+
+def _open(leak: Leak) -> bool:
+    """Whether ``leak`` leaves open that something leaks: an attack that could show the contrary does not, or any other
+    one gets ahead of its control."""
+    return (leak.reassures and not leak.held) or (leak.advantage or 0.0) > NEGLIGIBLE
+
+
+def _leak_headline(observer: tuple[str, str], leak: Leak) -> str:
+    who = observer_subject(observer)
+    if MEAN in leak.grounds:
+        return f"{who} {deed(leak)}."
+    if ONE_CLIENT in leak.grounds:
+        return (
+            f"At one client the advantage is {decimal(leak.worst_client)}; over all of them {_lower(who)} {deed(leak)}."
+        )
+    return f"{percent(leak.proven)} of the feature rows are proven to be determined by what {_lower(who)} has."
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _open_headline(observer: tuple[str, str], leak: Leak) -> str:
+    few = shortage_words(leak)
+    if (leak.advantage or 0.0) > NEGLIGIBLE or not few:
+        why = f"{TOO_FEW} to tell that from chance" if not leak.estimate.shown else "the interval reaches further"
+        return f"Undecided: {observer_subject(observer)} {deed(leak)}; {why}."
+    return f"Not shown: {TOO_FEW}. No attack here succeeded on {few}."
+
+
+def _not_tested(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> str | None:
     """Return where nothing that was measured for ``observer`` can show that nothing leaks, or None."""
     for setting in settings:
         leaks = [leak for leak in setting.leaks if leak.observer == observer and leak.measured]
-        if leaks and not any(leak.reassures for leak in leaks):
-            facts = list(dict.fromkeys(name for leak in leaks for name in leak.unadapted))
-            why = (
-                f"do not allow for what was done to the messages ({', '.join(facts)})"
-                if facts
-                else "do worse than guesses"
-            )
-            return f"Not tested: with {labels.setting(setting)} the attacks here {why}. That is no sign of protection."
+        for quantity in dict.fromkeys(leak.quantity for leak in leaks):
+            tried = [leak for leak in leaks if leak.quantity == quantity]
+            if not any(leak.reassures for leak in tried):
+                facts = list(dict.fromkeys(name for leak in tried for name in leak.unadapted))
+                why = (
+                    f"do not allow for what was done to the messages ({', '.join(facts)})"
+                    if facts
+                    else "do worse than guesses"
+                )
+                what = "" if quantity == FEATURES else f" on {QUANTITY_NAMES.get(quantity, quantity)}"
+                return (
+                    f"Not tested: with {labels.setting(setting)} the attacks here{what} {why}. That is no sign of"
+                    " protection."
+                )
     return None
-
-
-def _any_success(leaks: Sequence[tuple[Setting, Leak]], quantity: str) -> bool:
-    return any(leak.quantity == quantity and _succeeded(leak) for _, leak in leaks)
 
 
 def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -> str:
     """Return a sentence on everything else that was inferred."""
-    others = {leak.quantity for _, leak in leaks if leak.quantity != worst.quantity and _succeeded(leak)}
+    others = {leak.quantity for _, leak in leaks if leak.quantity != worst.quantity}
     deeds = []
     for quantity in sorted(others):
         where, most = max(
@@ -194,12 +258,6 @@ def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) ->
         )
         deeds.append(f"{deed(most)} by {most.attack} ({labels.setting(where)})")
     return f"It also {'; '.join(deeds)}. " if deeds else ""
-
-
-def _succeeded(leak: Leak) -> bool:
-    """Whether an attack clearly beat its control: its advantage is not negligible and its interval excludes 0."""
-    low = leak.low if leak.low is not None else leak.advantage
-    return (leak.advantage or 0.0) > NEGLIGIBLE and (low or 0.0) > 0
 
 
 def _why_nothing(leaks: Sequence[Leak]) -> str:
@@ -224,7 +282,7 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -
     tried = [other for other in setting.leaks if other.observer == leak.observer]
     worked = sum(other.measured for other in tried)
     coverage = "" if worked == len(tried) else f"; only {worked} of {plural(len(tried), 'attack')} applied and worked"
-    return f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}."
+    return f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}; {CHOSEN}."
 
 
 def _epsilons_tested(run: Run, settings: Sequence[Setting]) -> list[str]:
@@ -248,13 +306,14 @@ def _certainty(settings: Sequence[Setting]) -> list[str]:
         f"{statuses[Status.BROKEN_ATTACK]} from broken attacks, {statuses[Status.NOT_APPLICABLE]} not applicable; "
         f"{plural(seeds, 'seed')}."
     ]
-    if kinds["bootstrap"]:
-        lines.append(f"{plural(kinds['bootstrap'], 'interval')}: 95 % cluster bootstrap over clients and seeds.")
-    if kinds["range"]:
+    shown = sum(leak.estimate.shown for leak in leaks if leak.measured)
+    if shown:
         lines.append(
-            f"{plural(kinds['range'], 'interval')}: only the range, for lack of clusters (fewer than 5 clients x"
-            " seeds)."
+            f"{plural(shown, 'interval')}: 95 %, over clients and seeds as clusters (rates: beta-binomial with"
+            " correlation 0.5; scores: cluster jackknife). Leaks are called after correction for the number of attacks."
         )
+    if kinds["range"]:
+        lines.append(f"{plural(kinds['range'], 'interval')}: only the range, {TOO_FEW} (fewer than 5 clients x seeds).")
     if blind := sum(leak.uninformative for leak in leaks):
         lines.append(f"{plural(blind, 'comparison')} uninformative: a guess alone already scores 0.99 or more.")
     if seeds == 1:

@@ -9,11 +9,10 @@ import math
 
 from fglaudit import registry
 from fglaudit.interfaces import SERVER_TRUSTED
-from fglaudit.reports.numbers import count, decimal, epsilon, percent
-from fglaudit.reports.summary import Leak, Setting
-
-NEGLIGIBLE = 0.02
-"""Up to this upper end of the advantage's interval an attack counts as not having succeeded."""
+from fglaudit.reports.leaks import NEGLIGIBLE, Leak
+from fglaudit.reports.numbers import count, decimal, epsilon, percent, plural
+from fglaudit.reports.summary import Setting
+from fglaudit.scoring.clusters import TOO_FEW
 
 MEANINGFUL = 10.0
 """Above this an accounted epsilon allows odds to change by a factor of more than 22 000: no ground to speak of an
@@ -34,7 +33,8 @@ METRICS = {
         "share of targets whose row is proven to be determined by linear and integer algebra alone: "
         "a floor of the leakage, never a ceiling"
     ),
-    "worst_decile": "mean F1 of the tenth of the targets that is rebuilt best",
+    "worst_decile": "mean F1 of the tenth of the targets that are most exposed, being rebuilt best",
+    "worst_client": "the largest advantage at any one client: a mean may hide it",
     "label_accuracy": "share of nodes whose label is inferred rightly",
     "overlap": "overlap of the inferred with the true distribution of labels: one minus their total variation distance",
     "direction_rate": (
@@ -52,7 +52,8 @@ QUANTITY_NAMES = {
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
     "relative_error": "relative error", "tpr_at_fpr_1": "TPR at 1 % FPR", "tv_error": "TV distance",
-    "identifiable_rate": "proven", "worst_decile": "worst decile", "targets": "targets",
+    "identifiable_rate": "proven", "worst_decile": "most exposed tenth", "worst_client": "worst client",
+    "targets": "targets",
     "control_exact_rate": "guess: exact rows", "label_accuracy": "labels right", "overlap": "overlap",
     "direction_rate": "directions", "claimed_rate": "claimed", "false_claim_rate": "false claims",
     "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
@@ -211,10 +212,28 @@ def interval_words(leak: Leak) -> str:
     """Advantage with its interval, and what kind of interval it is."""
     if leak.low is None or leak.high is None:
         return f"advantage {decimal(leak.advantage)}, no interval"
-    kind = "95 % interval" if leak.interval == "bootstrap" else "range over fewer than 5 clusters"
-    if leak.interval not in ("bootstrap", "range"):
-        kind = leak.interval or "interval"
+    kind = "95 % interval" if leak.estimate.shown else f"{TOO_FEW} for an interval, range"
     return f"advantage {decimal(leak.advantage)}, {kind} {decimal(leak.low)} to {decimal(leak.high)}"
+
+
+def parties_words(leak: Leak) -> str:
+    """How many clusters a leak rests on, and how many it takes at the least for an upper end that is negligible."""
+    needs = leak.needs
+    if needs is None:
+        return ""
+    has = f"{plural(needs.has, 'cluster')} (clients x seeds)"
+    return f"{has}; to show that nothing leaks it takes {count(needs.need)} at least"
+
+
+def shortage_words(leak: Leak) -> str:
+    """What would bring the upper end of a leak without a hit down to what counts as nothing."""
+    needs = leak.needs
+    if needs is None or not needs.too_few:
+        return ""
+    has = f"{plural(needs.has, 'cluster')}, and an upper end of {NEGLIGIBLE:g} takes {count(needs.need)} at least"
+    if needs.seeds is None:
+        return f"{has}; further seeds bring no further clients"
+    return f"{has}; {plural(needs.seeds, 'seed')} would do"
 
 
 def defense_words(name: str) -> str:
@@ -226,8 +245,22 @@ def defense_words(name: str) -> str:
     return f"See the defense's own description: fglaudit show {name}."
 
 
+PUBLIC_SEED = "Public seed: the noise protects nobody who knows it (fglaudit run --secret draws it with a secret key)."
+
+
+def public_seed(setting: Setting) -> bool:
+    """Whether an epsilon was accounted for noise that anybody who knows the suite can draw again."""
+    secret = all(record.description.get("secret") is True for record in setting.records)
+    return setting.largest("epsilon_accounted") is not None and not secret
+
+
 def assurance(setting: Setting) -> str:
     """What may be said on the ground of a stated epsilon; empty where none is stated."""
+    text = _assurance(setting)
+    return f"{text} {PUBLIC_SEED}" if text and public_seed(setting) else text
+
+
+def _assurance(setting: Setting) -> str:
     claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
     if setting.contradicted:
         p = min(setting.per_seed("epsilon_p_value"), default=None)

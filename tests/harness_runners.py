@@ -29,6 +29,8 @@ def measure(
     progress: Callable[[int, int], None],
     recording_dir: Path | None = None,
     truth_dir: Path | None,
+    spool_dir: Path | None = None,
+    key: bytes = b"",
 ) -> CellRecord:
     """Return findings that depend on the cell alone."""
     progress(1, 2)
@@ -50,6 +52,8 @@ def misbehave(
     progress: Callable[[int, int], None],
     recording_dir: Path | None = None,
     truth_dir: Path | None,
+    spool_dir: Path | None = None,
+    key: bytes = b"",
 ) -> CellRecord:
     """Like :func:`measure`, but fail in the way the seed asks for."""
     if cell.seed == RAISES:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fglaudit.facts import Additive, Field
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import AGGREGATES, FedGCN
 from fglaudit.structure import Structure, Sums
 from fglaudit.view import Auxiliary, Observer, PublicFacts, View
 from fglaudit.wire.rehearsal import rehearsal
@@ -109,7 +109,7 @@ def make_view(
         defense_parameters={},
         **graph.schema(),
         facts=(Additive(Field("NeighborSums", "sums", "up"), "gaussian", std),) if std else (),
-        **rehearsal(FedGCN(hops=hops, aggregate=aggregate)),
+        **(rehearsal(FedGCN(hops=hops, aggregate=aggregate)) if aggregate in AGGREGATES else {}),
     )
     return View(
         observer=observer,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +9,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from fglaudit.execution.plan import Planned
+from fglaudit.execution.store import Manifest
+from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.reports import write_report
+from fglaudit.scoring.metrics import metric_interval, read_clusters
 
 PROTOCOLS = [
     ("fedgcn", {"hops": 1, "rounds": 100}, 0.812),
@@ -26,6 +29,7 @@ DEFENSES: list[tuple[str, dict[str, Any]]] = [
 OBSERVERS = [("server", ""), ("client:each", ""), ("client:each", "no-degrees;auxiliary=0.1")]
 ATTACKS = ["subset-sum", "row-space", "map-prior", "box-propagation"]
 SEEDS = (0, 1)
+MADE = Made("0.1.0", 1)
 
 
 def blank(
@@ -56,18 +60,23 @@ def strength(observer: int, attack: int, defense: str) -> float:
     return base * {"none": 1.0, "drop-singletons": 0.8, "gaussian": 0.0}[defense]
 
 
-def make_finding(base: Finding, observer: int, attack: int, rng: random.Random) -> tuple[Finding, list[list[float]]]:
-    parties, knowledge = OBSERVERS[observer]
-    row = replace(base, observer=parties, observer_knowledge=knowledge, attack=ATTACKS[attack])
+def make_finding(
+    base: Finding, observer: int, attack: int, rng: random.Random, parties: int = 10
+) -> tuple[Finding, list[list[float]]]:
+    """A row with ``parties`` clusters and the interval that these give."""
+    name, knowledge = OBSERVERS[observer]
+    row = replace(base, observer=name, observer_knowledge=knowledge, attack=ATTACKS[attack])
     if base.protocol == "local-gcn":
         return replace(row, status=Status.NOT_APPLICABLE, reason="no node's features reach this observer"), []
     share = strength(observer, attack, base.defense)
     clusters = []
-    for _ in range(10):
+    for _ in range(parties):
         targets = rng.randint(120, 170)
-        clusters.append([float(targets), float(sum(rng.random() < share for _ in range(targets))), 0.0])
+        clusters.append([float(targets), 0.0, float(sum(rng.random() < share for _ in range(targets))), 0.0])
     targets = int(sum(c[0] for c in clusters))
-    value = sum(c[1] for c in clusters) / targets
+    value = sum(c[2] for c in clusters) / targets
+    paired = read_clusters("exact_rate", clusters)
+    interval = metric_interval("exact_rate", paired)
     row = replace(
         row,
         targets=targets,
@@ -75,9 +84,11 @@ def make_finding(base: Finding, observer: int, attack: int, rng: random.Random) 
         value=value,
         control=0.0,
         advantage=value,
-        advantage_low=max(0.0, value - 0.02),
-        advantage_high=min(1.0, value + (0.02 if value else 0.003)),
-        interval="bootstrap",
+        advantage_low=interval.low,
+        advantage_high=interval.high,
+        interval=interval.kind,
+        worst_client=paired.worst,
+        adapted="yes",
         exact_rate=value,
         matched_rate=min(1.0, value + 0.03),
         cosine=0.2 + 0.7 * value,
@@ -88,7 +99,7 @@ def make_finding(base: Finding, observer: int, attack: int, rng: random.Random) 
         control_f1=0.15,
         control_auc=0.6,
         control_cosine=0.2,
-        identifiable_rate=0.087 if attack == 1 else None,
+        identifiable_rate=(0.087 if value else 0.0) if attack == 1 else None,
         worst_decile=min(1.0, 2 * value),
         seconds_attack=rng.random(),
     )
@@ -103,6 +114,7 @@ def make_cell(
     seed: int,
     *,
     observers: Sequence[int] = (0, 1, 2),
+    parties: int = 10,
 ) -> CellRecord:
     rng = random.Random(repr((protocol, defense, seed)))
     cell = f"{rng.getrandbits(64):016x}"
@@ -127,7 +139,7 @@ def make_cell(
             releases=1,
             mechanism="gaussian sigma=0.91 on NeighborSums; one node's feature row zeroed out; edges and labels public",
         )
-    rows = [make_finding(base, o, a, rng) for o in observers for a in range(len(ATTACKS))]
+    rows = [make_finding(base, o, a, rng, parties) for o in observers for a in range(len(ATTACKS))]
     keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f, _ in rows]
     scores = {
         "degree": {"0-1": 0.9, "2": 0.8, "3-4": 0.6, "5-8": 0.3, "9+": 0.1},
@@ -147,6 +159,7 @@ def make_cell(
         breakdowns={key: scores for key, (_, clusters) in zip(keys, rows, strict=True) if clusters},
         partition_facts={
             "missing_links": 4741 + seed,
+            "digest": f"drawn with {seed}",
             "label_heterogeneity": 0.061,
             "client_sizes": [270, 271, 269, 272] * 2 + [273, 271],
         },
@@ -174,29 +187,12 @@ def store(
 ) -> Path:
     (folder / "cells").mkdir(parents=True)
     for record in records:
-        (folder / "cells" / f"{record.cell}.json").write_text(json.dumps(record.to_json(), sort_keys=True), "utf-8")
+        (folder / "cells" / f"{record.cell}.json").write_text(record_text(record, MADE), "utf-8")
     (folder / "suite.yaml").write_text(suite, "utf-8")
     if plan:
-        cells = [{"cell": record.cell, "unfinished": _unfinished(record).to_json()} for record in plan]
-        manifest = {"suite": "demo", "version": "0.1.0", "plugins": {}, "cells": cells}
-        (folder / "run.json").write_text(json.dumps(manifest), "utf-8")
+        manifest = Manifest("demo", MADE, tuple(Planned.like(record) for record in plan))
+        (folder / "run.json").write_text(manifest.text(), "utf-8")
     return folder
-
-
-def _unfinished(record: CellRecord) -> CellRecord:
-    rows = tuple(
-        replace(
-            blank(f.cell, (f.protocol, {}, 0.0), (f.defense, {}), f.seed),
-            observer=f.observer,
-            observer_knowledge=f.observer_knowledge,
-            attack=f.attack,
-            protocol_args=f.protocol_args,
-            defense_args=f.defense_args,
-            status=Status.FAILED,
-        )
-        for f in record.findings
-    )
-    return CellRecord(record.cell, record.description, rows)
 
 
 def texts(folder: Path) -> dict[str, str]:

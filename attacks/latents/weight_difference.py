@@ -124,7 +124,8 @@ class WeightDifference(Attack):
                     precision[at] = torch.where(larger, weight, precision[at].clamp(min=1e-300))
         prior = feature_prior(view, nodes)
         chance = prior.mean if prior.informed else torch.full_like(prior.mean, _BLIND_DENSITY)
-        if view.public.features is FeatureKind.BINARY and drop == 0 and not stated(view, Latents):
+        plain = all(rounded(fact, Latents) for fact in stated(view, Latents))
+        if view.public.features is FeatureKind.BINARY and drop == 0 and plain:
             chance = self._chance_from_latents(view, nodes, chance, rng, device)
         return _rows(view, nodes, total / precision.clamp(min=1e-30), precision, chance, drop)
 

@@ -139,6 +139,9 @@ class JointDiagonalisation(Attack):
             gain = overlap.clamp(min=0.1).square().reciprocal()[..., None]
             rows = (gain * rows + 2**0.5 * (first.mT @ k2)) / (gain + 2)
             spread = std * (gain[..., 0] + 2).rsqrt()
+            # No row is longer than 1. Where noise is, bases follow the noise too, and what is beyond 1 is error.
+            excess = ((rows.square().sum(2) - 1).clamp(min=0) / rows.shape[2]).sqrt()
+            spread = torch.where(spread.square() * rows.shape[2] > 1, torch.maximum(spread, excess), spread)
             sure = torch.zeros_like(sure)
         return NeighborhoodRows.of(nodes, rows, sure, spread, center)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import known_edges
+from fglaudit.adversary.known_graph import known_edges, own_nodes
 from fglaudit.adversary.public_rules import fewest_neighbors, merged_size, noise_std, norm_bound
 from fglaudit.attacks.neighborhoods.embedding_assignment import EmbeddingEvidence
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows
@@ -32,6 +32,9 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.view import View
+
+_DROWNED = 1e3
+"""Standard deviation of a row that was not found: nothing of it is left in the noise."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     named = (found.own >= 0) & ~torch.isin(found.centers, known.nodes)
     identified = torch.cat([known.nodes, found.centers[named]])
     kinds = torch.cat([types.of_known, types.of_rows[found.own[named]]])
-    seen = _as_known(found, types, members, known.nodes)
+    raw, mine = noise_std(view, RawFeatures), own_nodes(view)[known.nodes]
+    seen = _as_known(found, types, members, known.nodes, mine) if raw == 0 else torch.ones_like(mine)
     evidence = EmbeddingEvidence(view, types.rows, known.nodes[seen], types.of_known[seen])
     matching = match_members(
         members, torch.stack([found.group, types.of_rows]), found.sizes(), identified, kinds, rng, evidence
@@ -71,27 +75,42 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     unassigned = _unassigned(found, types, matching, members)
     nodes = torch.cat([nodes, torch.full_like(unassigned, -1)])
     chosen = torch.cat([chosen, unassigned])
-    rows, std, raw = types.rows[chosen], types.std[chosen], noise_std(view, RawFeatures)
+    rows, std = types.rows[chosen], types.std[chosen]
     if raw > 0:  # the server scaled rows down after they got their noise
         stretch = max(1.0, (_typical_norm(view) ** 2 + raw**2 * rows.shape[1]) ** 0.5)
         rows, std = rows * stretch, ((std * stretch).square() + raw**2).sqrt()
-    rows = to_levels(view, rows, nodes, std, unit_ball=raw == 0)
     confidence = torch.cat([matching.confidence[fresh], torch.full((len(unassigned),), 0.5)])
     settled = torch.cat([matching.settled[fresh], torch.zeros(len(unassigned), dtype=torch.bool)])
+    lost = _lost(view, members, torch.cat([nodes, known.nodes]), bool((std > 0).any()))
+    nodes, rows = torch.cat([nodes, lost]), torch.cat([rows, rows.new_zeros(len(lost), rows.shape[1])])
+    std = torch.cat([std, torch.full((len(lost),), _DROWNED).to(std)])
+    confidence = torch.cat([confidence, torch.zeros(len(lost))])
+    settled = torch.cat([settled, torch.zeros(len(lost), dtype=torch.bool)])
+    rows = to_levels(view, rows, nodes, std, unit_ball=raw == 0)
     whole = sent_as_held(view, RawFeatures, MaskedMatrices, MaskedVectors) and merged_size(view) == 1
     exact = whole and bool(found.sure.all())
     measured = (
-        types.rows[chosen].norm(dim=1) < 1 - 1e-3
+        torch.cat([types.rows[chosen], types.rows.new_zeros(len(lost), types.rows.shape[1])]).norm(dim=1) < 1 - 1e-3
         if view.public.features is FeatureKind.REAL
         else torch.ones_like(settled)
     )
     return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & measured & exact)
 
 
-def _as_known(found: NeighborhoodRows, types: _Types, members: Tensor, known: Tensor) -> Tensor:
-    """Return which rows of ``known`` nodes [K] may be those in the messages: none that its neighbourhoods lack.
+def _lost(view: View, members: Tensor, done: Tensor, noisy: bool) -> Tensor:
+    """Return the members of neighbourhoods [M], none of ``done``, whose row noise hides: the prior is what is left."""
+    if not noisy or view.public.features is FeatureKind.REAL:
+        return members.new_empty(0)
+    asked = torch.unique(members[1])
+    left: Tensor = asked[~torch.isin(asked, done)]
+    return left
 
-    Rows known beforehand are not what their owners sent where that was drawn at random.
+
+def _as_known(found: NeighborhoodRows, types: _Types, members: Tensor, known: Tensor, mine: Tensor) -> Tensor:
+    """Return which rows of ``known`` nodes [K] may be those in the messages.
+
+    Rows known beforehand are not what their owners sent where that was drawn at random: then none of them is found in
+    the neighbourhoods of its node.
     """
     count = len(types.rows)
     present = torch.unique(found.group * count + types.of_rows)
@@ -99,8 +118,8 @@ def _as_known(found: NeighborhoodRows, types: _Types, members: Tensor, known: Te
     place[known[known < len(place)]] = torch.arange(len(known))[known < len(place)]
     group, at = members[0][place[members[1]] >= 0], place[members[1]][place[members[1]] >= 0]
     lacking = ~torch.isin(group * count + types.of_known[at], present)
-    usable = torch.ones(len(known), dtype=torch.bool)
-    usable[at[lacking]] = False
+    usable = mine.clone()
+    usable[~mine] = bool((~lacking & ~mine[at]).any()) or not bool((lacking & ~mine[at]).any())
     return usable
 
 

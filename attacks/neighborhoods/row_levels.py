@@ -36,8 +36,8 @@ def as_sent(view: View, rows: Tensor) -> Tensor:
     clip, used = clip_of_rows(view), rows.masked_fill(unused_columns(view), 0.0)
     if clip is not None:
         used = clip_rows(used, clip.bound, clip.norm.lower())
-    unit: Tensor = used / used.norm(dim=1, keepdim=True).clamp(min=1)
-    return unit
+    scaled: Tensor = used / used.norm(dim=1, keepdim=True).clamp(min=1)
+    return scaled
 
 
 def known_rows_as_sent(view: View) -> Auxiliary:

@@ -10,6 +10,9 @@ from torch import Tensor
 _SAME = 1e-3
 """Relative distance below which two noise-free real-valued rows are one."""
 _ROWS_AT_ONCE = 2048
+_DROWNED = 3.0
+"""Where distances vary by more than this share of the rows' own squared length, they tell nothing: each row stands
+alone."""
 
 
 def equal_bits(bits: Tensor) -> Tensor:
@@ -40,6 +43,7 @@ def close_rows(rows: Tensor, std: Tensor) -> Tensor:
         limit = spread * features + torch.minimum(slack, 0.3 * (signal[part, None] + signal))
         squared = size[part, None] + size - 2 * rows[part] @ rows.T
         close = squared <= limit + 1e-5 * torch.maximum(size[part, None], size.max())
+        close &= slack <= _DROWNED * (signal[part, None] + signal)
         links.append(close.nonzero() + torch.tensor([low, 0]))
     first, second = torch.cat(links).T
     exact = noise[first] + noise[second] == 0

@@ -30,7 +30,7 @@ class Outcome:
     """How one case ended.
 
     Attributes:
-        kind: accepted | refused | traceback | hang | crash | wrong | message.
+        kind: accepted | refused | equal (to a run left alone) | traceback | hang | crash | wrong | message.
         text: the message, the traceback, or the signal. ``wrong``: accepted, and not what the file says. ``message``:
             refused with a message that lacks rule, value or fix.
     """
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def fault(self) -> bool:
-        return self.kind not in ("accepted", "refused")
+        return self.kind not in ("accepted", "refused", "equal")
 
 
 def judge(message: str) -> str:

@@ -22,10 +22,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from fglaudit.execution.engine import Listener
+from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.worker import Progress as Rounds
-from fglaudit.execution.worker import Task
+from fglaudit.execution.worker import Task, phase
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.scoring.clusters import TOO_FEW
 from fglaudit.suite.cell import Cell, arguments
 from fglaudit.suite.suite import Suite
 
@@ -57,6 +58,7 @@ class PlainProgress(Listener):
         self.console, self.total, self.done = console, total, done
         self.first, self.begin = done, time.monotonic()
         self.starts: dict[str, float] = {}
+        self.said = time.monotonic()
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -71,7 +73,7 @@ class PlainProgress(Listener):
 
     def finished(self, task: Task, record: CellRecord) -> None:
         self.done += 1
-        now = time.monotonic()
+        self.said = now = time.monotonic()
         left = (now - self.begin) / (self.done - self.first) * (self.total - self.done)
         text = (
             f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} "
@@ -80,6 +82,26 @@ class PlainProgress(Listener):
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
         for row in _first_failure(record):
             self.console.print(f"    failed: {row.reason}", markup=False, highlight=False, soft_wrap=True)
+
+    def checked(self, running: Sequence[Running]) -> None:
+        if time.monotonic() - self.said < QUIET_SECONDS:
+            return
+        self.said = time.monotonic()
+        for cell in running:
+            text = f"    running: {cell_label(cell.task.cell)}: {heartbeat(cell)}"
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def heartbeat(running: Running) -> str:
+    """Return what a cell is doing, and for how long nothing has been heard of it if that is long."""
+    text = f"{phase(running.progress)} for {running.seconds:.0f} s"
+    if running.silent is not None and running.silent > SILENT_SECONDS:
+        return f"{text}, no sign of life for {running.silent:.0f} s"
+    return text
+
+
+QUIET_SECONDS, SILENT_SECONDS = 60.0, 30.0
+"""A log without a line for so long gets one about the running cells; a process that is silent for so long hangs."""
 
 
 class LiveProgress(Listener):
@@ -115,6 +137,12 @@ class LiveProgress(Listener):
         bar = self.running[task.cell.hash()]
         unit = "rounds" if progress.round < progress.rounds else "rounds, attacking"
         self.bars.update(bar, completed=progress.round, total=progress.rounds, unit=unit)
+
+    def checked(self, running: Sequence[Running]) -> None:
+        for cell in running:
+            bar = self.running.get(cell.task.cell.hash())
+            if bar is not None and (cell.silent or 0.0) > SILENT_SECONDS:
+                self.bars.update(bar, unit=f"rounds, no sign of life for {cell.silent:.0f} s")
 
     def finished(self, task: Task, record: CellRecord) -> None:
         self.bars.remove_task(self.running.pop(task.cell.hash()))
@@ -194,11 +222,12 @@ def _best(rows: Sequence[Finding]) -> list[str]:
     if len(best) > 1:  # one interval over the seeds is in summary.csv; a mean of intervals would be none
         low = min(r.advantage_low for r in best if r.advantage_low is not None)
         high = max(r.advantage_high for r in best if r.advantage_high is not None)
+    few = f" {TOO_FEW}: range" if any(row.interval == "range" for row in best) else ""
     return [
         f"{escape(best[0].attack)} ({best[0].metric}){note}",
         _number(_mean(row.value for row in best)),
         _number(_mean(row.control for row in best)),
-        f"{_number(_mean(row.advantage for row in best))} [{_number(low)}, {_number(high)}]".replace("[", r"\["),
+        f"{_number(_mean(row.advantage for row in best))}{few} [{_number(low)}, {_number(high)}]".replace("[", r"\["),
     ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -10,9 +12,25 @@ import torch
 from fglaudit.attacking import run_attacks
 from fglaudit.execution.rows import blank_record, cell_record
 from fglaudit.finding import CellRecord, Status
+from fglaudit.own_files import make_folder, remove_tree
 from fglaudit.recording import NotApplicableError, Progress, record
 from fglaudit.scoring.score import Scorer
 from fglaudit.suite.cell import Cell
+
+
+@contextlib.contextmanager
+def _spool(folder: Path | None) -> Iterator[Path]:
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="fglaudit-") as temporary:
+            yield Path(temporary)
+        return
+    make_folder(folder.parent, 0o700)
+    remove_tree(folder)
+    make_folder(folder, 0o700)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
 
 
 def run_cell(
@@ -23,6 +41,8 @@ def run_cell(
     progress: Progress | None = None,
     recording_dir: Path | None = None,
     truth_dir: Path | None = None,
+    spool_dir: Path | None = None,
+    key: bytes = b"",
 ) -> CellRecord:
     """Train one cell, record it, attack it, and return its record.
 
@@ -33,12 +53,15 @@ def run_cell(
         progress: called with (round, rounds) during training.
         recording_dir, truth_dir: where recording and truth are kept, apart from each other, if the cell says
             ``record: all``.
+        spool_dir: a folder that does not exist yet, for the messages while the cell is computed. By default one of the
+            system's temporary folders, which a killed process leaves behind.
+        key: of the noise, see :func:`fglaudit.rng.derive`.
     """
     kept = recording_dir if cell.record == "all" else None
     # Recorded messages can be larger than memory: they lie on disk, for good or until the cell is done.
-    with tempfile.TemporaryDirectory(prefix="fglaudit-") as spool:
+    with _spool(spool_dir) as spool:
         try:
-            recording, truth = record(cell, device=device, progress=progress, folder=kept or Path(spool))
+            recording, truth = record(cell, device=device, progress=progress, folder=kept or spool, key=key)
         except NotApplicableError as error:
             return blank_record(cell, suite, Status.NOT_APPLICABLE, str(error))
         if kept is not None:

@@ -6,24 +6,25 @@ Where the run kept no truth, attacks run unscored and their results are stored i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from fglaudit import __version__, registry
 from fglaudit.attacking import run_attacks
 from fglaudit.errors import FglauditError
+from fglaudit.execution.plan import Planned
 from fglaudit.execution.rows import cell_record
-from fglaudit.execution.store import read_manifest, write_atomic
+from fglaudit.execution.store import Manifest, read_manifest
+from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
+from fglaudit.own_files import make_folder, write_atomic, write_new
 from fglaudit.recording import Recording, protocol_of
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement, Scorer
@@ -62,17 +63,17 @@ def find(path: Path) -> Source:
     if (path / "recording.json").is_file():
         run = path.parent.parent
         if path.parent.name == RECORDINGS and (run / "run.json").is_file():
-            return Source(run, (path,), str(read_manifest(run)["suite"]))
+            return Source(run, (path,), read_manifest(run).suite)
         return Source(path, (path,), "")
     manifest = read_manifest(path)
-    folders = [path / RECORDINGS / str(entry["cell"]) for entry in manifest["cells"]]
+    folders = [path / RECORDINGS / planned.cell for planned in manifest.plan]
     found = tuple(folder for folder in folders if (folder / "recording.json").is_file())
     if not found:
         raise FglauditError(
             f"only a run that kept whole recordings can be attacked again; {path} kept none; put record: all into its"
             f" suite and run that into another folder (fglaudit run SUITE --out {path}-all)"
         )
-    return Source(path, found, str(manifest["suite"]))
+    return Source(path, found, manifest.suite)
 
 
 def attack_saved(
@@ -96,17 +97,19 @@ def attack_saved(
     folder = source.run / ATTACKS / name
     if folder.exists():
         raise FglauditError(f"attacks on a saved run never replace others; {folder} exists; use another --name")
+    made = Made(__version__, torch.get_num_threads(), {}, dict(registry.loaded_files()))
     records = []
     for path in source.recordings:
         announce(f"attacking {path}")
         record, results = _attacked(Recording.load(path), source, path, observers, attacks, device)
-        (folder / "cells").mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "cells" / f"{record.cell}.json", _json(record.to_json()))
+        make_folder(folder / "cells")
+        write_atomic(folder / "cells" / f"{record.cell}.json", _text(record, made), linked=False)
         for file, tensors in results.items():
-            (folder / "results").mkdir(exist_ok=True)
-            save_file(tensors, folder / "results" / f"{record.cell}-{file}.safetensors")
+            make_folder(folder / "results")
+            write_new(folder / "results" / f"{record.cell}-{file}.safetensors", save(tensors), 0o644)
         records.append(record)
-    write_atomic(folder / "run.json", _json(_manifest(source, records)))
+    plan = tuple(Planned.like(record) for record in records)
+    write_atomic(folder / "run.json", Manifest(source.suite, made, plan).text())
     return folder, records
 
 
@@ -158,16 +161,8 @@ def _results(outputs: Sequence[Output]) -> list[tuple[str, dict[str, Tensor]]]:
     return named
 
 
-def _manifest(source: Source, records: Sequence[CellRecord]) -> dict[str, Any]:
-    return {
-        "suite": source.suite,
-        "version": __version__,
-        "plugins": registry.loaded_files(),
-        "data": {},
-        "threads": torch.get_num_threads(),
-        "cells": [{"cell": record.cell, "unfinished": record.to_json()} for record in records],
-    }
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, indent=1, sort_keys=True, default=str) + "\n"
+def _text(record: CellRecord, made: Made) -> str:
+    try:
+        return record_text(record, made)
+    except ValueError as error:
+        raise FglauditError(f"an attack's figures must be possible ones; {record.cell}: {error}; mend it") from error

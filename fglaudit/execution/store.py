@@ -8,10 +8,13 @@
               transcripts/HASH/  with record: all, what attacks need
               truth/HASH/        the truth of the same run, for the scorer alone
               attacks/NAME/      what `fglaudit attack` found later
+              secret.key       with --secret, what makes the noise secret
               findings.csv summary.csv report.html report.md
+              .spool/          the messages of cells that are being computed; removed whenever a run ends
               .lock            held while a run writes here
 
 Every file appears whole or not at all (written beside, flushed to disk, renamed), so a run may be killed at any moment.
+``run.json`` and the records carry a digest; one that is damaged counts as missing, and is announced.
 """
 
 from __future__ import annotations
@@ -19,11 +22,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import json
-import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,40 +32,50 @@ from filelock import FileLock, Timeout
 
 from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
-from fglaudit.execution.rows import blank_record
+from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
+from fglaudit.execution.run_folder import check_ours, free_name, run_folder
+from fglaudit.execution.stored_record import Made, csv_cell, damaged, parse_record, record_text
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.interfaces import Defense
+from fglaudit.own_files import (
+    TEMPORARY,
+    DamagedError,
+    make_folder,
+    read_own,
+    read_stamped,
+    reason,
+    remove_tree,
+    stamped,
+    write_atomic,
+)
+from fglaudit.recording import Recording
+from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.suite import Suite
 
 NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
-_OURS = {
-    "suite.yaml",
-    "run.json",
-    "cells",
-    "transcripts",
-    "truth",
-    "attacks",
-    "findings.csv",
-    "summary.csv",
-    "report.html",
-    "report.md",
-}
+_AGAIN = "run the suite again into the folder"
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write ``text`` so that ``path`` holds either its old content or all of the new, even if the machine stops."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise FglauditError(
-            f"the output folder must be writable; writing {path} failed: {error.strerror or error}"
-        ) from error
+@dataclass(frozen=True)
+class Manifest:
+    """``run.json``.
+
+    Attributes:
+        suite: its name.
+        made: what all cells of the run have in common.
+        plan: its cells in order.
+        sources: SHA-256 of the source files of its protocols, defenses and attacks, by kind and name.
+    """
+
+    suite: str
+    made: Made
+    plan: tuple[Planned, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        made = {"suite": self.suite, **self.made.to_json(), "sources": dict(self.sources)}
+        return stamped({**made, **plan_to_json(self.plan)}, "run.json")
 
 
 @dataclass
@@ -73,34 +83,56 @@ class RunStore:
     """The folder of a run while this process holds its lock.
 
     Attributes:
-        threads: CPU threads of a cell; those of the run's first part where it is continued.
+        cells: of the suite by their hashes, in order.
+        made: what all cells of the run have in common; where it is continued, that of its first part.
         notes: what a user should know, e.g. records that were set aside.
     """
 
     directory: Path
-    cells: Sequence[Cell]
-    threads: int = 1
+    suite: Suite
+    cells: Mapping[str, Cell]
+    made: Made
     notes: list[str] = field(default_factory=list)
 
     def finished(self) -> dict[str, CellRecord]:
         """Return the records that need no new run, by cell hash. Cells with a failed row are run again.
 
-        A record that cannot be read is renamed to ``*.corrupt``, noted, and its cell is run again.
+        A record that cannot be used is renamed to ``*.corrupt``, noted, and its cell is run again.
         """
         found = {}
         for cell in self.cells:
-            path = self.record_path(cell.hash())
-            if path.exists():
+            path = self.record_path(cell)
+            if not _there(path):
+                continue
+            try:
+                record, made = read_stored(path)
+                if made != self.made:
+                    raise damaged(path, OTHER)
+            except FglauditError as error:
+                aside = free_name(path.with_suffix(".json.corrupt"))
+                path.replace(aside)
+                self.notes.append(f"{error}; set aside as {aside.name}, the cell runs again")
+                continue
+            if any(row.status is Status.FAILED for row in record.findings):
+                continue
+            if self.cells[cell].record == "all" and any(row.device for row in record.findings):
                 try:
-                    record = read_record(path)
+                    Recording.check_files(self.recording_path(cell))
+                    GroundTruth.check_files(self.truth_path(cell))
                 except FglauditError as error:
-                    aside = path.with_suffix(".json.corrupt")
-                    path.replace(aside)
-                    self.notes.append(f"{error}; set aside as {aside.name}, the cell runs again")
+                    self.notes.append(f"{error}; the cell runs again")
                     continue
-                if not any(row.status is Status.FAILED for row in record.findings):
-                    found[cell.hash()] = record
+            found[cell] = record
         return found
+
+    @property
+    def spool(self) -> Path:
+        """Folder for the messages of cells that are being computed."""
+        return self.directory / SPOOL
+
+    def remove_spool(self) -> None:
+        """Remove the messages of all cells: after this nothing is computed any more."""
+        remove_tree(self.spool)
 
     def record_path(self, cell: str) -> Path:
         return self.directory / "cells" / f"{cell}.json"
@@ -111,11 +143,27 @@ class RunStore:
     def truth_path(self, cell: str) -> Path:
         return self.directory / "truth" / cell
 
-    def write(self, record: CellRecord) -> None:
-        """Store one finished cell."""
-        write_atomic(
-            self.record_path(record.cell), json.dumps(record.to_json(), indent=1, sort_keys=True, default=str) + "\n"
-        )
+    def write(self, record: CellRecord) -> CellRecord:
+        """Store one finished cell, and return what was stored: a record with values that cannot be has failed."""
+        try:
+            text = record_text(record, self.made)
+        except ValueError as error:
+            planned = Planned.of(self.cells[record.cell], record.cell)
+            record = planned.record(self.suite.name, f"the cell's record breaks a rule: {error}; mend the plugin")
+            text = record_text(record, self.made)
+        write_atomic(self.record_path(record.cell), text, linked=False)
+        return record
+
+
+SPOOL = ".spool"
+
+
+def _there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -131,20 +179,11 @@ def open_run(
     Raises:
         FglauditError: if another run is using the folder, it holds something else, or it cannot be written.
     """
-    if directory.exists() and not directory.is_dir():
-        raise FglauditError(f"the output must be a folder; {directory} is a file; use another --out")
-    foreign = (
-        [p.name for p in directory.iterdir() if p.name not in _OURS and not p.name.startswith(".")]
-        if directory.is_dir()
-        else []
-    )
-    if foreign and not (directory / "run.json").exists():
-        raise FglauditError(
-            f"the output folder must be new, empty or a run; {directory} holds {foreign[0]}; use another --out"
-        )
+    directory = run_folder(directory)
+    check_ours(directory)
+    if not directory.is_dir():
+        make_folder(directory)
     try:
-        for folder in ("cells", "transcripts"):
-            (directory / folder).mkdir(parents=True, exist_ok=True)
         lock = FileLock(directory / ".lock", timeout=0)
         lock.acquire()
     except Timeout as error:
@@ -152,141 +191,194 @@ def open_run(
             f"one run at a time may use a folder; {directory} is in use by another run; wait for it or use another"
             " --out"
         ) from error
-    except OSError as error:
-        raise FglauditError(f"the output folder must be writable; {directory}: {error.strerror or error}") from error
+    except (OSError, NotImplementedError) as error:
+        raise FglauditError(
+            f"the output folder must be writable; {directory}: {reason(error)}; make it so, or use another --out"
+        ) from error
     try:
-        store = RunStore(directory, cells, threads)
-        _check_same(directory, suite, store, data or {})
-        for left in (*directory.glob(".*.tmp"), *(directory / "cells").glob(".*.tmp")):  # from a run that was killed
-            left.unlink()
+        named = {cell.hash(): cell for cell in cells}
+        made = Made(__version__, threads, dict(data or {}), dict(registry.loaded_files()))
+        store = RunStore(directory, suite, named, made)
+        whole = _continue(store)
+        store.remove_spool()  # of a run that was killed
+        for folder in (directory, directory / "cells"):
+            for left in folder.glob(f"{TEMPORARY}*.tmp"):
+                left.unlink(missing_ok=True)
+        if not whole:
+            plan = tuple(Planned.of(cell, name) for name, cell in named.items())
+            write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, _sources(cells)).text())
+        for name in ("cells", "transcripts"):
+            make_folder(directory / name)
+        make_folder(store.spool, 0o700)
         write_atomic(directory / "suite.yaml", yaml.safe_dump(suite.resolved(), sort_keys=False, width=120))
-        write_atomic(
-            directory / "run.json", json.dumps(_manifest(suite, store, data or {}), indent=1, default=str) + "\n"
-        )
-        yield store
+        try:
+            yield store
+        finally:
+            store.remove_spool()
     finally:
         lock.release()
 
 
-def _manifest(suite: Suite, store: RunStore, data: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "suite": suite.name,
-        "version": __version__,
-        "plugins": registry.loaded_files(),
-        "data": dict(data),
-        "threads": store.threads,
-        "cells": [
-            {"cell": cell.hash(), "unfinished": blank_record(cell, suite.name, Status.FAILED, NOT_RUN).to_json()}
-            for cell in store.cells
-        ],
-    }
+def _sources(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return the SHA-256 of the source file of every protocol, defense (each part of a stack) and attack, by "kind
+    name"."""
+    found: dict[str, Any] = {}
+    for cell in cells:
+        parts = getattr(cell.defense, "parts", ())
+        used: list[tuple[str, Any]] = [
+            ("protocol", cell.protocol),
+            ("defense", cell.defense),
+            *(("attack", a) for a in cell.attacks),
+        ]
+        used += [("defense", part) for part in parts if isinstance(part, Defense)]
+        found |= {f"{kind} {type(plugin).name}": plugin for kind, plugin in used}
+    return {name: registry.source_digest(plugin) for name, plugin in sorted(found.items())}
 
 
-def _check_same(directory: Path, suite: Suite, store: RunStore, data: Mapping[str, str]) -> None:
-    path = directory / "run.json"
-    if not path.exists():
-        return
-    try:
-        old = read_manifest(directory)
-    except FglauditError as error:
-        store.notes.append(f"{error}; written anew")
-        return
+def _continue(store: RunStore) -> bool:
+    """Take over what an earlier part of the run was made with; refuse another run. Return whether ``run.json`` is there
+    and whole, so that it need not be written again."""
+    whole = False
+    directory = store.directory
     rule = f"a folder holds one run of one suite; {directory} holds"
     fix = "use another --out, or delete the folder"
-    if old["version"] != __version__:
-        raise FglauditError(f"{rule} a run of fglaudit {old['version']}, this is {__version__}; {fix}")
-    if [entry["cell"] for entry in old["cells"]] != [cell.hash() for cell in store.cells]:
-        raise FglauditError(f"{rule} another one ({old['suite']}: {_difference(directory, suite)}); {fix}")
-    for file, digest in old["plugins"].items():
-        if registry.loaded_files().get(file, digest) != digest:
+    if not _there(directory / "run.json"):
+        old = _made_of_records(store)
+    else:
+        try:
+            manifest = read_manifest(directory)
+        except FglauditError as error:
+            store.notes.append(f"{error}; written anew")
+            old = _made_of_records(store)
+        else:
+            old, whole = manifest.made, True
+            if old.version == __version__ and [planned.cell for planned in manifest.plan] != list(store.cells):
+                raise FglauditError(
+                    f"{rule} another one ({manifest.suite}: {_difference(directory, store.suite)}); {fix}"
+                )
+    if old is None:
+        return False
+    if old.version != __version__:
+        raise FglauditError(f"{rule} a run of fglaudit {old.version}, this is {__version__}; {fix}")
+    for file, digest in old.plugins.items():
+        if store.made.plugins.get(file, digest) != digest:
             raise FglauditError(f"{rule} results of an earlier text of {file}; {fix}")
-    for name, digest in old["data"].items():
-        if data.get(name, digest) != digest:
+    for name, digest in old.data.items():
+        if store.made.data.get(name, digest) != digest:
             raise FglauditError(f"{rule} results on other content of {name}; {fix}")
-    store.threads = int(old["threads"])
+    store.made = old
+    return whole
+
+
+def _made_of_records(store: RunStore) -> Made | None:
+    """Return what the first readable record was made with: ``run.json`` is lost, and its cells must not be mixed with
+    others."""
+    for cell in store.cells:
+        with contextlib.suppress(FglauditError):
+            return read_stored(store.record_path(cell))[1]
+    return None
 
 
 def _difference(directory: Path, suite: Suite) -> str:
     """Name the first key that differs between the stored suite and this one."""
     try:
-        old = yaml.safe_load((directory / "suite.yaml").read_text("utf-8"))
+        old = yaml.safe_load(read_own(directory / "suite.yaml", "", ""))
         new = suite.resolved()
         return next(f"{key} differ" for key in new if key != "datasets" and old.get(key) != new[key])
-    except (OSError, yaml.YAMLError, AttributeError, StopIteration):
+    except (FglauditError, yaml.YAMLError, AttributeError, ValueError, RecursionError, StopIteration):
         return "datasets differ"
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> Manifest:
     """Return ``run.json`` of a run.
 
     Raises:
         FglauditError: if ``directory`` is no run or the file is damaged.
     """
-    path = directory / "run.json"
-    if not path.is_file():
+    path = run_folder(directory) / "run.json"
+    if not _there(path):
         raise FglauditError(
             f"a run folder has a run.json; there is none in {directory}; name the --out folder of a run"
         )
+    data = read_stamped(path, "run.json", _AGAIN)
     try:
-        data: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        return {key: data[key] for key in ("suite", "version", "plugins", "data", "threads", "cells")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise FglauditError(
-            f"run.json must be whole; {path} is damaged ({error}); run the suite again into the folder"
-        ) from error
+        made = Made.from_json({key: data.get(key) for key in ("version", "threads", "data", "plugins")})
+        return Manifest(str(data.get("suite", "")), made, plan_from_json(data))
+    except ValueError as error:
+        raise DamagedError(f"run.json must be whole; {path} is damaged ({error}); {_AGAIN}") from error
+
+
+def read_stored(path: Path) -> tuple[CellRecord, Made]:
+    """Return one stored cell and what it was made with.
+
+    Raises:
+        FglauditError: if the file is damaged or not what its name says.
+    """
+    text = read_own(path, "a record", "the same run command computes it again")
+    try:
+        return parse_record(text, path.stem)
+    except ValueError as error:
+        raise damaged(path, error) from error
 
 
 def read_record(path: Path) -> CellRecord:
-    """Return one stored cell.
+    """Return one stored cell; raises as :func:`read_stored`."""
+    return read_stored(path)[0]
 
-    Raises:
-        FglauditError: if the file is truncated or not what its name says.
+
+@dataclass(frozen=True)
+class Stored:
+    """What a run has of its planned cells.
+
+    Attributes:
+        records: all cells in suite order; one without a usable record has ``failed`` rows that say so.
+        damaged: why a record that is there cannot be used, by cell.
+        missing: cells without any record.
     """
-    try:
-        record = CellRecord.from_json(json.loads(path.read_text("utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FglauditError(f"a record must be whole; {path} is damaged ({type(error).__name__}: {error})") from error
-    if record.cell != path.stem or not record.findings:
-        raise FglauditError(
-            f"a record must hold the findings of its cell; {path} holds {len(record.findings)} of {record.cell!r}"
-        )
-    return record
+
+    records: tuple[CellRecord, ...]
+    damaged: Mapping[str, str]
+    missing: tuple[str, ...]
+
+
+def read_cells(directory: Path, manifest: Manifest) -> Stored:
+    """Read the records of a run."""
+    records, damage, missing = [], dict[str, str](), []
+    for planned in manifest.plan:
+        path = directory / "cells" / f"{planned.cell}.json"
+        if not _there(path):
+            records.append(planned.record(manifest.suite, NOT_RUN))
+            missing.append(planned.cell)
+            continue
+        try:
+            record, made = read_stored(path)
+            if made != manifest.made:
+                raise damaged(path, OTHER)
+            records.append(record)
+        except FglauditError as error:
+            damage[planned.cell] = str(error)
+            records.append(planned.record(manifest.suite, str(error)))
+    return Stored(tuple(records), damage, tuple(missing))
+
+
+OTHER = ValueError("it was made with other data, threads or versions than this run")
 
 
 def read_records(directory: Path) -> list[CellRecord]:
-    """Return all cells of a run in suite order; a cell without a readable record has ``failed`` rows that say so."""
-    records = []
-    for entry in read_manifest(directory)["cells"]:
-        path = directory / "cells" / f"{entry['cell']}.json"
-        if path.exists():
-            try:
-                records.append(read_record(path))
-                continue
-            except FglauditError as error:
-                reason = f"{error}; the same run command computes it again"
-        else:
-            reason = NOT_RUN
-        rows = [{**row, "reason": reason} for row in entry["unfinished"]["findings"]]
-        records.append(CellRecord.from_json({**entry["unfinished"], "findings": rows}))
-    return records
+    """Return all cells of a run in suite order; a cell without a usable record has ``failed`` rows that say so."""
+    return list(read_cells(directory, read_manifest(directory)).records)
 
 
-def write_findings(directory: Path) -> Path:
+def write_findings(directory: Path, records: Sequence[CellRecord] | None = None) -> Path:
     """Write ``findings.csv`` from the records, in suite order; floats in full so that equal runs give equal files."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for record in read_records(directory):
-        writer.writerows([_cell(value) for value in asdict(row).values()] for row in record.findings)
+    for record in read_records(directory) if records is None else records:
+        writer.writerows([csv_cell(getattr(row, column)) for column in COLUMNS] for row in record.findings)
     path = directory / "findings.csv"
     write_atomic(path, text.getvalue())
     return path
-
-
-def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def failed_rows(records: Sequence[CellRecord]) -> list[Finding]:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import shutil
-import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +21,10 @@ import torch
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
+from fglaudit.execution.kept import remove_kept
 from fglaudit.finding import CellRecord
+from fglaudit.interruption import leave_to_parent
+from fglaudit.own_files import remove_tree
 from fglaudit.suite.cell import Cell
 
 
@@ -39,6 +40,8 @@ class Runner(Protocol):
         progress: Callable[[int, int], None],
         recording_dir: Path | None,
         truth_dir: Path | None,
+        spool_dir: Path | None,
+        key: bytes,
     ) -> CellRecord:
         """Return the record of ``cell``; ``progress`` is called with (round, rounds)."""
 
@@ -49,6 +52,8 @@ class Task:
 
     Attributes:
         recording, truth: folders for what the cell keeps of its run, apart from each other; None to keep nothing.
+        spool: folder for the messages while the cell is computed; whoever ends the cell removes it.
+        key: of the noise, see :func:`fglaudit.rng.derive`; empty: everybody who knows the seed knows the noise.
     """
 
     cell: Cell
@@ -56,6 +61,18 @@ class Task:
     device: str
     recording: Path | None = None
     truth: Path | None = None
+    spool: Path | None = None
+    key: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Started:
+    """Sent by a worker: it has the task, and begins."""
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Sent by a worker every few seconds, also where a single step takes hours."""
 
 
 @dataclass(frozen=True)
@@ -75,66 +92,121 @@ class Failure:
 
 def compute(task: Task, runner: Runner, progress: Callable[[int, int], None]) -> CellRecord | Failure:
     """Run one cell; whatever it raises becomes a :class:`Failure`, so that the other cells go on."""
-    for folder in (task.recording, task.truth):
-        if folder is not None and folder.exists():  # of an attempt that was killed
-            shutil.rmtree(folder)
+    last: list[Progress] = []
+
+    def heard(done: int, total: int) -> None:
+        last[:] = [Progress(done, total)]
+        progress(done, total)
+
     try:
+        for folder in (task.recording, task.truth):
+            if folder is not None:
+                remove_kept(folder)  # of an attempt that was killed
         return runner(
             task.cell,
             suite=task.suite,
             device=torch.device(task.device),
-            progress=progress,
+            progress=heard,
             recording_dir=task.recording,
             truth_dir=task.truth,
+            spool_dir=task.spool,
+            key=task.key,
         )
     except Exception as error:
-        return Failure(explain(error))
+        return Failure(explain(error, phase(last[0] if last else None)))
+    finally:
+        if task.spool is not None:
+            remove_tree(task.spool)
 
 
-def explain(error: BaseException) -> str:
-    """Return one line for the ``reason`` column."""
+def phase(progress: Progress | None) -> str:
+    """Return what a cell does after it reported ``progress``, in words."""
+    if progress is None:
+        return "loading data and preparing the training"
+    if progress.round < progress.rounds:
+        return f"training (round {progress.round} of {progress.rounds})"
+    return "attacking and scoring"
+
+
+def explain(error: BaseException, doing: str = "") -> str:
+    """Return one line for the ``reason`` column; ``doing`` is the phase in which a cell ran out of memory."""
     text = " ".join(str(error).split())
     if isinstance(error, FglauditError):
         return text
     memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
     name = type(error).__name__
     if memory:
+        where = f" while {doing}" if doing else ""
         return (
-            f"out of memory ({name}: {text or 'no details'}); use fewer --jobs, fewer observers or a smaller data set"
+            f"out of memory{where} ({name}: {text or 'no details'}); use fewer --jobs, fewer observers or a smaller"
+            " data set"
         )
     return f"{name}: {text}" if text else name
 
 
 def serve(connection: Connection, runner: Runner, threads: int, plugin_files: Mapping[str, str]) -> None:
     """Body of a worker process: compute the tasks that arrive until the parent closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it ends its workers
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    leave_to_parent()  # Ctrl-C is the parent's to handle: it ends its workers
+    at_work: list[Task] = []
+    threading.Thread(target=_die_with_parent, args=(at_work,), daemon=True).start()
     torch.set_num_threads(threads)
     registry.load_files(plugin_files)
-    connection.send(None)  # ready: tasks may name classes of the plugin files
-    with contextlib.suppress(EOFError):
+    sender = _Sender(connection)
+    sender.send(None)  # ready: tasks may name classes of the plugin files
+    threading.Thread(target=_beat, args=(sender, at_work), daemon=True).start()
+    with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             task: Task = connection.recv()
-            connection.send(compute(task, runner, _Throttled(connection)))
+            at_work.append(task)
+            sender.send(Started())
+            outcome = compute(task, runner, _Throttled(sender))
+            at_work.clear()
+            sender.send(outcome)
+
+
+class _Sender:
+    """Two threads send through one pipe."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.lock = threading.Lock()
+
+    def send(self, message: object) -> None:
+        with self.lock:
+            self.connection.send(message)
+
+
+def _beat(sender: _Sender, at_work: Sequence[Task]) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            time.sleep(BEAT_SECONDS)
+            if at_work:
+                sender.send(Alive())
 
 
 class _Throttled:
     """Passes progress on at most ten times a second, and always the last round."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, sender: _Sender) -> None:
+        self.sender = sender
         self.sent = -1.0
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if done >= total or now - self.sent > 0.1:
             self.sent = now
-            self.connection.send(Progress(done, total))
+            self.sender.send(Progress(done, total))
 
 
-def _die_with_parent() -> None:
-    """A parent killed by SIGKILL cannot end its workers; they notice by themselves."""
+def _die_with_parent(at_work: Sequence[Task]) -> None:
+    """A parent killed by SIGKILL cannot end its workers; they notice by themselves, and leave no messages behind."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
+        for task in tuple(at_work):
+            while task.spool is not None and task.spool.exists():  # the other thread may still be writing there
+                remove_tree(task.spool)
         os._exit(1)
+
+
+BEAT_SECONDS = 2.0

@@ -16,7 +16,7 @@ from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.weights import Layout, unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 from fglaudit.structure import Training
 
 WEIGHTINGS = ("uniform", "train-nodes")
@@ -69,7 +69,7 @@ class FedAvg:
             layout: shape of each weight; D numbers in all.
 
         """
-        dropout = torch.Generator(initial.device).manual_seed(split(rng, "dropout").initial_seed())
+        dropout = moved(split(rng, "dropout"), initial.device)
         sampling = split(rng, "participation")
         counts = train.counts.cpu()
         eligible = counts.nonzero().squeeze(1)

@@ -19,7 +19,7 @@ from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.weights import Layout
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Models, Structure, Training
 
@@ -135,7 +135,7 @@ class SubgraphProtocol(FederatedProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         inputs = SubgraphInputs.of(clients, self.positions, device)
         layout = self.layout(graph.num_features + self.positions, graph.num_classes)
-        draws = torch.Generator(device).manual_seed(training.initial_seed())
+        draws = moved(training, device)
         near_nodes, update = self.surroundings(clients, inputs, near), channel.local_update()
         return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update)
 

@@ -18,6 +18,9 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, FederatedProtocol, Inference, Planted, Reconstruction
 from fglaudit.view import Auxiliary, Observer, View
 
+UNINFORMATIVE = 0.99
+"""A control this good leaves no room for an attack to show anything."""
+
 Result = Reconstruction | Inference
 """What an attack returns, and what a guess is."""
 
@@ -112,12 +115,17 @@ class Comparison:
     breakdown: Mapping[str, dict[str, float]] = field(default_factory=dict)
     wrong: str | None = None
 
-    def cluster_sums(self) -> list[list[float]]:
-        """Return [targets, sum of values, sum of control values] per cluster, in cluster order."""
-        _, index = torch.unique(self.clusters, return_inverse=True)
-        sums = torch.zeros(int(index.max().item()) + 1, 3, dtype=torch.double)
-        sums.index_add_(0, index, torch.stack([torch.ones_like(self.values), self.values, self.controls], 1).double())
-        return [[float(v) for v in row] for row in sums.tolist()]
+
+class Excess(NamedTuple):
+    """By how much a result beats a guess: its advantage, taken apart into targets.
+
+    Attributes:
+        values: the contribution of every target [V]; their mean is the advantage.
+        clusters: of the targets [V].
+    """
+
+    values: Tensor
+    clusters: Tensor
 
 
 class Quantity(ABC):
@@ -168,9 +176,12 @@ class Quantity(ABC):
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         """Say that ``score`` on a planted answer is below ``least``."""
 
-    @abstractmethod
-    def excess(self, question: Any, result: Any, guess: Any) -> tuple[Tensor, Tensor]:
-        """Return by how much ``result`` beats ``guess`` per target [V], and the targets' clusters [V]."""
+    def excess(self, attack: Attack, view: View, question: Any, result: Any, guess: Any) -> tuple[Excess, ...]:
+        """Return by how much ``result`` beats ``guess``, in every way in which a report might call it a success."""
+        compared = self.compare(attack, [view], [question], [result], [guess])
+        left = 1 - float(compared.controls.double().mean().item())
+        beyond = (compared.values - compared.controls).double() / max(left, 1 - UNINFORMATIVE)
+        return (Excess(beyond, compared.clusters),)
 
 
 class InferredQuantity(Quantity):
@@ -236,10 +247,6 @@ class InferredQuantity(Quantity):
 
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         return f"on a planted plain leak its {self.metric} was {score:.3f}, not {least:g}"
-
-    def excess(self, question: Question, result: Inference, guess: Inference) -> tuple[Tensor, Tensor]:
-        scored = self.score(question, result, guess)
-        return scored.values - self.score(question, guess, guess).values, scored.clusters
 
 
 def _pooled(scores: Sequence[Scores]) -> dict[str, float | None]:

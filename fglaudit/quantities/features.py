@@ -17,7 +17,7 @@ from fglaudit.adversary.prior_only import prior_only
 from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.quantities.base import Comparison, Quantity, Truth
+from fglaudit.quantities.base import Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.game import Game, breakdown, score
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
@@ -103,11 +103,16 @@ class Features(Quantity):
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         return f"on a planted plain leak it rebuilt {score:.1%} of {len(planted.nodes)} rows, not {least:.0%}"
 
-    def excess(self, question: Game, result: Reconstruction, guess: Reconstruction) -> tuple[Tensor, Tensor]:
-        """Return by how much larger the share of exact rows is: one figure [1], for attacks that do not know whose rows
-        they have."""
+    def excess(
+        self, attack: Attack, view: View, question: Game, result: Reconstruction, guess: Reconstruction
+    ) -> tuple[Excess, ...]:
+        """Return the advantage in the attack's own metric, and how much larger its share of exact rows is: one figure
+        [1], which also counts for attacks that do not know whose rows they have."""
         more = exact_share(result, question) - exact_share(guess, question)
-        return torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long)
+        rows = Excess(torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long))
+        if len(question.targets) == 0:
+            return (rows,)
+        return (*super().excess(attack, view, question, result, guess), rows)
 
 
 def exact_share(result: Reconstruction, game: Game) -> float:

@@ -170,7 +170,8 @@ MOST_CLIENTS = 50
 
 
 def breakdown(games: Sequence[Game], values: Tensor) -> dict[str, dict[str, float]]:
-    """Return the mean of ``values`` by degree bucket, class and, unless there are too many to read, owning client."""
+    """Return the mean of ``values`` by degree bucket, class and, unless there are too many to read, owning client; and
+    of the hundredth of the targets with the lowest and with the highest degrees (with all that have the same)."""
     degrees = torch.cat([g.degrees for g in games])
     bucket = torch.bucketize(degrees, torch.tensor(DEGREE_BUCKETS))
     low = (0, *(end + 1 for end in DEGREE_BUCKETS[:-1]))
@@ -179,6 +180,13 @@ def breakdown(games: Sequence[Game], values: Tensor) -> dict[str, dict[str, floa
     labels = torch.cat([g.labels for g in games])
     owners = torch.cat([g.owners for g in games])
     means = {"degree": _means(bucket, values, lambda b: names[b]), "class": _means(labels, values, str)}
+    low_end, high_end = torch.quantile(
+        degrees.double(), torch.tensor([0.01, 0.99], dtype=torch.double), interpolation="nearest"
+    )
+    means["degree percentile"] = {
+        "lowest 1 %": float(values[degrees <= low_end].double().mean().item()),
+        "highest 1 %": float(values[degrees >= high_end].double().mean().item()),
+    }
     if len(torch.unique(owners)) <= MOST_CLIENTS:
         means["client"] = _means(owners, values, str)
     return means

@@ -109,6 +109,15 @@ class BetaBinomialTotal:
         return float(brentq(lambda rate: self.probabilities(rate)[least:].sum() - tail, 0, 1, xtol=_TOLERANCE))
 
 
+def log_no_hit(sizes: NDArray[np.int64], rate: float, correlation: float) -> Floats:
+    """Return the logarithm of the probability that a cluster of each of ``sizes`` [D] has no hit; 0 < rate,
+    correlation < 1."""
+    concentration = (1 - correlation) / correlation
+    misses = (1 - rate) * concentration
+    log = gammaln(sizes + misses) - gammaln(misses) - gammaln(sizes + concentration) + gammaln(concentration)
+    return np.asarray(log, dtype=np.float64)
+
+
 @lru_cache(maxsize=16384)
 def rate_limits(sizes: tuple[int, ...], correlation: float, total: float, tail: float) -> tuple[float, float]:
     """Return :meth:`BetaBinomialTotal.low` and ``high``; all attacks of a cell share the limits of their control."""

@@ -8,7 +8,8 @@ over targets, and an interval is of nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
+from fglaudit.quantities.base import UNINFORMATIVE
 
 Floats = NDArray[np.float64]
 
@@ -24,8 +26,8 @@ MIN_CLUSTERS = 5
 TOO_FEW = "too few parties"
 TAIL = 0.025
 """Probability of each tail of a 95 % interval."""
-UNINFORMATIVE = 0.99
-"""A control this good leaves no room for an attack to show anything."""
+_SLACK = 1e-6
+"""By how much rounding may carry a value beyond its scale."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,19 @@ class PairedClusters:
         control: sum of the control's values.
         gained: sum over targets of how much the attack's value is above the control's, where it is.
         lost: the same of how much it is below.
+        uninformative: a mean of the control from which on there is nothing left to show.
     """
 
     targets: Floats
     control: Floats
     gained: Floats
     lost: Floats
+    uninformative: float = field(default=UNINFORMATIVE, kw_only=True)
 
     def __post_init__(self) -> None:
         if len({len(self.targets), len(self.control), len(self.gained), len(self.lost)}) > 1:
             raise FglauditError("every cluster needs targets, control, gained and lost; the four differ in length")
-        slack = 1e-6 * np.maximum(self.targets, 1)
+        slack = _SLACK * np.maximum(self.targets, 1)
         beyond = (self.control > self.targets + slack) | (self.gained > self.targets - self.control + slack)
         below = (np.minimum(self.control, np.minimum(self.gained, self.lost)) < -slack) | (
             self.lost > self.control + slack
@@ -86,20 +90,63 @@ class PairedClusters:
             )
 
     @staticmethod
-    def of(clusters: Tensor, values: Tensor, controls: Tensor) -> PairedClusters:
+    def of(
+        clusters: Tensor, values: Tensor, controls: Tensor, *, uninformative: float = UNINFORMATIVE
+    ) -> PairedClusters:
         """Sum ``values`` and ``controls`` [T], in [0, 1], over the targets of every distinct id in ``clusters`` [T]."""
         _, index = torch.unique(clusters.cpu(), return_inverse=True)
         values, controls = values.cpu().double(), controls.cpu().double()
+        for name, part in (("attack", values), ("control", controls)):
+            off = part[~((part >= -_SLACK) & (part <= 1 + _SLACK))]
+            if len(off):
+                raise FglauditError(
+                    f"values of targets must be finite and lie in [0, 1]; the {name} has {off[0].item():g}; rescale the"
+                    " score"
+                )
         moved = values - controls
         columns = torch.stack([torch.ones_like(values), controls, moved.clamp(min=0), (-moved).clamp(min=0)], 1)
         sums = torch.zeros(int(index.max().item()) + 1 if len(index) else 0, 4, dtype=torch.double)
-        return PairedClusters.from_rows(sums.index_add_(0, index, columns).tolist())
+        return PairedClusters.from_rows(sums.index_add_(0, index, columns).tolist(), uninformative=uninformative)
 
     @staticmethod
-    def from_rows(rows: list[list[float]]) -> PairedClusters:
-        """Read back :meth:`rows`; clusters without targets are left out."""
+    def from_rows(rows: Sequence[Sequence[float]], *, uninformative: float = UNINFORMATIVE) -> PairedClusters:
+        """Read back :meth:`rows`; clusters without targets are left out.
+
+        Raises:
+            FglauditError: a row of another length, as older versions wrote them, or values that cannot be.
+        """
+        if odd := next((row for row in rows if len(row) != 4), None):
+            raise FglauditError(
+                f"a cluster has targets, control, gained and lost; got {len(odd)} numbers; run the cell again"
+            )
         table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-        return PairedClusters(*table[table[:, 0] > 0].T)
+        if not bool(np.isfinite(table).all()):
+            raise FglauditError("values of targets must be finite numbers; an attack or its control returned others")
+        targets, control, gained, lost = table[table[:, 0] > 0].T
+        return PairedClusters(targets, control, gained, lost, uninformative=uninformative)
+
+    @staticmethod
+    def pool(parts: Sequence[PairedClusters], partitions: Sequence[str]) -> PairedClusters | None:
+        """Put the clusters of several trainings together.
+
+        A client under a newly drawn partition and training is a new cluster, under the same partition it is not: then
+        its sums are added up.
+
+        Args:
+            parts: one per training, each with its clusters in the order of its clients.
+            partitions: what tells equal partitions from others, one per training.
+
+        Returns:
+            None where a partition recurs and its clusters cannot be told apart, their numbers being different.
+        """
+        drawn: dict[str, list[PairedClusters]] = {}
+        for part, partition in zip(parts, partitions, strict=True):
+            drawn.setdefault(partition, []).append(part)
+        if any(len({len(part.targets) for part in same}) > 1 for same in drawn.values()):
+            return None
+        tables = [np.sum([np.array(part.rows()).reshape(-1, 4) for part in same], axis=0) for same in drawn.values()]
+        rows = [[float(entry) for entry in row] for table in tables for row in table]
+        return PairedClusters.from_rows(rows, uninformative=parts[0].uninformative)
 
     def rows(self) -> list[list[float]]:
         """Return [targets, control, gained, lost] per cluster, for a record."""
@@ -122,18 +169,27 @@ class PairedClusters:
 
     @property
     def informative(self) -> bool:
-        return len(self.targets) > 0 and self.control_rate < UNINFORMATIVE
+        return len(self.targets) > 0 and self.control_rate < self.uninformative
 
     @property
     def advantage(self) -> float:
         """``(value - control) / (1 - control)`` over all targets, not clipped."""
         return float((self.gained - self.lost).sum() / self.room.sum())
 
+    @property
+    def each(self) -> Floats:
+        """The advantage in every cluster whose control leaves room [at most C]."""
+        open_to = self.room > 0
+        return (self.gained - self.lost)[open_to] / self.room[open_to]
+
+    @property
+    def worst(self) -> float | None:
+        """The largest advantage in any cluster; None where there is nothing to show."""
+        return float(self.each.max()) if self.informative else None
+
     def range(self) -> Interval:
         """The advantage with its smallest and largest in any cluster whose control leaves room."""
         if not self.informative:
             return NOTHING
-        open_to = self.room > 0
-        each = (self.gained - self.lost)[open_to] / self.room[open_to]
-        value = self.advantage
+        each, value = self.each, self.advantage
         return Interval(value, min(value, each.min().item()), max(value, each.max().item()), "range", len(self.targets))

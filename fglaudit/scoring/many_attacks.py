@@ -24,14 +24,20 @@ def leaking(intervals: Sequence[Callable[[float], Interval]], *, tail: float = T
             counts as one that was tried and is never called a leak.
         above: the advantage that a leak must exceed.
     """
-    undecided, found = set(range(len(intervals))), set[int]()
+    tests = [lambda at, interval=interval: _exceeds(interval(at), above) for interval in intervals]
+    return step_down(tests, tail=tail)
+
+
+def step_down(tests: Sequence[Callable[[float], bool]], *, tail: float = TAIL) -> list[bool]:
+    """Return which hypotheses Holm's rule rejects, each given by whether it is rejected at a level."""
+    undecided, found = set(range(len(tests))), set[int]()
     while undecided:
-        new = {index for index in undecided if _exceeds(intervals[index](tail / len(undecided)), above)}
+        new = {index for index in undecided if tests[index](tail / len(undecided))}
         if not new:
             break
         found |= new
         undecided -= new
-    return [index in found for index in range(len(intervals))]
+    return [index in found for index in range(len(tests))]
 
 
 def _exceeds(interval: Interval, above: float) -> bool:

@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from fglaudit.errors import FglauditError
-from fglaudit.scoring.beta_binomial import BetaBinomialTotal, rate_limits
+from fglaudit.scoring.beta_binomial import log_no_hit, rate_limits
 from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Floats, Interval, PairedClusters
 
 CORRELATION = 0.5
@@ -56,15 +56,10 @@ def advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interva
         return NOTHING
     if len(paired.targets) < MIN_CLUSTERS:
         return paired.range()
-    gain, control = float(paired.gained.sum() / paired.room.sum()), paired.control_rate
+    gain = float(paired.gained.sum() / paired.room.sum())
     gain_low, gain_high = _limits(paired.room, paired.gained, tail)
-    loss = float(paired.lost.sum() / paired.targets.sum())
-    control_low, control_high = _limits(paired.targets, paired.control, tail)
-    lost = loss / (1 - control)
-    lost_low, lost_high = _ratio(
-        (loss, *_limits(paired.targets, paired.lost, tail)), (1 - control, 1 - control_high, 1 - control_low)
-    )
-    dependent = min(1.0, control / _TAILS_ADD_FROM)
+    lost, lost_low, lost_high = _loss(paired, tail)
+    dependent = min(1.0, paired.control_rate / _TAILS_ADD_FROM)
     below = _joint(gain - gain_low, lost_high - lost, dependent)
     above = _joint(gain_high - gain, lost - lost_low, dependent)
     value = gain - lost
@@ -78,8 +73,12 @@ def clusters_needed(bound: float, targets: int, *, tail: float = TAIL) -> int:
     """
     if not 0 < bound < 1:
         raise FglauditError(f"a bound on a rate lies between 0 and 1; got {bound}")
-    none = BetaBinomialTotal((targets,), CORRELATION).probabilities(bound)[0]
-    return max(MIN_CLUSTERS, math.ceil(math.log(tail) / math.log(none)))
+    return max(MIN_CLUSTERS, math.ceil(_times(np.array([float(targets)]), bound, tail)))
+
+
+def clusters_like(targets: Floats, bound: float, *, tail: float = TAIL) -> int:
+    """Return :func:`clusters_needed` for clusters of sizes that are spread as ``targets`` [C] are."""
+    return max(MIN_CLUSTERS, math.ceil(len(targets[targets >= 1]) * _times(targets, bound, tail)))
 
 
 def seeds_needed(bound: float, targets: Floats, seeds: int, *, tail: float = TAIL) -> int:
@@ -88,13 +87,26 @@ def seeds_needed(bound: float, targets: Floats, seeds: int, *, tail: float = TAI
     Args:
         targets: of the clusters that ``seeds`` seeds gave [C].
     """
-    log_none = [
-        math.log(BetaBinomialTotal((int(size),), CORRELATION).probabilities(bound)[0]) for size in targets if size >= 1
-    ]
-    if not log_none:
+    few = math.ceil(MIN_CLUSTERS * seeds / max(1, len(targets[targets >= 1])))
+    return max(few, math.ceil(seeds * _times(targets, bound, tail)))
+
+
+def _times(targets: Floats, bound: float, tail: float) -> float:
+    """How many times as many clusters as these bring the upper limit without a hit down to ``bound``."""
+    sizes, clusters = np.unique(targets[targets >= 1].astype(np.int64), return_counts=True)
+    if len(sizes) == 0:
         raise FglauditError("no cluster has targets, so no number of seeds will do; widen the observer or the split")
-    few = math.ceil(MIN_CLUSTERS * seeds / len(log_none))
-    return max(few, math.ceil(seeds * math.log(tail) / sum(log_none)))
+    return math.log(tail) / float(np.dot(log_no_hit(sizes, bound, CORRELATION), clusters))
+
+
+def _loss(paired: PairedClusters, tail: float) -> tuple[float, float, float]:
+    """What is lost to the control, as a share of what the control leaves: the estimate and its limits."""
+    loss, control = float(paired.lost.sum() / paired.targets.sum()), paired.control_rate
+    control_low, control_high = _limits(paired.targets, paired.control, tail)
+    limits = _ratio(
+        (loss, *_limits(paired.targets, paired.lost, tail)), (1 - control, 1 - control_high, 1 - control_low)
+    )
+    return loss / (1 - control), *limits
 
 
 def _limits(targets: Floats, hits: Floats, tail: float) -> tuple[float, float]:

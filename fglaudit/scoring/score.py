@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from fglaudit.facts import Field
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.quantities import Comparison, quantity
 from fglaudit.rng import derive
+from fglaudit.scoring.metrics import clusters_of, metric_interval
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import noise_flaw
-from fglaudit.scoring.stats import UNINFORMATIVE, advantage_interval
 from fglaudit.scoring.truth import GroundTruth
 from fglaudit.view import Observer, View
 
@@ -88,7 +86,7 @@ class Scorer:
         compared = kind.compare(output.attack, output.views, asked, output.results, guesses)
         flaw = output.flaw or noise_flaw(output, asked[output.tested], guesses[output.tested])
         broken = "; ".join(filter(None, (compared.wrong, flaw)))
-        return _measurement(output.blank, kind.name, compared, broken, self.truth.seed)
+        return _measurement(output.blank, kind.name, compared, broken)
 
     def _guesses(self, name: str, views: Sequence[View], asked: Sequence[Any], pooled: bool) -> list[Any]:
         key = (name, tuple(view.observer for view in views), pooled)
@@ -100,11 +98,10 @@ class Scorer:
         return self._guessed[key]
 
 
-def _measurement(blank: Finding, name: str, compared: Comparison, broken: str, seed: int) -> Measurement:
-    clusters = compared.cluster_sums()
-    point, low, high, kind = advantage_interval(torch.tensor(clusters), derive(seed, "bootstrap"))
-    control = float(compared.controls.mean().item())
-    reason = "uninformative: the control alone reaches 0.99" if control >= UNINFORMATIVE else ""
+def _measurement(blank: Finding, name: str, compared: Comparison, broken: str) -> Measurement:
+    paired = clusters_of(compared.metric, compared.clusters, compared.values, compared.controls)
+    interval = metric_interval(compared.metric, paired)
+    reason = "" if paired.informative else "uninformative: the control alone reaches 0.99"
     columns: dict[str, Any] = dict(compared.columns)
     finding = replace(
         blank,
@@ -114,11 +111,12 @@ def _measurement(blank: Finding, name: str, compared: Comparison, broken: str, s
         metric=compared.metric,
         quantity=name,
         value=float(compared.values.mean().item()),
-        control=control,
-        advantage=point,
-        advantage_low=low,
-        advantage_high=high,
-        interval=kind,
+        control=float(compared.controls.mean().item()),
+        advantage=interval.value,
+        advantage_low=interval.low,
+        advantage_high=interval.high,
+        interval=interval.kind,
+        worst_client=paired.worst,
         **columns,
     )
-    return Measurement(finding, clusters, dict(compared.breakdown))
+    return Measurement(finding, paired.rows(), dict(compared.breakdown))

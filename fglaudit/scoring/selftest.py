@@ -19,6 +19,7 @@ from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.quantities import Result, quantity
+from fglaudit.quantities.base import Excess
 from fglaudit.rng import split
 from fglaudit.scoring.output import Output
 from fglaudit.view import Messages, View
@@ -105,26 +106,33 @@ class NoiseRuns:
 def noise_flaw(output: Output, question: Any, guess: Result) -> str | None:
     """Return how ``output``'s attack beats ``guess``, the control of its tested view, without any message, or None.
 
-    On noise an attack may beat its control by chance: three standard errors are allowed beside the usual margin. These
-    are too small where few clients make all targets alike, so only an attack that exceeds them on every draw is broken.
+    Compared are advantages in the attack's own metric, and for feature rows exact rows too. On noise an attack may beat
+    its control by chance: three standard errors are allowed beside the usual margin. These are too small where few
+    clients make all targets alike, so only an attack that exceeds them on every draw is broken.
     """
-    kind = quantity(type(output.attack).quantity)
+    kind, view = quantity(type(output.attack).quantity), output.views[output.tested]
     least = float("inf")
     for result in output.on_noise:
         if not kind.accepts(result):
             return f"self-test: it returned nothing about {kind.name}"
-        excess, clusters = kind.excess(question, result, guess)
-        least = min(least, float(excess.mean().item()))
-        if least <= NOISE_AT_MOST + 3 * _standard_error(excess, clusters):
+        beyond = [
+            part.values.mean().item()
+            for part in kind.excess(output.attack, view, question, result, guess)
+            if not part.values.mean().item() <= NOISE_AT_MOST + 3 * _standard_error(part)
+        ]
+        if not beyond:
             return None
+        least = min(least, *beyond)
     return (
         f"self-test: on every draw of noise it beat its control, by {least:.3f} at least; it reads something not sent"
     )
 
 
-def _standard_error(values: Tensor, clusters: Tensor) -> float:
-    """Return the standard error of the mean of ``values`` [V], which depend on each other within ``clusters`` [V]."""
-    centred = values - values.mean()
-    _, index = torch.unique(clusters, return_inverse=True)
-    sums = torch.zeros(int(index.max().item()) + 1, dtype=values.dtype).index_add_(0, index, centred)
-    return float(sums.square().sum().sqrt().item()) / len(values)
+def _standard_error(excess: Excess) -> float:
+    """Return the standard error of the mean of V values, which depend on each other within clusters; at least that of
+    independent ones, which is all there is where one cluster holds all targets."""
+    centred = excess.values - excess.values.mean()
+    _, index = torch.unique(excess.clusters, return_inverse=True)
+    sums = torch.zeros(int(index.max().item()) + 1, dtype=centred.dtype).index_add_(0, index, centred)
+    square = max(sums.square().sum().item(), centred.square().sum().item())
+    return float(square**0.5) / len(centred)

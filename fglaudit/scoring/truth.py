@@ -6,7 +6,6 @@ folder of its own, beside no recording.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +13,20 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Unstated, target_from_json, target_to_json
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
+from fglaudit.own_files import DamagedError, digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.quantities import Truth
 from fglaudit.view import Observer
 from fglaudit.wire.side_knowledge import draw_auxiliary
 
+_TENSORS, _INDEX = "truth.safetensors", "truth.json"
+_AGAIN = "run the suite again with record: all"
 _PER_CLIENT = ("clients", "train", "val", "test")
 
 
@@ -52,7 +54,8 @@ class GroundTruth:
 
     def save(self, folder: Path) -> None:
         """Write into ``folder``."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent, 0o700)
+        make_folder(folder, 0o700)
         graph = self.graph
         tensors = {"x": graph.x, "y": graph.y, "edge_index": graph.edge_index}
         for name in _PER_CLIENT:
@@ -61,11 +64,18 @@ class GroundTruth:
         tensors |= {"accuracy": self.trained.accuracy, "accuracy_global": self.trained.accuracy_global}
         tensors |= {f"truth.{name}": value for name, value in self.trained.truth.items()}
         tensors |= {f"weights.{name}": value for name, value in self.trained.weights.items()}
-        save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / "truth.safetensors")
+        stored = save({k: v.contiguous().clone() for k, v in tensors.items()})
+        write_atomic(folder / _TENSORS, stored, mode=0o600)
         described = {"name": graph.name, "classes": graph.num_classes, "kind": graph.features.value}
         described |= {"seed": self.seed, "layout": self.trained.layout, "round": self.trained.round}
         described["unstated"] = [{"target": target_to_json(u.target), "why": u.why} for u in self.unstated]
-        (folder / "truth.json").write_text(json.dumps(described, indent=1))
+        described["digest of tensors"] = digest(stored, _TENSORS)
+        write_atomic(folder / _INDEX, stamped(described, _INDEX), mode=0o600)
+
+    @staticmethod
+    def check_files(folder: Path) -> None:
+        """Raise :class:`FglauditError` unless the files of a saved truth are as they were written."""
+        _stored(folder)
 
     @staticmethod
     def load(folder: Path, protocol: FederatedProtocol) -> GroundTruth:
@@ -75,8 +85,8 @@ class GroundTruth:
             FglauditError: if a file is missing or damaged.
         """
         try:
-            tensors = load_file(folder / "truth.safetensors")
-            described: dict[str, Any] = json.loads((folder / "truth.json").read_text("utf-8"))
+            described, stored = _stored(folder)
+            tensors = load(stored)
             sizes = tensors["sizes"].tolist()
             parts = {name: tuple(torch.split(tensors[name], sizes)) for name in _PER_CLIENT}
             graph = FederatedGraph(
@@ -98,11 +108,19 @@ class GroundTruth:
             )
             unstated = tuple(Unstated(target_from_json(u["target"]), u["why"]) for u in described["unstated"])
             return GroundTruth(graph, protocol, trained, int(described["seed"]), unstated)
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError, FglauditError) as error:
             raise FglauditError(
                 f"a truth folder holds truth.safetensors and truth.json, whole; {folder} does not"
                 f" ({type(error).__name__}: {error}); run the suite again with record: all"
             ) from error
+
+
+def _stored(folder: Path) -> tuple[dict[str, Any], bytes]:
+    described = read_stamped(folder / _INDEX, _INDEX, _AGAIN)
+    stored = read_own(folder / _TENSORS, _TENSORS, _AGAIN)
+    if digest(stored, _TENSORS) != described.get("digest of tensors"):
+        raise DamagedError(f"{_TENSORS} must be whole; that in {folder} is damaged; {_AGAIN}")
+    return described, stored
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

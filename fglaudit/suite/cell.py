@@ -118,10 +118,11 @@ class Cell:
     attacks: tuple[Attack, ...]
     record: str = "needed"  # needed | all
     empirical: bool = True  # replay defended releases to bound epsilon from below
+    secret: bool = False  # training and noise are drawn with a key that nobody is told
 
     def description(self) -> dict[str, Any]:
         """Return the cell as plain JSON."""
-        return {
+        described = {
             "dataset": describe(self.dataset),
             "partition": describe(self.partition),
             "protocol": describe(self.protocol),
@@ -133,6 +134,7 @@ class Cell:
             "record": self.record,
             "empirical": self.empirical,
         }
+        return {**described, "secret": True} if self.secret else described
 
     def hash(self) -> str:
         """Return 16 hex digits over the description and the package version: equal cells are computed once.

@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from fglaudit import facts as typed
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
+from fglaudit.own_files import digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
 from fglaudit.structure import Structure
@@ -129,7 +130,7 @@ class SideKnowledge:
 
     def save(self, folder: Path) -> None:
         """Write into ``folder``."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         tensors: dict[str, Tensor] = {_EDGES: self.edges}
         for k, client in self.own.items():
             held = {name: getattr(client, name) for name in _CLIENT_TENSORS}
@@ -141,8 +142,10 @@ class SideKnowledge:
         for index, fraction in enumerate(fractions):
             rows = self.auxiliary[fraction]
             tensors |= {f"auxiliary.{index}.{name}": getattr(rows, name) for name in ("nodes", "x", "y")}
-        save_file({name: value.contiguous().clone() for name, value in tensors.items()}, folder / _TENSORS)
+        stored = save({name: value.contiguous().clone() for name, value in tensors.items()})
+        write_atomic(folder / _TENSORS, stored, mode=0o600)
         index_file = {
+            "digest of tensors": digest(stored, _TENSORS),
             "num_nodes": self.num_nodes,
             "num_features": self.num_features,
             "clients": list(self.own),
@@ -150,7 +153,7 @@ class SideKnowledge:
             "labels": list(self.labels),
             "auxiliary": fractions,
         }
-        (folder / _INDEX).write_text(json.dumps(index_file))
+        write_atomic(folder / _INDEX, stamped(index_file, _INDEX), mode=0o600)
 
     @staticmethod
     def load(folder: Path) -> SideKnowledge:
@@ -160,8 +163,10 @@ class SideKnowledge:
             FglauditError: if a file is missing or damaged.
         """
         try:
-            index: dict[str, Any] = json.loads((folder / _INDEX).read_text("utf-8"))
+            index = read_stamped(folder / _INDEX, _INDEX, "record the run again")
             path = folder / _TENSORS
+            if digest(read_own(path, _TENSORS, "record the run again"), _TENSORS) != index["digest of tensors"]:
+                raise ValueError(f"{_TENSORS} is damaged: its digest is that of another content")
             with safe_open(path, "pt") as file:
                 edges = file.get_tensor(_EDGES)
                 labels = {

@@ -10,15 +10,18 @@ Sealed messages are stored twice: as what they show to everybody (:class:`fglaud
 clients read them with their keys, in entries that say how many clients must pool theirs. An observer with fewer reads
 what its own clients sent.
 
-Folder: ``transcript.json`` (format, entries: round, payload type, file, parties) and ``messages-00000.safetensors`` ...
-The parties of an entry show which batches an observer need not read; entries without them (older transcripts) are read
-by everyone.
+Folder: ``transcript.json`` (format, entries: round, payload type, file, digest, parties) and
+``messages-00000.safetensors`` ... The parties of an entry show which batches an observer need not read; entries without
+them are read by everyone. Sealed messages as clients read them lie apart from what the server sees, in ``opened/``: who
+is given the folder without that one has the server's view. All files are their owner's alone (mode 0600). A damaged
+file is noticed by its digest.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,24 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, shown
+from fglaudit.own_files import (
+    DamagedError,
+    digest,
+    make_folder,
+    read_own,
+    read_stamped,
+    stamped,
+    write_atomic,
+    write_new,
+)
 from fglaudit.payloads import MessageBatch, Payload, is_repeated, payload_type
 from fglaudit.view import Observer
 
-FORMAT = 1
+FORMAT = 2
+OPENED = "opened"
+_INDEX = "transcript.json"
+_FILE = re.compile(r"messages-\d{5,9}\.safetensors")
 MOST_RANGES = 64
 """Of parties per entry, so that the index stays small where every node is a client."""
 _ENVELOPE = ("senders", "receivers", "splits")  # stored beside the payload's own fields, with this prefix:
@@ -48,6 +64,7 @@ class Entry:
         parties: inclusive ranges (low, high) of party numbers, ascending, that cover all senders and receivers, at most
             ``MOST_RANGES`` of them, so that some may cover others too; None where they are not known.
         readers: how many clients must pool their keys to read these messages; 0 where they travelled in the clear.
+        digest: of the stored bytes.
     """
 
     round: int
@@ -55,13 +72,25 @@ class Entry:
     file: str
     parties: tuple[tuple[int, int], ...] | None = None
     readers: int = 0
+    digest: str = ""
 
     @staticmethod
     def load(stored: dict[str, Any]) -> Entry:
-        """Rebuild from JSON; ``parties`` may be missing."""
+        """Rebuild from JSON; ``parties`` may be missing. Raises ValueError or TypeError for what cannot be."""
         ranges = stored.get("parties")
         parties = None if ranges is None else tuple((int(low), int(high)) for low, high in ranges)
-        return Entry(**{**stored, "parties": parties})
+        entry = Entry(**{**stored, "parties": parties})
+        if not all(type(number) is int and number >= 0 for number in (entry.round, entry.readers)):
+            raise ValueError("round and readers are whole numbers of at least 0")
+        if not all(isinstance(text, str) for text in (entry.payload, entry.file, entry.digest)):
+            raise TypeError("payload, file and digest are texts")
+        if _FILE.fullmatch(entry.file) is None:
+            raise ValueError(f"a file of messages is called messages-NUMBER.safetensors, not {shown(entry.file)}")
+        return entry
+
+    def path(self, folder: Path) -> Path:
+        """Return where the messages lie in the folder of a transcript."""
+        return folder / OPENED / self.file if self.readers else folder / self.file
 
     def concerns(self, parties: Tensor) -> bool:
         """Whether one of ``parties`` [n] may be among the senders and receivers."""
@@ -115,18 +144,18 @@ class Transcript:
         self.entries: list[Entry] = []
         self._blobs: list[bytes] = []
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder, 0o700)
 
     def add(self, batch: MessageBatch, *, readers: int = 0) -> None:
         """Store ``batch``, for observers with ``readers`` clients and for those who sent it."""
         blob = serialise(batch)
         file = f"messages-{len(self.entries):05d}.safetensors"
         parties = party_ranges(batch) if len(batch.senders) else ()
-        entry = Entry(batch.round, type(batch.payload).__name__, file, parties, readers)
+        entry = Entry(batch.round, type(batch.payload).__name__, file, parties, readers, digest(blob, file))
         if self.folder is None:
             self._blobs.append(blob)
         else:
-            (self.folder / entry.file).write_bytes(blob)
+            _write(entry, self.folder, blob)
         self.entries.append(entry)
 
     def read(self, index: int) -> MessageBatch:
@@ -138,23 +167,34 @@ class Transcript:
         entry = self.entries[index]
         if self.folder is None:
             return deserialise(self._blobs[index], entry.round, entry.payload)
-        path = self.folder / entry.file
         try:
-            return deserialise(path.read_bytes(), entry.round, entry.payload)
-        except (OSError, SafetensorError, KeyError, TypeError) as error:
-            raise FglauditError(
-                f"a transcript needs all its message files whole; {path} is not ({error}); record the run again"
-            ) from error
+            return deserialise(self.stored(index), entry.round, entry.payload)
+        except (SafetensorError, KeyError, TypeError, ValueError, IndexError, RuntimeError, FglauditError) as error:
+            raise DamagedError(_NOT_WHOLE.format(path=entry.path(self.folder), why=error)) from error
+
+    def stored(self, index: int) -> bytes:
+        """Return the bytes of batch ``index``.
+
+        Raises:
+            FglauditError: if its file is missing or damaged.
+        """
+        entry = self.entries[index]
+        if self.folder is None:
+            return self._blobs[index]
+        path = entry.path(self.folder)
+        blob = read_own(path, "a transcript's message file", "record the run again")
+        if digest(blob, entry.file) != entry.digest:
+            raise DamagedError(_NOT_WHOLE.format(path=path, why="its digest is that of another content"))
+        return blob
 
     def save(self, folder: Path) -> None:
         """Write the index, and the blobs where they are not in ``folder`` yet."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         if self.folder != folder:
             for index, entry in enumerate(self.entries):
-                blob = self._blobs[index] if self.folder is None else (self.folder / entry.file).read_bytes()
-                (folder / entry.file).write_bytes(blob)
+                _write(entry, folder, self.stored(index))
         index_file = {"format": FORMAT, "entries": [asdict(entry) for entry in self.entries]}
-        (folder / "transcript.json").write_text(json.dumps(index_file, indent=1))
+        write_atomic(folder / _INDEX, stamped(index_file, _INDEX), mode=0o600)
 
     @staticmethod
     def load(folder: Path) -> Transcript:
@@ -163,20 +203,18 @@ class Transcript:
         Raises:
             FglauditError: if the index is missing, damaged or of another format.
         """
-        path = folder / "transcript.json"
-        try:
-            index = json.loads(path.read_text())
-            entries = [Entry.load(entry) for entry in index["entries"]]
-            found = index["format"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        path = folder / _INDEX
+        index = read_stamped(path, _INDEX, "name a folder that `record: all` wrote under transcripts/, or record again")
+        if (found := index.get("format")) != FORMAT:
             raise FglauditError(
-                f"a transcript folder needs a readable transcript.json; {path}: {error}; name the folder that "
-                "`record: all` wrote under transcripts/"
-            ) from error
-        if found != FORMAT:
-            raise FglauditError(
-                f"this version reads transcript format {FORMAT}; {path} has {found}; record the run again"
+                f"this version reads transcript format {FORMAT}; {path} has {shown(found)}; record the run again"
             )
+        try:
+            entries = [Entry.load(entry) for entry in index["entries"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedError(
+                f"a transcript folder needs a whole transcript.json; {path}: {error}; record the run again"
+            ) from error
         transcript = Transcript(folder)
         transcript.entries = entries
         return transcript
@@ -184,34 +222,56 @@ class Transcript:
     def seen_by(self, observer: Observer) -> ObservedMessages:
         """Return the messages that ``observer`` sent or received (for the wire: all), as far as it can read them."""
         parties = None if observer.wire else torch.tensor(observer.parties)
-        return ObservedMessages(self, parties, observer.clients)
+
+        def read(payload: type[Payload]) -> Iterator[MessageBatch]:
+            yield from _readable(self, parties, observer.clients, payload)
+
+        return ObservedMessages(read)
 
 
-@dataclass(frozen=True)
+_NOT_WHOLE = "a transcript needs all its message files whole; {path} is not ({why}); record the run again"
+
+
+def _write(entry: Entry, folder: Path, blob: bytes) -> None:
+    path = entry.path(folder)
+    if entry.readers and not os.path.lexists(path.parent):
+        make_folder(path.parent, 0o700)
+    write_new(path, blob)
+
+
+@dataclass(frozen=True, repr=False)
 class ObservedMessages:
-    """Lazy reader: one batch in memory at a time. Implements :class:`fglaudit.view.Messages`."""
+    """Lazy reader: one batch in memory at a time. Implements :class:`fglaudit.view.Messages`.
 
-    transcript: Transcript
-    parties: Tensor | None
-    clients: tuple[int, ...] = ()
+    It holds no transcript, only a function that filters: what it hands out are copies of messages that the observer can
+    read, in memory of their own.
+    """
+
+    _read: Callable[[type[Payload]], Iterator[MessageBatch]]
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         """Yield the batches with this payload in the order sent, only messages that the observer can read."""
-        for index, entry in enumerate(self.transcript.entries):
-            own_only = len(self.clients) < entry.readers
-            if entry.payload != payload.__name__ or (own_only and not self.clients):
-                continue
-            if self.parties is not None and not entry.concerns(self.parties):
-                continue
-            batch = self.transcript.read(index)
-            if own_only:
-                seen = torch.isin(batch.senders, torch.tensor(self.clients))
-            elif self.parties is not None:
-                seen = torch.isin(batch.senders, self.parties) | torch.isin(batch.receivers, self.parties)
-            else:
-                yield batch
-                continue
-            if bool(seen.all()):
-                yield batch
-            elif bool(seen.any()):
-                yield batch.select(seen)
+        return self._read(payload)
+
+
+def _readable(
+    transcript: Transcript, parties: Tensor | None, clients: tuple[int, ...], payload: type[Payload]
+) -> Iterator[MessageBatch]:
+    for index, entry in enumerate(transcript.entries):
+        own_only = len(clients) < entry.readers
+        if entry.payload != payload.__name__ or (own_only and not clients):
+            continue
+        if parties is not None and not entry.concerns(parties):
+            continue
+        batch = transcript.read(index)
+        if own_only:
+            seen = torch.isin(batch.senders, torch.tensor(clients))
+        elif parties is not None:
+            seen = torch.isin(batch.senders, parties) | torch.isin(batch.receivers, parties)
+        else:
+            yield batch
+            continue
+        if bool(seen.all()):
+            yield batch
+        elif bool(seen.any()):
+            yield batch.select(seen)

@@ -54,9 +54,8 @@ def test_attacks_keep_their_promises_where_rows_are_disturbed_before_anything_is
     """Nothing but rows is clipped; without the noise, as in self-tests, that must not be taken for a clip of
     messages."""
     view = record(PROTOCOL, graph(), LocalFeatures(epsilon=1000.0)).view(Observer(parties=(party,)))
-    quiet = replace(
-        view, public=replace(view.public, facts=tuple(f for f in view.public.facts if not isinstance(f, Additive)))
-    )
+    clips = tuple(fact for fact in view.public.facts if not isinstance(fact, Additive))
+    quiet = replace(view, public=replace(view.public, facts=clips))
     check_attack(attack, quiet)
 
 

@@ -366,7 +366,7 @@ def test_facts_are_those_of_all_parts() -> None:
     bound, clip = first(facts, DegreeBound, EDGES), first(facts, Clipped, ROWS)
     assert bound is not None and bound.bound == 5 and clip is not None and clip.bound == 2.0
     noisy = [fact.target for fact in facts if isinstance(fact, Additive)]
-    assert len(noisy) == 2 and GRADIENTS in noisy and any(t == Field("NeighborSums", "sums", "up") for t in noisy)
+    assert len(noisy) == 2 and GRADIENTS in noisy and any(t == Field("NeighborSums", direction="up") for t in noisy)
 
 
 def test_audits_replay_the_part_whose_epsilon_is_stated() -> None:

@@ -3,58 +3,18 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, measure, misbehave
-from rich.console import Console
+from execution_runs import run, suite
+from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, misbehave
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.engine import Engine, Listener, LocalEngine, failed, make_engine
+from fglaudit.execution.engines import make_engine
 from fglaudit.execution.store import NOT_RUN, open_run, read_record, read_records, write_findings
-from fglaudit.execution.worker import Failure, Progress, Runner, Task, compute
-from fglaudit.finding import COLUMNS, CellRecord, Status
-from fglaudit.run import run_suite
-from fglaudit.suite.suite import Suite, resolve
-
-
-def suite(**changes: Any) -> Suite:
-    data = {
-        "name": "small",
-        "datasets": [{"name": "csbm", "csbm": {"nodes": 60, "edges": 120, "dimensions": 20}}],
-        "partitions": [{"scheme": "dirichlet", "clients": 3, "beta": 10000}],
-        "protocols": [{"name": "fedgcn", "hops": 1, "rounds": 2}],
-        "observers": [{"parties": ["server"]}, {"parties": ["client:each"]}],
-        "seeds": [0, 6],
-    }
-    return resolve({**data, **changes}, "small")
-
-
-class InlineEngine(Engine):
-    """Computes in this process: starting workers takes seconds and most tests here are not about them."""
-
-    def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
-        for task in tasks:
-            listener.started(task)
-
-            def heard(done: int, total: int, task: Task = task) -> None:
-                listener.progressed(task, Progress(done, total))
-
-            outcome = compute(task, runner, heard)
-            listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
-
-
-def run(what: Suite, folder: Path, runner: Runner = measure, jobs: int = 0) -> tuple[list[CellRecord], str]:
-    """Run ``what`` in this process, or in ``jobs`` worker processes."""
-    out = io.StringIO()
-    console = Console(file=out, width=300)
-    records = run_suite(what, folder, LocalEngine(jobs) if jobs else InlineEngine(), "cpu", console, runner)
-    return records, out.getvalue()
+from fglaudit.finding import COLUMNS, Status
+from fglaudit.own_files import stamped, unstamped
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -119,11 +79,12 @@ def test_a_folder_holds_one_run(tmp_path: Path) -> None:
         run(suite(seeds=[0]), tmp_path)
     with pytest.raises(FglauditError, match=r"protocols differ.*another --out"):
         run(suite(protocols=["fedgcn"]), tmp_path)
-    manifest = json.loads((tmp_path / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps({**manifest, "version": "0.0.1"}))
+    manifest = unstamped((tmp_path / "run.json").read_bytes(), "run.json")
+    (tmp_path / "run.json").write_text(stamped({**manifest, "version": "0.0.1"}, "run.json"))
     with pytest.raises(FglauditError, match=r"fglaudit 0\.0\.1"):
         run(suite(), tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps({**manifest, "data": dict.fromkeys(manifest["data"], "0")}))
+    data = dict.fromkeys(manifest["data"], "0")
+    (tmp_path / "run.json").write_text(stamped({**manifest, "data": data}, "run.json"))
     with pytest.raises(FglauditError, match=r"other content of datasets\[0\] csbm"):
         run(suite(), tmp_path)
 

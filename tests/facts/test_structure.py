@@ -36,6 +36,7 @@ from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Channel, FederatedProtocol, Inference, Planted, Reconstruction, Trained
 from fglaudit.observers import ObserverSpec
+from fglaudit.own_files import stamped, unstamped
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, GlobalNodes, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols import PROTOCOLS
@@ -273,9 +274,9 @@ def test_structure_is_saved_with_recordings(tmp_path: Path) -> None:
     assert loaded.public.structure == run.recording.public.structure == run.protocol.structure(run.graph)
     assert loaded.public.structure.of(Encoder).noise == 0.0
     path = tmp_path / "recording.json"
-    stored = json.loads(path.read_text())
+    stored = unstamped(path.read_bytes(), path.name)
     del stored["public"]["structure"]
-    path.write_text(json.dumps(stored))
+    path.write_text(stamped(stored, path.name))
     with pytest.raises(FglauditError, match="record the run again"):
         Recording.load(tmp_path)
 

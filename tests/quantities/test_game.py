@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.quantities.base import Comparison
 from fglaudit.quantities.features import with_guesses
 from fglaudit.quantities.game import Game, breakdown, score
 from fglaudit.quantities.row_metrics import auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
-from fglaudit.scoring.stats import advantage, advantage_interval
+from fglaudit.scoring.metrics import clusters_of
 
 TRUTH = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0]])
 
@@ -102,46 +99,9 @@ def test_breakdown_and_clusters() -> None:
     parts = breakdown([game()], values)
     assert parts["degree"] == {"0-1": 1.0, "3-4": 0.0, "9+": 1.0}
     assert parts["class"] == {"0": 0.5, "1": 1.0}
-    compared = Comparison("exact_rate", values, torch.zeros(3), game().clusters, {})
-    assert compared.cluster_sums() == [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0]]
-
-
-def test_advantage_by_hand() -> None:
-    assert advantage(0.6, 0.2) == pytest.approx(0.5)
-    assert advantage(0.1, 0.2) == pytest.approx(-0.125)  # not clipped
-    assert advantage(1.0, 0.995) is None
-
-
-def test_few_clusters_give_a_range() -> None:
-    point, low, high, kind = advantage_interval(torch.tensor([[10.0, 5, 0], [10, 9, 0]]), derive(0))
-    assert [point, low, high] == [pytest.approx(v) for v in (0.7, 0.5, 0.9)] and kind == "range"
-
-
-def test_no_hit_among_few_targets_is_not_certainty() -> None:
-    clusters = torch.tensor([[4.0, 0, 0]] * 5)
-    point, low, high, kind = advantage_interval(clusters, derive(0))
-    assert (point, low, kind) == (0.0, 0.0, "bootstrap")
-    assert high == pytest.approx(1 - 0.025 ** (1 / 20))
-
-
-def test_bootstrap_covers_about_as_often_as_it_says() -> None:
-    hits, rng = 0, derive(1, "coverage")
-    for _ in range(200):
-        rate = (0.5 + 0.15 * torch.randn(20, generator=rng)).clamp(0, 1)
-        values = torch.binomial(torch.full((20,), 50.0), rate, generator=rng)
-        clusters = torch.stack([torch.full((20,), 50.0), values, torch.zeros(20)], 1)
-        _, low, high, _ = advantage_interval(clusters, rng, resamples=400)
-        assert low is not None and high is not None
-        hits += low <= 0.5 <= high
-    assert 0.87 <= hits / 200 <= 0.99
-
-
-@given(st.permutations(range(6)))
-def test_cluster_order_does_not_change_the_point(order: list[int]) -> None:
-    clusters = torch.tensor([[5.0, i, i / 2] for i in range(6)])
-    assert advantage_interval(clusters[order], derive(0))[0] == pytest.approx(
-        advantage_interval(clusters, derive(0))[0]
-    )
+    assert parts["degree percentile"] == {"lowest 1 %": 1.0, "highest 1 %": 1.0}
+    kept = clusters_of("exact_rate", game().clusters, values, torch.tensor([0.0, 1.0, 0.0]))
+    assert kept.rows() == [[2.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0]]
 
 
 def test_nodes_without_a_row_get_the_guess_that_anybody_could_make() -> None:

@@ -197,6 +197,35 @@ def test_rows_found_up_to_a_factor_and_without_their_node_count_by_direction() -
 
 
 @dataclass(frozen=True)
+class NearlyRight(Directions):
+    """Knows every row but for one feature, whatever it is sent: no row is exact, and F1 is high even on noise."""
+
+    name: ClassVar[str] = "nearly-right"
+    metric: ClassVar[str] = "f1"
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        found = super().run(view, rng=rng, device=device)
+        if len(found.rows) and bool((found.nodes >= 0).all()):  # the planted rows
+            return found
+        rows = GRAPH.x.clone()
+        rows[:, 0] = 1 - rows[:, 0]
+        return Reconstruction(rows, torch.arange(GRAPH.num_nodes), torch.ones(GRAPH.num_nodes))
+
+
+def test_an_attack_that_beats_its_control_on_noise_without_an_exact_row_is_broken() -> None:
+    finding = attacked(NearlyRight())
+    assert finding.metric == "f1" and finding.exact_rate == 0.0
+    assert finding.status is Status.BROKEN_ATTACK and "on every draw of noise" in finding.reason
+
+
+def test_the_worst_client_stands_beside_the_mean() -> None:
+    finding = attacked(LabelAttack())
+    assert finding.worst_client is not None and finding.advantage is not None
+    assert finding.worst_client >= finding.advantage
+    assert finding.interval == "range"  # three clients
+
+
+@dataclass(frozen=True)
 class TwoRounds(LabelAttack):
     """Reads the models of the first two rounds."""
 

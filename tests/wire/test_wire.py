@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from torch import Tensor
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import DefenseSession
+from fglaudit.own_files import stamped, unstamped
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, is_repeated, payload_type
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import Recording, record_training
@@ -113,9 +113,9 @@ def test_transcripts_without_parties_are_read_in_full(tmp_path: Path) -> None:
     transcript.add(sums_up())
     transcript.save(tmp_path)
     index = tmp_path / "transcript.json"
-    stored = json.loads(index.read_text())
-    assert stored["format"] == 1 and stored["entries"][0].pop("parties") == [[-1, 2]]
-    index.write_text(json.dumps(stored))
+    stored = unstamped(index.read_bytes(), index.name)
+    assert stored["format"] == 2 and stored["entries"][0].pop("parties") == [[-1, 2]]
+    index.write_text(stamped(stored, index.name))
     loaded = Transcript.load(tmp_path)
     assert loaded.entries[0].parties is None
     (batch,) = loaded.seen_by(Observer(parties=(2,))).of(NeighborSums)
@@ -155,8 +155,8 @@ def test_damaged_transcripts_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(FglauditError, match="messages-00000"):
         Transcript.load(tmp_path).read(0)
     index = tmp_path / "transcript.json"
-    index.write_text(json.dumps({"format": 99, "entries": []}))
-    with pytest.raises(FglauditError, match="format 1"):
+    index.write_text(stamped({"format": 99, "entries": []}, index.name))
+    with pytest.raises(FglauditError, match="format 2"):
         Transcript.load(tmp_path)
     index.write_text("{")
     with pytest.raises(FglauditError, match=r"transcript\.json"):

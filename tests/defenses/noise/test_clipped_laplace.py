@@ -63,7 +63,7 @@ def test_no_epsilon_where_updates_stay_in_the_clear() -> None:
     promise = run.session.guarantee()
     assert promise.epsilon_accounted is None and promise.epsilon_claimed == 4
     assert "GlobalNodes alone: epsilon 288; ModelUpdate in the clear" in promise.mechanism
-    target = Field("GlobalNodes", "centers", "up")
+    target = Field("GlobalNodes", direction="up")
     assert run.session.facts() == (
         Clipped(target, "elementwise", ClippedLaplace().clip),
         Additive(target, "laplace", 0.001),

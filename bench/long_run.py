@@ -1,0 +1,83 @@
+"""How a run of 10,000 cells behaves: size of ``run.json``, seconds to continue it, seconds and size of its report.
+
+The cells are not trained: their records are made up, as only their number matters here. ``python -m bench.long_run``.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fglaudit.execution.engine import Engine, Listener
+from fglaudit.execution.rows import blank_record
+from fglaudit.execution.run_folder import check_ours
+from fglaudit.execution.store import open_run
+from fglaudit.execution.stored_record import record_text
+from fglaudit.execution.worker import Runner, Task
+from fglaudit.finding import Status
+from fglaudit.run import write_outputs
+from fglaudit.suite.suite import resolve
+
+CELLS = 10_000
+
+
+class Nothing(Engine):
+    """Computes nothing: every cell is finished."""
+
+    def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
+        assert not tasks
+
+
+def main(count: int = CELLS) -> None:
+    suite = resolve(
+        {
+            "name": "long",
+            "datasets": [{"name": "csbm", "csbm": {"nodes": 60, "edges": 120, "dimensions": 20}}],
+            "partitions": [{"scheme": "dirichlet", "clients": 3, "beta": 10000}],
+            "protocols": [{"name": "fedgcn", "hops": hops, "rounds": 2} for hops in (1, 2)],
+            "defenses": [{"name": "gaussian", "epsilon": {"sweep": [0.1 * i for i in range(1, 101)]}}],
+            "observers": [{"parties": ["server"]}, {"parties": ["client:each"]}],
+            "attacks": ["row-space", "subset-sum"],
+            "seeds": list(range(count // 200)),
+        },
+        "long",
+    )
+    cells = suite.cells()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        with open_run(folder, suite, cells) as store:
+            for number, (cell_hash, cell) in enumerate(store.cells.items()):
+                blank = blank_record(cell, suite.name, Status.OK, "")
+                value = (number % 97) / 97
+                rows = tuple(
+                    replace(
+                        f, accuracy=0.5 + value / 3, value=value, control=0.0, advantage=value, metric="exact_rate",
+                        advantage_low=max(0.0, value - 0.1), advantage_high=min(1.0, value + 0.1), targets=20,
+                        adapted="yes", interval="range", device="cpu", exact_rate=value,
+                    )
+                    for f in blank.findings
+                )  # fmt: skip
+                history = {"accuracy": [value] * 100}
+                text = record_text(replace(blank, findings=rows, history=history), store.made)
+                store.record_path(cell_hash).write_text(text)  # without the flush to disk of a real run
+        size = (folder / "run.json").stat().st_size
+        print(f"{len(cells)} cells; run.json {size / 1e6:.2f} MB", flush=True)
+        start = time.monotonic()
+        again = suite.cells()
+        check_ours(folder)
+        with open_run(folder, suite, again) as store:
+            finished = store.finished()
+        print(f"continued in {time.monotonic() - start:.1f} s, {len(finished)} finished", flush=True)
+        start = time.monotonic()
+        write_outputs(folder)
+        seconds = time.monotonic() - start
+        sizes = {p: (folder / p).stat().st_size / 1e6 for p in ("report.html", "report.md", "findings.csv")}
+        print(f"report in {seconds:.1f} s; " + ", ".join(f"{p} {s:.2f} MB" for p, s in sizes.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else CELLS)

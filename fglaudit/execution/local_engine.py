@@ -1,0 +1,197 @@
+"""The engine that computes cells in worker processes on this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from fglaudit import registry
+from fglaudit.errors import FglauditError
+from fglaudit.execution.engine import (
+    CHECK_SECONDS,
+    Engine,
+    Listener,
+    Running,
+    available_cores,
+    check_timeout,
+    failed,
+    too_long,
+)
+from fglaudit.execution.worker import Alive, Failure, Progress, Runner, Started, Task, phase, serve
+from fglaudit.interruption import held_back
+from fglaudit.own_files import remove_tree
+
+START_TRIES = 5
+"""Processes that may end, one after the other, before any of them was ready."""
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    ready: bool = False
+    task: Task | None = None  # the one assigned
+    began: float | None = None  # when it confirmed the task
+    heard: float = field(default_factory=time.monotonic)
+    progress: Progress | None = None
+
+
+@dataclass
+class LocalEngine(Engine):
+    """Worker processes on this machine.
+
+    One worker is used even for a single job: a cell that exhausts memory is then killed without the run.
+
+    Attributes:
+        jobs: cells computed at the same time.
+        threads: CPU threads of each worker; by default the cores are shared evenly.
+    """
+
+    jobs: int = 1
+    threads: int = 0
+    cell_timeout: float | None = None
+    _workers: list[_Worker] = field(default_factory=list, repr=False)
+    _lost_starting: int = 0
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise FglauditError(f"--jobs must be 1 or more; got {self.jobs}")
+        check_timeout(self.cell_timeout)
+        self.threads = self.threads or max(1, available_cores() // self.jobs)
+
+    def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
+        waiting = deque(tasks)
+        checked = time.monotonic()
+        try:
+            while waiting or any(worker.task for worker in self._workers):
+                busy = sum(worker.task is not None for worker in self._workers)
+                while len(self._workers) < min(self.jobs, busy + len(waiting)):
+                    self._workers.append(self._start(runner))
+                for worker in list(self._workers):
+                    if worker.ready and worker.task is None and waiting:
+                        self._assign(worker, waiting)
+                sources = wait([worker.connection for worker in self._workers], timeout=CHECK_SECONDS)
+                for worker in [w for w in self._workers if w.connection in sources]:
+                    self._hear(worker, waiting, listener)
+                self._end_overdue(listener)
+                if (now := time.monotonic()) - checked >= CHECK_SECONDS:
+                    checked = now
+                    listener.checked(self._running(now))
+        finally:
+            for worker in self._workers:
+                worker.process.kill()  # not terminate: one that is stopped would never see it
+                worker.connection.close()
+            for worker in self._workers:
+                worker.process.join()
+                _clean(worker)
+            self._workers.clear()
+
+    def _start(self, runner: Runner) -> _Worker:
+        context = multiprocessing.get_context("spawn")  # a forked torch deadlocks in its thread pool
+        here, there = context.Pipe()
+        process = context.Process(
+            target=serve, args=(there, runner, self.threads, registry.loaded_files()), daemon=True
+        )
+        with held_back():
+            process.start()
+        there.close()  # so that the end of the process closes the pipe
+        return _Worker(process, here)
+
+    def _assign(self, worker: _Worker, waiting: deque[Task]) -> None:
+        worker.task, worker.began, worker.progress = waiting.popleft(), None, None
+        try:
+            worker.connection.send(worker.task)
+        except OSError:  # it died while it had nothing to do
+            self._replace(worker, waiting)
+
+    def _hear(self, worker: _Worker, waiting: deque[Task], listener: Listener) -> None:
+        try:
+            message = worker.connection.recv()
+        except Exception:  # the pipe is closed, or what came through it is cut off
+            return self._lost(worker, waiting, listener)
+        worker.heard = time.monotonic()
+        task = worker.task
+        if not worker.ready:
+            worker.ready, self._lost_starting = True, 0
+        elif task is None or isinstance(message, Alive):
+            return None
+        elif isinstance(message, Started):
+            worker.began = worker.heard
+            listener.started(task)
+        elif isinstance(message, Progress):
+            worker.progress = message
+            listener.progressed(task, message)
+        else:
+            worker.task = None
+            listener.finished(task, failed(task, message.reason) if isinstance(message, Failure) else message)
+        return None
+
+    def _lost(self, worker: _Worker, waiting: deque[Task], listener: Listener) -> None:
+        """A worker died: the cell that it had begun has failed; a new worker takes its place."""
+        if worker.task is None or worker.began is None:
+            return self._replace(worker, waiting)
+        cause = self._remove(worker)
+        listener.finished(
+            worker.task, failed(worker.task, f"the worker process {cause} while {phase(worker.progress)}")
+        )
+        return None
+
+    def _replace(self, worker: _Worker, waiting: deque[Task]) -> None:
+        """A worker died before it began a cell: nothing is lost, another one does it."""
+        cause = self._remove(worker)
+        if worker.task is not None:
+            waiting.appendleft(worker.task)
+        self._lost_starting += not worker.ready
+        if self._lost_starting >= START_TRIES:
+            raise FglauditError(
+                f"worker processes must be able to start; {START_TRIES} ended one after the other, the last one"
+                f" {cause}; see its output above, or use fewer --jobs"
+            )
+
+    def _remove(self, worker: _Worker) -> str:
+        worker.process.kill()
+        worker.process.join()
+        worker.connection.close()
+        self._workers.remove(worker)
+        _clean(worker)
+        return _cause(worker.process.exitcode)
+
+    def _end_overdue(self, listener: Listener) -> None:
+        now = time.monotonic()
+        for worker in list(self._workers):
+            task, limit = worker.task, self.cell_timeout
+            if task is None or limit is None or worker.began is None or now - worker.began <= limit:
+                continue
+            self._remove(worker)
+            listener.finished(task, failed(task, too_long(limit, phase(worker.progress))))
+
+    def _running(self, now: float) -> list[Running]:
+        return [
+            Running(worker.task, now - worker.began, now - worker.heard, worker.progress)
+            for worker in self._workers
+            if worker.task is not None and worker.began is not None
+        ]
+
+
+def _clean(worker: _Worker) -> None:
+    """Remove the messages that a worker which was ended could not remove itself."""
+    if worker.task is not None and worker.task.spool is not None:
+        remove_tree(worker.task.spool)
+
+
+def _cause(exitcode: int | None) -> str:
+    if exitcode is None or exitcode >= 0:
+        return f"ended with exit code {exitcode}"
+    name = signal.Signals(-exitcode).name
+    hint = (
+        " (the system does so when memory runs out: use fewer --jobs or a smaller data set)"
+        if name == "SIGKILL"
+        else ""
+    )
+    return f"was killed by {name}{hint}"

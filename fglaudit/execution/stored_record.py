@@ -1,0 +1,200 @@
+"""How the record of a cell is stored, and how damage is noticed: by digest, and by the type and range of each value.
+
+A damaged record is as good as none: its cell is computed again. So a figure in a report is one that was measured.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fglaudit.errors import FglauditError, shown
+from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.own_files import stamped, unstamped
+
+NAME = re.compile(r"[0-9a-f]{16}")
+"""A cell's hash, the only thing that may name its files."""
+_SLACK = 1e-4  # means of float32 values may be a little above 1
+_RATES = frozenset(
+    {
+        "accuracy", "accuracy_global", "exact_rate", "matched_rate", "f1", "auc", "tpr_at_fpr_1", "tv_error",
+        "control_exact_rate", "control_f1", "control_auc", "identifiable_rate", "delta", "worst_decile", "f1_unproven",
+        "control_f1_unproven", "direction_rate", "false_claim_rate", "epsilon_p_value",
+    }
+)  # fmt: skip
+_COSINES = frozenset({"cosine", "control_cosine"})
+_NOT_NEGATIVE = frozenset(
+    {
+        "clients", "targets", "relative_error", "epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "releases",
+        "bytes_up", "bytes_down", "ciphertext_bytes", "seconds_train", "seconds_attack", "claimed_rate",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Made:
+    """What all cells of a run must have in common to be compared, as far as the suite does not say it.
+
+    Attributes:
+        version: of this package.
+        threads: CPU threads of a cell.
+        data: digests of the data sets' content.
+        plugins: SHA-256 of plugin files.
+    """
+
+    version: str
+    threads: int
+    data: Mapping[str, str] = field(default_factory=dict)
+    plugins: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "threads": self.threads,
+            "data": dict(self.data),
+            "plugins": dict(self.plugins),
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Made:
+        """Raises ValueError for anything but what :meth:`to_json` gave."""
+        _demand(isinstance(data, dict) and set(data) == {f.name for f in fields(Made)}, "made", data)
+        _demand(isinstance(data["version"], str), "version", data["version"])
+        _demand(type(data["threads"]) is int and 0 < data["threads"] < 10**6, "threads", data["threads"])
+        for key in ("data", "plugins"):
+            _demand(_is_mapping(data[key], str), key, data[key])
+        return Made(**data)
+
+
+def record_text(record: CellRecord, made: Made) -> str:
+    """Return the text of ``cells/CELL.json``.
+
+    Raises:
+        ValueError: for values out of range, which no reader would accept.
+    """
+    check_record(record.to_json())
+    return stamped({**record.to_json(), "made": made.to_json()}, f"{record.cell}.json")
+
+
+def parse_record(text: bytes, cell: str) -> tuple[CellRecord, Made]:
+    """Return the record of ``cell``, and what it was made with.
+
+    Raises:
+        ValueError: damaged, of another cell, or with values that cannot be.
+    """
+    data = unstamped(text, f"{cell}.json")
+    made = Made.from_json(data.pop("made", None))
+    check_record(data)
+    _demand(data["cell"] == cell, "cell", data["cell"])
+    return CellRecord.from_json(data), made
+
+
+def check_record(data: Mapping[str, Any]) -> None:
+    """Raise ValueError unless ``data`` is a record with values of the right types and in range."""
+    _demand(set(data) == _KEYS, "keys", sorted(data))
+    _demand(isinstance(data["cell"], str) and NAME.fullmatch(data["cell"]) is not None, "cell", data["cell"])
+    for key in ("description", "partition_facts"):
+        _demand(_is_mapping(data[key], object), key, data[key])
+    _demand(isinstance(data["findings"], (list, tuple)) and len(data["findings"]) > 0, "findings", data["findings"])
+    for row in data["findings"]:
+        _check_row(row)
+    _demand(isinstance(data["notes"], (list, tuple)) and all(isinstance(n, str) for n in data["notes"]), "notes", 0)
+    _demand(_is_mapping(data["history"], (list, tuple)), "history", data["history"])
+    for values in data["history"].values():
+        _demand(all(map(_is_number, values)), "history", values)
+    _demand(_is_mapping(data["clusters"], (list, tuple)), "clusters", data["clusters"])
+    for clusters in data["clusters"].values():
+        for cluster in clusters:
+            _demand(
+                isinstance(cluster, (list, tuple)) and len(cluster) >= 2 and all(map(_is_number, cluster)),
+                "clusters",
+                cluster,
+            )
+    _demand(_is_mapping(data["breakdowns"], dict), "breakdowns", data["breakdowns"])
+    for groups in data["breakdowns"].values():
+        for buckets in groups.values():
+            _demand(_is_mapping(buckets, (int, float)), "breakdowns", buckets)
+
+
+_KEYS = {f.name for f in fields(CellRecord)}
+
+
+def _check_row(row: Any) -> None:
+    _demand(isinstance(row, dict) and row.keys() == _COLUMNS.keys(), "columns of a finding", row)
+    check_columns(row)
+
+
+def check_columns(row: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the columns of a finding in ``row`` have values that these can have."""
+    for name, value in row.items():
+        if not _COLUMNS[name](value):
+            raise ValueError(f"{name} cannot be {shown(value)}")
+
+
+def _column(name: str, kind: str) -> Callable[[Any], bool]:
+    if kind == "Status":
+        known = {status.value for status in Status}
+        return lambda value: isinstance(value, str) and value in known
+    if kind == "str":
+        return lambda value: isinstance(value, str)
+    low = -math.inf
+    high = math.inf
+    if name in _RATES:
+        low, high = -_SLACK, 1 + _SLACK
+    elif name in _COSINES:
+        low, high = -1 - _SLACK, 1 + _SLACK
+    elif name in _NOT_NEGATIVE:
+        low = 0.0
+    elif name.startswith("advantage"):
+        high = 1 + _SLACK
+    whole, optional = kind.startswith("int"), kind.endswith("None")
+
+    def fits(value: Any) -> bool:
+        if value is None:
+            return optional
+        if type(value) is int:
+            return low <= value <= high
+        return not whole and type(value) is float and (low <= value <= high or value != value)
+
+    return fits
+
+
+_COLUMNS = {f.name: _column(f.name, str(f.type)) for f in fields(Finding)}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_mapping(value: Any, kind: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(k, str) and isinstance(v, kind) for k, v in value.items())
+
+
+def _demand(true: bool, name: str, value: Any) -> None:
+    if not true:
+        raise ValueError(f"{name} cannot be {shown(value)}")
+
+
+def csv_cell(value: Any) -> str:
+    """Return ``value`` for a CSV file: floats in full, nothing for what does not apply.
+
+    Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break) gets an apostrophe
+    in front, as spreadsheets themselves mark text.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA) else str(value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FIX = "the same run command computes it again"
+
+
+def damaged(path: object, error: Exception) -> FglauditError:
+    """Return the error for a record that cannot be used."""
+    return FglauditError(f"a record must be whole; {path} is damaged ({error}); {FIX}")

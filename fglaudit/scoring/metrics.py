@@ -1,0 +1,50 @@
+"""Which primary metrics are rates and which are scores: it decides on the interval of an attack's advantage.
+
+A rate is a mean of hits and misses (exact rows, labels right, directions found): :mod:`.rates`. A score is any other
+mean over targets (AUC per positive, cosine, F1 of rows, overlap of distributions): :mod:`.scores`. A cosine is mapped
+from [-1, 1] to [0, 1], which leaves the advantage what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from fglaudit.quantities.base import UNINFORMATIVE
+from fglaudit.scoring.clusters import TAIL, Interval, PairedClusters
+from fglaudit.scoring.rates import advantage_interval
+from fglaudit.scoring.scores import score_advantage_interval
+
+RATES = frozenset({"exact_rate", "matched_rate", "label_accuracy", "direction_rate", "tpr_at_fpr_1"})
+SIGNED = frozenset({"cosine"})
+"""Scores in [-1, 1]; all others lie in [0, 1]."""
+
+
+def clusters_of(metric: str, clusters: Tensor, values: Tensor, controls: Tensor) -> PairedClusters:
+    """Return the sums of ``metric`` and of its control over the targets of every cluster, on the scale [0, 1].
+
+    Args:
+        clusters: of the targets [V].
+        values, controls: of the attack and of its control, per target [V], on the metric's own scale.
+
+    Raises:
+        FglauditError: values that are not finite or not on this scale.
+    """
+    if metric in SIGNED:  # rounding may carry a cosine beyond 1
+        values, controls = ((1 + part.double().clamp(-1, 1)) / 2 for part in (values, controls))
+    return PairedClusters.of(clusters, values, controls, uninformative=_uninformative(metric))
+
+
+def read_clusters(metric: str, rows: Sequence[Sequence[float]]) -> PairedClusters:
+    """Read back what a record keeps of :func:`clusters_of`."""
+    return PairedClusters.from_rows(rows, uninformative=_uninformative(metric))
+
+
+def metric_interval(metric: str, paired: PairedClusters, *, tail: float = TAIL) -> Interval:
+    """Return the advantage in ``metric``, with limits that each have probability ``tail``."""
+    return (advantage_interval if metric in RATES else score_advantage_interval)(paired, tail=tail)
+
+
+def _uninformative(metric: str) -> float:
+    return (1 + UNINFORMATIVE) / 2 if metric in SIGNED else UNINFORMATIVE

@@ -1,0 +1,54 @@
+"""Whether an attack knows something at one client that the mean over all of them hides.
+
+An attack that knows nothing gains on its control no more often than it loses to it, with a rate g that nobody knows;
+but it may gain at many targets of one client at once, by one piece of luck. So a client's gains are judged by the
+beta-binomial law with the same correlation as everywhere (:mod:`.rates`): how probable are as many at this client, and
+how probable are as few losses at all the others? The two are independent; Fisher's rule puts them together, and the g
+at which that is most probable decides. Clients are corrected for by their number (Bonferroni).
+
+Few targets at a client say nothing in this way, whatever was gained there: docs/intervals.md has what it takes. Sums
+of scores vary less than hits do, so this holds for them too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import betabinom
+
+from fglaudit.scoring.beta_binomial import BetaBinomialTotal, log_no_hit
+from fglaudit.scoring.clusters import MIN_CLUSTERS, Floats, PairedClusters
+from fglaudit.scoring.rates import CORRELATION
+
+_RATES = np.geomspace(1e-5, 0.9, 80)
+_CONCENTRATION = (1 - CORRELATION) / CORRELATION
+
+
+def one_client_p_value(paired: PairedClusters) -> float:
+    """Return a p-value of "the attack knows nothing at any client"; 1 below ``MIN_CLUSTERS`` clusters."""
+    if not paired.informative or len(paired.targets) < MIN_CLUSTERS:
+        return 1.0
+    room = np.floor(paired.room + 1e-9).astype(np.int64)
+    gained = np.minimum(np.floor(paired.gained - paired.lost + 1e-9).astype(np.int64), room)
+    if gained.max() < 1:
+        return 1.0
+    a, b = _RATES * _CONCENTRATION, (1 - _RATES) * _CONCENTRATION
+    tails: Floats = np.array(betabinom.sf(gained[:, None] - 1, np.maximum(room, 1)[:, None], a, b))  # [C, rates]
+    tails[gained < 1] = 1.0
+    client = int(np.argmin(tails[:, len(_RATES) // 2]))
+    others = np.delete(np.arange(len(room)), client)
+    sizes = paired.targets[others].astype(np.int64)
+    lost = math.ceil(float(paired.lost[others].sum()) - 1e-9)
+    both = np.clip(tails[client] * _at_most(sizes, lost, _RATES * (1 - paired.control_rate)), 1e-300, 1.0)
+    return min(1.0, len(room) * float((both * (1 - np.log(both))).max()))
+
+
+def _at_most(sizes: NDArray[np.int64], lost: int, rates: Floats) -> Floats:
+    """Probability of at most ``lost`` losses in clusters of ``sizes`` at each of ``rates``."""
+    distinct, clusters = np.unique(sizes[sizes > 0], return_counts=True)
+    if lost == 0:
+        return np.array([math.exp(float(np.dot(log_no_hit(distinct, rate, CORRELATION), clusters))) for rate in rates])
+    law = BetaBinomialTotal(tuple(np.repeat(distinct, clusters).tolist()), CORRELATION)
+    return np.array([float(law.probabilities(rate)[: lost + 1].sum()) for rate in rates])

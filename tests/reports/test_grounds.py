@@ -1,0 +1,193 @@
+"""What is called a leak, what is held, and what it takes: from made-up clusters to verdicts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_runs import ATTACKS, DEFENSES, PROTOCOLS, _Page, make_cell, store, texts
+
+from fglaudit.finding import CellRecord, Status
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, Leak
+from fglaudit.reports.records import load_run
+from fglaudit.reports.summary import Setting, summarize
+from fglaudit.reports.verdict import CHOSEN, ObserverVerdict, make_verdict
+from fglaudit.scoring.metrics import metric_interval, read_clusters
+
+SERVER = ("server", "")
+
+
+def rows(hits: Sequence[float], targets: int = 60, control: float = 0.0) -> list[list[float]]:
+    """Clusters of ``targets`` each with so many hits, all of them gained on a control that loses nothing."""
+    return [[float(targets), control, float(hit), 0.0] for hit in hits]
+
+
+def cell(
+    attacks: dict[str, list[list[float]]], seed: int = 0, metric: str = "exact_rate", **columns: object
+) -> CellRecord:
+    """A record in which the server's attacks reached what the clusters say."""
+    blank = make_cell(PROTOCOLS[0], DEFENSES[0], seed, observers=[0])
+    findings = []
+    for name, clusters in attacks.items():
+        paired = read_clusters(metric, clusters)
+        found = metric_interval(metric, paired)
+        row = replace(
+            blank.findings[0], attack=name, metric=metric, value=float(paired.values.sum() / paired.targets.sum()),
+            control=paired.control_rate, advantage=found.value, advantage_low=found.low, advantage_high=found.high,
+            interval=found.kind, worst_client=paired.worst, identifiable_rate=None,
+        )  # fmt: skip
+        findings.append(replace(row, **columns))  # type: ignore[arg-type]
+    kept = {f"server||{name}": clusters for name, clusters in attacks.items()}
+    return replace(blank, findings=tuple(findings), clusters=kept, breakdowns={})
+
+
+def summarized(folder: Path, *cells: CellRecord) -> list[Setting]:
+    return summarize(load_run(store(folder / "run", cells)))
+
+
+def leaks_of(folder: Path, *cells: CellRecord) -> dict[str, Leak]:
+    [setting] = summarized(folder, *cells)
+    return {leak.attack: leak for leak in setting.leaks}
+
+
+def verdict(folder: Path, *cells: CellRecord) -> ObserverVerdict:
+    settings = summarized(folder, *cells)
+    [found] = make_verdict(load_run(folder / "run"), settings, Labels.of(settings)).observers
+    return found
+
+
+def test_a_leak_alone_is_its_printed_interval_and_one_of_many_is_corrected(tmp_path: Path) -> None:
+    weak = rows([6, 9, 14, 3, 11, 8, 5, 12, 17, 2, 7, 10, 4, 13, 6, 9, 15, 3])
+    alone = leaks_of(tmp_path / "a", cell({"weak": weak}))["weak"]
+    assert alone.grounds == (MEAN,) and (alone.low or 0) > 0
+    low = alone.low or 0.0
+    faint = [[60.0, 0.0, g, 0.0] for g in [0, 1, 0, 2, 0, 0, 1, 3, 0, 0, 1, 0, 0, 2, 4, 0, 0, 1]]
+    tails = {
+        tail: metric_interval("exact_rate", read_clusters("exact_rate", weak), tail=tail).low
+        for tail in (0.025, 0.025 / 12)
+    }
+    assert (tails[0.025 / 12] or 0) < low
+    many = leaks_of(tmp_path / "b", cell({"weak": weak} | {f"idle {i}": faint for i in range(11)}))
+    assert many["weak"].low == low  # what is printed stays what it is
+    # Whether it is called a leak among twelve is decided at the corrected level.
+    assert bool(many["weak"].grounds) == ((tails[0.025 / 12] or 0) > 0)
+
+
+def test_what_is_a_leak_alone_need_not_be_one_among_many(tmp_path: Path) -> None:
+    borderline = [
+        [60.0, 12.0, g, loss] for g, loss in zip([14, 20, 9, 16, 12, 18] * 3, [2, 0, 3, 1, 2, 1] * 3, strict=True)
+    ]
+    lows = {
+        k: metric_interval("exact_rate", read_clusters("exact_rate", borderline), tail=0.025 / k).low or 0
+        for k in (1, 40)
+    }
+    assert lows[1] > 0 > lows[40]
+    assert leaks_of(tmp_path / "a", cell({"one": borderline}))["one"].grounds == (MEAN,)
+    idle = rows([0] * 18)
+    many = leaks_of(tmp_path / "b", cell({"one": borderline} | {f"idle {i}": idle for i in range(39)}))
+    assert many["one"].grounds == ()
+
+
+def test_one_client_of_ten_makes_a_setting_a_leak(tmp_path: Path) -> None:
+    """The mean is 10 %, and ten clients that are all or nothing say little about it."""
+    hidden = rows([300] + [0] * 9, targets=300)
+    leak = leaks_of(tmp_path, cell({"one": hidden}))["one"]
+    assert leak.low == 0.0 or (leak.low or 0) < 0.01
+    assert ONE_CLIENT in leak.grounds or MEAN in leak.grounds
+    assert leak.worst_client == 1.0
+    found = verdict(tmp_path / "again", cell({"one": hidden}))
+    assert found.level == "leak" and "one client" in found.headline.lower()
+
+
+def test_proven_rows_are_a_leak_without_any_statistics(tmp_path: Path) -> None:
+    few = rows([3, 1, 0])
+    found = verdict(tmp_path, cell({"proof": few}, identifiable_rate=0.02))
+    assert found.level == "leak" and "proven to be determined" in found.headline
+    assert leaks_of(tmp_path / "again", cell({"proof": few}, identifiable_rate=0.02))["proof"].grounds == (PROOF,)
+    broken = cell({"proof": few}, identifiable_rate=0.02, status=Status.BROKEN_ATTACK)
+    assert leaks_of(tmp_path / "broken", broken)["proof"].grounds == ()
+
+
+def test_held_takes_every_adapted_attacks_own_upper_end(tmp_path: Path) -> None:
+    none = rows([0] * 45)
+    assert verdict(tmp_path / "held", cell({"a": none, "b": none})).level == "held"
+    hit = rows([0] * 40 + [2, 1, 3, 1, 2])
+    found = verdict(tmp_path / "hit", cell({"a": none, "b": hit}))
+    assert found.level == "unknown" and "Undecided" in found.headline
+    aside = replace(cell({"b": hit}).findings[0], adapted="no: Clipped")
+    both = cell({"a": none, "b": hit})
+    other = replace(both, findings=(both.findings[0], aside))
+    assert verdict(tmp_path / "aside", other).level == "held"  # it may show a leak, never its absence, and shows none
+
+
+def test_too_few_parties_are_said_with_the_seeds_that_would_do(tmp_path: Path) -> None:
+    found = verdict(tmp_path / "ten", cell({"a": rows([0] * 10)}))
+    assert found.level == "unknown"
+    assert found.headline.startswith("Not shown: too few parties.")
+    assert "10 clusters" in found.headline and "takes 40 at least; 4 seeds would do" in found.headline
+    pooled = [cell({"a": rows([0] * 10)}, seed=seed) for seed in range(4)]
+    assert verdict(tmp_path / "four", *pooled).level == "held"
+    few = verdict(tmp_path / "few", cell({"a": rows([30, 40, 35])}))
+    assert few.level == "unknown" and "too few parties to tell that from chance" in few.headline
+    assert "too few parties for an interval, range" in few.detail
+
+
+def test_the_same_partition_brings_no_new_clusters_with_another_seed(tmp_path: Path) -> None:
+    def drawn(seed: int, digest: str) -> CellRecord:
+        made = cell({"a": rows([0] * 10)}, seed=seed)
+        return replace(made, partition_facts={**made.partition_facts, "digest": digest})
+
+    [fresh] = leaks_of(tmp_path / "fresh", *(drawn(seed, str(seed)) for seed in range(4))).values()
+    [same] = leaks_of(tmp_path / "same", *(drawn(seed, "one") for seed in range(4))).values()
+    assert fresh.clusters is not None and same.clusters is not None
+    assert (len(fresh.clusters.targets), len(same.clusters.targets)) == (40, 10)
+    assert np.allclose(same.clusters.targets, 240)
+    found = verdict(tmp_path / "said", *(drawn(seed, "one") for seed in range(4)))
+    assert found.level == "unknown" and "further seeds bring no further clients" in found.headline
+
+
+def test_the_least_of_several_settings_is_said_to_be_chosen(tmp_path: Path) -> None:
+    loud = cell({ATTACKS[0]: rows([40] * 10)})
+    quiet = make_cell(PROTOCOLS[0], DEFENSES[1], 0, observers=[0])
+    found = verdict(tmp_path, loud, quiet)
+    assert found.level == "leak" and found.lowest.endswith(f"{CHOSEN}.")
+
+
+@pytest.mark.parametrize("damage", ["columns", "kind"])
+def test_records_of_older_versions_are_refused_and_announced(tmp_path: Path, damage: str) -> None:
+    """Four rows of three numbers are as many numbers as three of four: they must never be read as such."""
+    made = cell({"a": rows([0] * 4)})
+    folder = store(tmp_path / "run", [made])
+    path = folder / "cells" / f"{made.cell}.json"
+    stored = json.loads(path.read_text("utf-8"))
+    if damage == "columns":
+        stored["clusters"] = {key: [row[:3] for row in found] for key, found in stored["clusters"].items()}
+    else:
+        stored["findings"][0]["interval"] = "bootstrap"
+    path.write_text(json.dumps(stored), "utf-8")
+    run = load_run(folder)
+    assert run.cells == () and len(run.unreadable) == 1 and "run it again" in run.unreadable[0].reason
+
+
+def test_summary_says_grounds_and_parties(tmp_path: Path) -> None:
+    folder = store(tmp_path / "run", [cell({"a": rows([0] * 10), "b": rows([50] * 10)})])
+    page = _Page(texts(folder)["report.html"]).words
+    assert "worst client: advantage 0.833" in page
+    with (folder / "summary.csv").open(newline="", encoding="utf-8") as file:
+        found = {row["attack"]: row for row in csv.DictReader(file)}
+    assert (found["a"]["leak"], found["b"]["leak"]) == ("", "mean")
+    assert (found["a"]["clusters"], found["a"]["clusters_needed"]) == ("10", "40")
+    assert float(found["b"]["worst_client"]) == pytest.approx(50 / 60)
+
+
+def test_source_files_of_plugins_stand_in_the_report(tmp_path: Path) -> None:
+    folder = store(tmp_path / "run", [cell({"a": rows([0] * 10)})])
+    (folder / "run.json").write_text(json.dumps({"sources": {"attack a": "ab" * 32}, "cells": []}), "utf-8")
+    words = _Page(texts(folder)["report.html"]).words
+    assert "attack a" in words and "ab" * 32 in words and "cheats on purpose" in words
