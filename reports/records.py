@@ -73,7 +73,7 @@ def load_run(run_dir: Path) -> Run:
         missing=stored.missing,
         suite_yaml=_text(run_dir / "suite.yaml"),
         planned=manifest is not None,
-        facts=manifest.made.to_json() if manifest else {},
+        facts={**manifest.made.to_json(), "sources": dict(manifest.sources)} if manifest else {},
     )
 
 

@@ -199,14 +199,15 @@ def open_run(
         named = {cell.hash(): cell for cell in cells}
         made = Made(__version__, threads, dict(data or {}), dict(registry.loaded_files()))
         store = RunStore(directory, suite, named, made)
-        whole = _continue(store)
+        old = _continue(store)
         store.remove_spool()  # of a run that was killed
         for folder in (directory, directory / "cells"):
             for left in folder.glob(f"{TEMPORARY}*.tmp"):
                 left.unlink(missing_ok=True)
-        if not whole:
+        sources = _sources(cells)
+        if old is None or old.sources != sources:  # a plan of thousands of cells takes seconds to make
             plan = tuple(Planned.of(cell, name) for name, cell in named.items())
-            write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, _sources(cells)).text())
+            write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, sources).text())
         for name in ("cells", "transcripts"):
             make_folder(directory / name)
         make_folder(store.spool, 0o700)
@@ -235,10 +236,10 @@ def _sources(cells: Sequence[Cell]) -> dict[str, str]:
     return {name: registry.source_digest(plugin) for name, plugin in sorted(found.items())}
 
 
-def _continue(store: RunStore) -> bool:
-    """Take over what an earlier part of the run was made with; refuse another run. Return whether ``run.json`` is there
-    and whole, so that it need not be written again."""
-    whole = False
+def _continue(store: RunStore) -> Manifest | None:
+    """Take over what an earlier part of the run was made with; refuse another run. Return ``run.json`` where it is
+    whole."""
+    manifest = None
     directory = store.directory
     rule = f"a folder holds one run of one suite; {directory} holds"
     fix = "use another --out, or delete the folder"
@@ -251,13 +252,13 @@ def _continue(store: RunStore) -> bool:
             store.notes.append(f"{error}; written anew")
             old = _made_of_records(store)
         else:
-            old, whole = manifest.made, True
+            old = manifest.made
             if old.version == __version__ and [planned.cell for planned in manifest.plan] != list(store.cells):
                 raise FglauditError(
                     f"{rule} another one ({manifest.suite}: {_difference(directory, store.suite)}); {fix}"
                 )
     if old is None:
-        return False
+        return None
     if old.version != __version__:
         raise FglauditError(f"{rule} a run of fglaudit {old.version}, this is {__version__}; {fix}")
     for file, digest in old.plugins.items():
@@ -267,7 +268,7 @@ def _continue(store: RunStore) -> bool:
         if store.made.data.get(name, digest) != digest:
             raise FglauditError(f"{rule} results on other content of {name}; {fix}")
     store.made = old
-    return whole
+    return manifest
 
 
 def _made_of_records(store: RunStore) -> Made | None:
@@ -303,7 +304,10 @@ def read_manifest(directory: Path) -> Manifest:
     data = read_stamped(path, "run.json", _AGAIN)
     try:
         made = Made.from_json({key: data.get(key) for key in ("version", "threads", "data", "plugins")})
-        return Manifest(str(data.get("suite", "")), made, plan_from_json(data))
+        sources = data.get("sources", {})
+        if not (isinstance(sources, dict) and all(isinstance(value, str) for value in sources.values())):
+            raise ValueError("sources are SHA-256 sums by name")
+        return Manifest(str(data.get("suite", "")), made, plan_from_json(data), sources)
     except ValueError as error:
         raise DamagedError(f"run.json must be whole; {path} is damaged ({error}); {_AGAIN}") from error
 
