@@ -11,9 +11,9 @@ A part that seals needs bounds on what it seals, and is bound to what the parts 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,10 +25,9 @@ from fglaudit.defenses.stacking.sizes import after
 from fglaudit.errors import FglauditError
 from fglaudit.facts import EDGES, ROWS, Fact
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Defense, DefenseSession, Guarantee
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee, bound
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.strength import check_factor
-from fglaudit.view import Noise
 
 
 class _Session(DefenseSession):
@@ -36,7 +35,6 @@ class _Session(DefenseSession):
 
     def __init__(self, parts: Sequence[Part], promises: Promises) -> None:
         self.parts = [part.session for part in parts]
-        self._described = [(part.defense, part.session) for part in parts]
         self._promises = promises
         self._rng: torch.Generator | None = None
         self._merging = _only(self.parts, "merge")
@@ -100,20 +98,6 @@ class _Session(DefenseSession):
         stated = [fact for part in self.parts for fact in part.facts()]
         return tuple(sorted(stated, key=lambda fact: fact.target not in (EDGES, ROWS)))
 
-    def noise(self) -> Mapping[str, Noise]:
-        return {name: noise for part in self.parts for name, noise in part.noise().items()}
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Return the parts' fields and parameters under names that only one of them uses; facts have all."""
-        found: dict[str, Any] = {}
-        twice: set[str] = set()
-        for defense, session in self._described:
-            values = {f.name: getattr(defense, f.name) for f in dataclasses.fields(defense)}  # type: ignore[arg-type]
-            values |= session.parameters()
-            twice |= found.keys() & values.keys()
-            found |= values
-        return {name: value for name, value in found.items() if name not in twice}
-
     def guarantee(self) -> Guarantee:
         return self._promises.together()
 
@@ -164,7 +148,7 @@ class Stack(Defense):
         own = alone_in(context, found)
         if own is not None:  # each part answers for its own payloads, and their epsilons add up
             found = [
-                dataclasses.replace(part, session=part.defense.bind(own[number])) if number in own else part
+                dataclasses.replace(part, session=bound(part.defense, own[number])) if number in own else part
                 for number, part in enumerate(found)
             ]
         return _Session(found, Promises(tuple(found), context.releases, summed=own is not None))
@@ -175,6 +159,6 @@ class Stack(Defense):
         for defense in self.parts:
             if (reason := defense.unsupported(context)) is not None:
                 return f"{defense.name}: {reason}"
-            parts.append(Part(defense, defense.bind(context)))
+            parts.append(Part(defense, bound(defense, context)))
             context = after(context, parts[-1].session)
         return conflict(parts) or parts

@@ -10,19 +10,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Context, Examples, Release, Uploads
-from fglaudit.facts import Fact
+from fglaudit.errors import FglauditError
+from fglaudit.facts import Additive, Fact
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.strength import check_factor
 from fglaudit.structure import Structure
-from fglaudit.view import Noise, Observer, View
+from fglaudit.view import Observer, View
 
 
 class Channel(Protocol):
@@ -46,7 +47,7 @@ class Channel(Protocol):
         (rule 2)."""
         ...
 
-    def noise(self, payload: type[Payload]) -> Noise | None:
+    def noise(self, payload: type[Payload]) -> Additive | None:
         """Return what the defense adds to this payload: public, so receivers can reckon with it."""
         ...
 
@@ -102,6 +103,10 @@ class Guarantee:
         """Whether the promise is about what ``observer`` sees."""
         too_many = self.coalition is not None and len(observer.clients) > self.coalition
         return not too_many and not (self.server_trusted and (observer.wire or SERVER in observer.parties))
+
+
+_NO_HOOKS = ("noise", "parameters")
+"""Methods of sessions by which noise and clips were once stated."""
 
 
 class DefenseSession:
@@ -177,20 +182,28 @@ class DefenseSession:
         (rule 4), and compared with what the hooks really do (rule 11)."""
         return ()
 
-    def noise(self) -> Mapping[str, Noise]:
-        """By payload name, what :meth:`release` adds; public (rule 4)."""
-        return {}
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Calibrated values (sigma, clip ...) beyond the defense's own fields; public (rule 4)."""
-        return {}
-
     def guarantee(self) -> Guarantee:
         return Guarantee()
 
     def promised_by(self) -> DefenseSession:
         """Return the session whose guarantee this one's is, which audits replay: itself, or a part of a stack."""
         return self
+
+
+def bound(defense: Defense, context: Context) -> DefenseSession:
+    """Bind ``defense``, and refuse a session that states what it does in a way that nobody reads any more.
+
+    Raises:
+        FglauditError: if the session has a method ``noise`` or ``parameters``.
+    """
+    session = defense.bind(context)
+    for old in _NO_HOOKS:
+        if callable(getattr(type(session), old, None)):
+            raise FglauditError(
+                f"what a defense does is stated in facts(); the session of {type(defense).name} has {old}(), which is"
+                f" read no longer; return it from facts(), e.g. Additive(Field(...), distribution, scale), drop {old}()"
+            )
+    return session
 
 
 class Defense(ABC):

@@ -20,7 +20,7 @@ from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
 from fglaudit.own_files import read_stamped, stamped, write_atomic
 from fglaudit.partition import partition_facts
@@ -221,7 +221,7 @@ def record_training(
     """
     device = device or torch.device("cpu")
     protocol.check(graph)
-    session = defense.bind(protocol.context(graph))
+    session = bound(defense, protocol.context(graph))
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
     start = time.perf_counter()
@@ -280,10 +280,9 @@ def public_facts(
         protocol=type(protocol).name,
         hyperparameters=describe(protocol),
         defense=type(defense).name,
-        defense_parameters={**describe(defense), **session.parameters()},
+        defense_parameters=describe(defense),
         **graph.schema(),
         layout=trained.layout,
-        noise=session.noise(),
         facts=session.facts(),
         sealed=protocol.sealed(graph, session),
         structure=protocol.structure(graph),

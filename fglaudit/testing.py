@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fglaudit.context import Uploads
 from fglaudit.defenses.none import NoDefense
+from fglaudit.facts import Additive, Field
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.interfaces import (
     Attack,
@@ -27,6 +28,7 @@ from fglaudit.interfaces import (
     Inference,
     Reconstruction,
     Trained,
+    bound,
 )
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.recording import Recording, record_training
@@ -184,7 +186,7 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
     assert reason is None or reason.strip(), "a refusal needs a reason"
     if reason is not None:
         return
-    session = defense.bind(context)
+    session = bound(defense, context)
     for k in range(graph.num_clients):
         client = graph.client(k)
         kept = {f.name: _copy(getattr(client, f.name)) for f in dataclasses.fields(client)}
@@ -192,7 +194,8 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
         assert torch.equal(prepared.nodes, client.nodes), "prepare keeps the client's nodes"
         _assert_unchanged(kept, {name: getattr(client, name) for name in kept}, "prepare must not change its input")
     run = record(protocol, graph, defense)
-    noise, guarantee = session.noise(), session.guarantee()
+    guarantee = session.guarantee()
+    noise = {f.target.payload for f in session.facts() if isinstance(f, Additive) and isinstance(f.target, Field)}
     assert all(session.changes(payload) for payload in type(protocol).emits if payload.__name__ in noise), (
         "a payload with stated noise is a payload the defense changes"
     )

@@ -67,36 +67,12 @@ class Observer:
         return ";".join(words)
 
 
-FEATURE_ROWS = "feature rows"
-"""Where ``PublicFacts.noise`` states what a defense adds to feature rows before anything is computed from them."""
-
-
-@dataclass(frozen=True)
-class Noise:
-    """What a defense adds to every coordinate of a payload's ``fields`` before it is sent; public.
-
-    Attributes:
-        distribution: "gaussian" or "laplace"; "multi-bit" on feature rows.
-        scale: standard deviation of a Gaussian (and of multi-bit reports), scale of a Laplace.
-        fields: the fields that get it; empty means all that are floating-point.
-    """
-
-    distribution: str
-    scale: float
-    fields: tuple[str, ...] = ()
-
-    @property
-    def std(self) -> float:
-        return self.scale * (2**0.5 if self.distribution == "laplace" else 1.0)
-
-
 @dataclass(frozen=True)
 class PublicFacts:
-    """What everybody knows: architecture, hyperparameters, the defense with its parameters, the schema of the data.
+    """What everybody knows: architecture, hyperparameters, the defense with its fields, the schema of the data.
 
     Attributes:
         layout: shape of each weight, in the order in which ``ModelUpdate.vector`` concatenates them.
-        noise: by payload name, what the defense adds; under ``FEATURE_ROWS`` what it adds to rows before they are used.
         sealed: names of the payloads that clients send sealed, and of those that the server makes of them.
         structure: what the protocol states of its payloads and its training; attacks read this, and no hyperparameter.
         facts: what the defense does to rows, edges, gradients and payload fields, in the order in which it applies.
@@ -114,7 +90,6 @@ class PublicFacts:
     num_classes: int
     num_clients: int
     layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    noise: Mapping[str, Noise] = field(default_factory=dict)
     sealed: tuple[str, ...] = ()
     structure: Structure = field(default_factory=Structure)
     facts: tuple[Fact, ...] = ()

@@ -7,10 +7,10 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from fglaudit.facts import Additive
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import LocalUpdate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
-from fglaudit.view import Noise
 
 CPU = torch.device("cpu")
 
@@ -44,7 +44,7 @@ class PlainChannel:
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         return True
 
-    def noise(self, payload: type[Payload]) -> Noise | None:
+    def noise(self, payload: type[Payload]) -> Additive | None:
         return None
 
     def seals(self, payload: type[Payload]) -> bool:

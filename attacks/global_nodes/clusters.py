@@ -61,7 +61,8 @@ def uploaded_with_error(fact: Fact) -> bool:
 def moved_clusters(view: View, books: Codebooks, std: float) -> Tensor:
     """Return which global nodes got nodes [T, K, g].
 
-    With an error of ``std`` those that surely moved, at clients that have any; all where a clip moves every one.
+    With an error of ``std`` those that surely moved in some round, later ones being shorter, at clients that have any;
+    all of them where a clip moves every one.
     """
     change = (books.uploaded - books.received).norm(dim=3)
     if std == 0:
@@ -70,7 +71,8 @@ def moved_clusters(view: View, books: Codebooks, std: float) -> Tensor:
     dimensions = books.uploaded.shape[3]
     sure: Tensor = change.square() > std**2 * (dimensions + _SURELY * math.sqrt(2 * dimensions))
     clipped = Clipping.of(view, GlobalNodes, direction="up") is not None
-    return torch.ones_like(sure) if clipped else sure.logical_or(~sure.any(2, keepdim=True))
+    ever = sure.any(0, keepdim=True)
+    return torch.ones_like(sure) if clipped else ever.logical_or(~ever.any(2, keepdim=True)).expand_as(sure)
 
 
 def cluster_weight(view: View, round: int, live: float, clients: int) -> float:

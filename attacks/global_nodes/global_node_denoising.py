@@ -60,7 +60,7 @@ class GlobalNodeDenoising(Attack):
         """Noise, rounding and clips of what is uploaded; what is done before global nodes are made does not matter for
         what they were."""
         if fact.target == GRADIENTS:
-            return isinstance(fact, Additive | Clipped | Sampled | Scaled)
+            return type(fact) in (Additive, Clipped, Sampled, Scaled)
         before = own_subgraph(fact) or (fact.target == ROWS and decides(fact))
         rounded = isinstance(fact, Rounded) and about(fact, GlobalNodes)
         return before or rounded or known_noise(fact, GlobalNodes) or message_clip(fact, GlobalNodes)

@@ -123,7 +123,12 @@ class GlobalNodeLabels(Attack):
             sampled = classes.randomness * len(books.clients) / view.public.num_nodes
             error += (classes.spread / classes.rows + sampled) / count
         slope = slope.clamp(min=_LEAST_SLOPE)
-        result = fit_distributions(design, place + off / slope, error + rest / slope.square(), classes.shares)
+        measured, variance = place + off / slope, error + rest / slope.square()
+        result = fit_distributions(design, measured, variance, classes.shares)
+        if classes.randomness > 0 or (std > 0 and UploadClip.of(view, GlobalNodes) == UploadClip()):
+            # What is left over shows how far the assumed errors are too small: nodes count unequally often.
+            left = (measured - torch.einsum("kc,kcd->kd", result, design.double())).square() / variance
+            result = fit_distributions(design, measured, variance * left.mean().clamp(min=1), classes.shares)
         return Inference(type(self).quantity, books.clients, result)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:

@@ -113,7 +113,7 @@ def edges_kept(fact: Fact) -> bool:
 def common_model(fact: Fact) -> bool:
     """Whether ``fact`` is about the server's models and leaves every client with the model that the observer sees; for
     observers of all messages, :func:`misfit` has seen that clients receive the same."""
-    return about(fact, ModelUpdate) and isinstance(fact, Sealed | Additive | Rounded | Clipped)
+    return about(fact, ModelUpdate) and type(fact) in (Sealed, Additive, Rounded, Clipped)
 
 
 def encoder_shape(view: View) -> Shape | None:

@@ -75,9 +75,9 @@ class LabelReading(Attack):
         the node itself.
         """
         if fact.target == ROWS:
-            return isinstance(fact, Additive | Clipped | KeptColumns | Randomised)
+            return type(fact) in (Additive, Clipped, KeptColumns, Randomised)
         if fact.target == GRADIENTS:
-            return isinstance(fact, Clipped | Sampled)
+            return type(fact) in (Clipped, Sampled)
         payloads = (HiddenRepresentations, PropagatedRepresentations, ModelUpdate)
         changes = isinstance(fact, Clipped) and fact.around == "received" and fact.norm != "elementwise"
         rounded = isinstance(fact, Rounded) and not about(fact, PropagatedRepresentations)

@@ -101,7 +101,7 @@ def _rehearsed(
         topology=None if view.topology is None else graph.edge_index,
         degrees=None if view.degrees is None else graph.degrees(),
         labels=dataclasses.replace(view.labels, y=graph.y[view.labels.nodes]),
-        public=dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={}, sealed=(), facts=()),
+        public=dataclasses.replace(view.public, sealed=(), facts=()),
     )
     payloads = (ModelUpdate, Latents, LatentGradients)
     return rehearsed(plain, graph, payloads, rng, rounds=rounds, **{**_PLAIN, **settings})

@@ -101,8 +101,9 @@ def _lost(view: View, members: Tensor, done: Tensor, noisy: bool) -> Tensor:
     """Return the members of neighbourhoods [M], none of ``done``, whose row noise hides: the prior is what is left."""
     if not noisy or view.public.features is FeatureKind.REAL:
         return members.new_empty(0)
-    asked: Tensor = torch.unique(members[1])
-    return asked[~torch.isin(asked, done)]
+    asked = torch.unique(members[1])
+    left: Tensor = asked[~torch.isin(asked, done)]
+    return left
 
 
 def _as_known(found: NeighborhoodRows, types: _Types, members: Tensor, known: Tensor, mine: Tensor) -> Tensor:

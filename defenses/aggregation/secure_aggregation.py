@@ -150,14 +150,6 @@ class _Session(DefenseSession):
                 )
         return tuple(found)
 
-    def parameters(self) -> Mapping[str, Any]:
-        codes = {payload.__name__: self._code(payload, self.context.num_clients) for payload in self.served}
-        return {
-            "rounding": {name: code.rounding(self.context.num_clients) for name, code in codes.items()},
-            "fewest_readers": self.defense.least(self.context.num_clients),
-            "absent": dict(self.absent),
-        }
-
     def guarantee(self) -> Guarantee:
         names = ", ".join(payload.__name__ for payload in self.served)
         clear = [r.payload.__name__ for r in self.context.releases if r.payload not in self.served]

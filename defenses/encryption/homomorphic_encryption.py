@@ -19,9 +19,8 @@ where no bound is known (models): ``fglaudit.he.weighted_rows``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -166,25 +165,6 @@ class _Session(DefenseSession):
         if isinstance(sealer.codec, Bfv) and not sealer.codec.fixed_point.whole:
             return 0.0, float(1 / sealer.codec.fixed_point.scale.min()) / 2 * float(sealer.summands.max())
         return 0.0, 0.0
-
-    def parameters(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = {"rounding": {}}
-        for payload, sealer in self.sealers.items():
-            name = payload.__name__
-            if isinstance(sealer, RowSealer):
-                found[f"ciphertexts of {name}"] = sealer.blocks
-                found[f"flooding of {name}"] = sealer.scheme.codec.flooding
-                continue
-            most = float(sealer.summands.max())
-            found[f"ciphertexts of {name}"] = sealer.layout.blocks
-            if isinstance(sealer.codec, Ckks):
-                found[f"flooding of {name}"] = sealer.codec.flooding
-                found["rounding"][name] = _LARGEST_FLOODING * sealer.codec.flooding
-            elif isinstance(sealer.codec, Bfv) and not sealer.codec.fixed_point.whole:
-                step = float(1 / sealer.codec.fixed_point.scale.min())
-                found[f"step of {name}"] = step
-                found["rounding"][name] = step / 2 * most
-        return found
 
     def guarantee(self) -> Guarantee:
         defense = self.defense

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,9 +39,6 @@ class _Session(DefenseSession):
 
     def facts(self) -> tuple[Fact, ...]:
         return (KeptColumns(ROWS, tuple(self.kept.tolist())),)
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"kept_features": self.kept.tolist()}
 
     def guarantee(self) -> Guarantee:
         return Guarantee(

@@ -11,9 +11,8 @@ are: a neighbour that is in many groups can be solved for. The server must be tr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -47,9 +46,6 @@ class _Session(FewestSession):
 
     def facts(self) -> tuple[Fact, ...]:
         return (*super().facts(), Merged(EDGES, self.fewest))
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"fewest": self.fewest, "merged": self.fewest}
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ in the rows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -48,9 +47,6 @@ class FewestSession(DefenseSession):
 
     def facts(self) -> tuple[Fact, ...]:
         return (DroppedEdges(EDGES, self.fewest),)
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"fewest": self.fewest}
 
 
 def nothing_to_drop(context: Context) -> str | None:

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -28,14 +27,14 @@ from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.privacy.accounting import Relation, compose_all, epsilon_of
-from fglaudit.privacy.mechanism import ELEMENTWISE, Mechanism, check_norm
+from fglaudit.privacy.mechanism import Mechanism, check_norm
 from fglaudit.privacy.strength import check_factor
 
 
 class _Session(NoiseSession):
     def __init__(self, defense: ClippedLaplace, context: Context) -> None:
         mechanism = Mechanism("laplace", defense.norm, defense.clip, Relation.REPLACE, defense.scale / defense.clip)
-        super().__init__({r: mechanism for r in context.releases if r.payload.__name__ in defense.on}, Guarantee(), {})
+        super().__init__({r: mechanism for r in context.releases if r.payload.__name__ in defense.on}, Guarantee())
         self.defense = defense
         self.mechanism = mechanism
         self.left_open = context.left_open(defense.on)
@@ -50,14 +49,6 @@ class _Session(NoiseSession):
             self.coordinates[kind] = sum(math.prod(value.shape[1:]) for value in released.tensors().values())
             self.sent[kind] = self.sent.get(kind, 0) + int(torch.bincount(batch.senders).max().item())
         return released
-
-    def parameters(self) -> Mapping[str, Any]:
-        """What the clip is, and the epsilon of each defended payload over all rounds, as far as released by now."""
-        norm = self.mechanism.norm
-        return {
-            "clip_norm": norm if norm == ELEMENTWISE else norm.upper(),
-            **{f"epsilon {kind.__name__}": self._epsilon(kind) for kind in self.sent},
-        }
 
     def _epsilon(self, *kinds: type[Payload]) -> float:
         spent = compose_all([self.mechanism.event(self.sent[kind], self.coordinates[kind]) for kind in kinds])

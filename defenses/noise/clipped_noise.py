@@ -86,5 +86,4 @@ class ClippedNoise(Defense):
             relation=Relation.REPLACE,
             releases=release.times,
         )
-        facts = {"scale": mechanism.scale, "sensitivity": mechanism.sensitivity, "clip_norm": norm}
-        return NoiseSession({release: mechanism}, promise, facts)
+        return NoiseSession({release: mechanism}, promise)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -39,9 +39,6 @@ class _Session(DefenseSession):
 
     def facts(self) -> tuple[Fact, ...]:
         return tuple(Clipped(Field(p.__name__, direction="up"), "L2", clip) for p, clip in self.clips.items())
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"clip_norm": "L2"}
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,7 @@ class _Session(NoiseSession):
             releases=release.times,
             server_trusted=release.by_server,
         )
-        facts = {"sigma": mechanism.scale, "sensitivity": mechanism.sensitivity, "row_norm": defense.clip}
-        super().__init__({release: mechanism}, promise, facts)
+        super().__init__({release: mechanism}, promise)
         self.clip = defense.clip
 
     def facts(self) -> tuple[Fact, ...]:

@@ -59,9 +59,7 @@ class _Session(NoiseSession):
             relation=Relation.REPLACE,
             releases=times,
         )
-        super().__init__(
-            noised, promise, {"sigma": {r.payload.__name__: m.scale for r, m in noised.items()}, "clip_norm": "L2"}
-        )
+        super().__init__(noised, promise)
         self._global: Tensor | None = None
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:

@@ -26,13 +26,7 @@ from fglaudit.privacy.strength import weaker_budget
 
 class _Session(LocalSession):
     def __init__(self, context: Context, mechanism: Mechanism, promise: Guarantee) -> None:
-        facts = {
-            "scale": mechanism.scale,
-            "sensitivity": mechanism.sensitivity,
-            "clip_norm": mechanism.norm.upper(),
-            "row_norm": mechanism.clip,
-        }
-        super().__init__(context, promise, mechanism.noise(), facts)
+        super().__init__(context, promise)
         self.mechanism = mechanism
 
     def facts(self) -> tuple[Fact, ...]:

@@ -36,7 +36,6 @@ from fglaudit.facts import ROWS, Fact, Randomised
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of
 from fglaudit.privacy.strength import weaker_budget
-from fglaudit.view import Noise
 
 BEST_BUDGET = 2.18
 """Epsilon per sampled feature at which the variance of a report is least (proposition 4.4)."""
@@ -70,22 +69,24 @@ class _Session(LocalSession):
         # Of an entry at either end of the range, as binary ones are; hardly less than elsewhere unless epsilon is very
         # large.
         factor = step / self.step
-        noise = Noise("multi-bit", math.sqrt(max(step**2 * self.sampled / most - width**2 / 4, 0.0)) / factor)
-        facts = {
+        std = math.sqrt(max(step**2 * self.sampled / most - width**2 / 4, 0.0)) / factor
+        self.reports = {
             "sampled_features": self.sampled,
             "bit_epsilon": self.bit_epsilon,
             "center": self.center,
             "step": self.step,
             "offset": center - factor * self.center,  # the mean of offset + factor x report is the true entry
             "factor": factor,
+            "low": self.low,
+            "high": self.high,
+            "std": std,
         }
-        super().__init__(context, promise, noise, facts)
+        super().__init__(context, promise)
 
     def facts(self) -> tuple[Fact, ...]:
         """Reports are ``center + step x`` -1, 0 or 1. ``offset + factor x`` a report has the true row as its mean, and
         ``std`` is the standard deviation of its entries: both follow from the rest."""
-        reports = {**self._parameters, "low": self.low, "high": self.high, "std": self._noise.std}
-        return (Randomised(ROWS, "multi-bit", tuple(reports.items())),)
+        return (Randomised(ROWS, "multi-bit", tuple(self.reports.items())),)
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
         """Return the reports [R, F]."""

@@ -7,7 +7,7 @@ of :mod:`fglaudit.privacy.mechanism`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from fglaudit.facts import Fact, Field
 from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.mechanism import Mechanism, clip_fact, noise_fact
-from fglaudit.view import Noise
 
 
 class NoiseSession(DefenseSession):
@@ -34,10 +33,9 @@ class NoiseSession(DefenseSession):
 
     clips_messages: ClassVar[bool] = True
 
-    def __init__(self, noised: Mapping[Release, Mechanism], promise: Guarantee, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, noised: Mapping[Release, Mechanism], promise: Guarantee) -> None:
         self.noised = {release.payload: (release, mechanism) for release, mechanism in noised.items()}
         self._promise = promise
-        self._parameters = parameters
 
     def changes(self, payload: type[Payload]) -> bool:
         return payload in self.noised
@@ -74,12 +72,6 @@ class NoiseSession(DefenseSession):
     def clips_around(self, payload: type[Payload]) -> str:
         """Return what a message's clip is around: see :class:`fglaudit.facts.Clipped`."""
         return "zero"
-
-    def noise(self) -> Mapping[str, Noise]:
-        return {kind.__name__: mechanism.noise(release.fields) for kind, (release, mechanism) in self.noised.items()}
-
-    def parameters(self) -> Mapping[str, Any]:
-        return self._parameters
 
     def guarantee(self) -> Guarantee:
         return self._promise

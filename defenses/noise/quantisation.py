@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -47,9 +46,6 @@ class _Session(DefenseSession):
             Rounded(Field(name, direction="up"), step=None, center=None, levels=self.levels, stochastic=True)
             for name in sorted(payload.__name__ for payload in self.payloads)
         )
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"levels": self.levels}
 
     def _round(self, value: Tensor, rng: torch.Generator) -> Tensor:
         flat = value.flatten(1)

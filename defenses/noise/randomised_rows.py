@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +17,6 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.view import FEATURE_ROWS, Noise
 
 
 class LocalSession(DefenseSession):
@@ -28,16 +25,12 @@ class LocalSession(DefenseSession):
     Args:
         context: of the run; epsilon is stated only if every client was prepared.
         promise: what is then guaranteed.
-        noise: noise in the randomised rows.
-        parameters: what else is public about the randomiser.
     """
 
-    def __init__(self, context: Context, promise: Guarantee, noise: Noise, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, context: Context, promise: Guarantee) -> None:
         self._clients = context.num_clients
         self._prepared: set[int] = set()
         self._promise = promise
-        self._noise = noise
-        self._parameters = parameters
 
     @abstractmethod
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
@@ -48,12 +41,6 @@ class LocalSession(DefenseSession):
         self._prepared.add(client.client)
         rows = client.x.reshape(-1, client.x.shape[-1])
         return dataclasses.replace(client, x=self.randomised(rows, rng).to(client.x).view_as(client.x))
-
-    def noise(self) -> Mapping[str, Noise]:
-        return {FEATURE_ROWS: self._noise}
-
-    def parameters(self) -> Mapping[str, Any]:
-        return self._parameters
 
     def guarantee(self) -> Guarantee:
         if len(self._prepared) == self._clients:

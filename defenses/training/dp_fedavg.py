@@ -25,9 +25,8 @@ training, and the mechanism's description names what is in the clear.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,7 +40,6 @@ from fglaudit.privacy.accounting import Relation, check_budget
 from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_fact, noise_fact
 from fglaudit.privacy.strength import weaker_budget
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
-from fglaudit.view import Noise
 
 TRUSTS = ("server", "local", "distributed")
 
@@ -114,14 +112,6 @@ class _Session(DefenseSession):
         noisy = Field(ModelUpdate.__name__, direction="down", since=1) if self.defense.trust == "server" else sent
         around = "zero" if self.uploads.changes else "received"
         return clip_fact(self.mechanism, sent, around=around), noise_fact(self.mechanism, noisy)
-
-    def noise(self) -> Mapping[str, Noise]:
-        """Of uploads; what the server adds to its own messages stands among the parameters."""
-        return {} if self.defense.trust == "server" else {ModelUpdate.__name__: self.mechanism.noise()}
-
-    def parameters(self) -> Mapping[str, Any]:
-        mechanism = self.mechanism
-        return {"sigma": mechanism.scale, "noise_multiplier": mechanism.multiplier, "senders": self.uploads.senders}
 
     def guarantee(self) -> Guarantee:
         defense = self.defense

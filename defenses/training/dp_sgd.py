@@ -29,9 +29,8 @@ of signal is smallest with all of them, since a node's many losses are rarely dr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -99,15 +98,6 @@ class _Session(DefenseSession):
             clip_fact(self.mechanism, GRADIENTS, per="example"),
             *((Sampled(GRADIENTS, rate), noise, Scaled(GRADIENTS, 0.0, 1 / rate)) if rate < 1 else (noise,)),
         )
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {
-            "sigma": self.mechanism.scale,
-            "noise_multiplier": self.mechanism.multiplier,
-            "sensitivity": self.mechanism.sensitivity,
-            "losses": self.losses,
-            "sampling_rate": self.defense.sampling_rate,
-        }
 
     def guarantee(self) -> Guarantee:
         defense = self.defense

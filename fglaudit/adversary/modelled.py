@@ -36,34 +36,34 @@ def about(fact: Fact, payload: type[Payload], field: str = "", direction: str | 
 
 def known_noise(fact: Fact, *payloads: type[Payload], distributions: tuple[str, ...] = KNOWN_NOISE) -> bool:
     """Whether it is noise of these ``distributions`` on messages of ``payloads``."""
-    return isinstance(fact, Additive) and fact.distribution in distributions and any(about(fact, p) for p in payloads)
+    return type(fact) is Additive and fact.distribution in distributions and any(about(fact, p) for p in payloads)
 
 
 def message_clip(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether it is a clip of whole messages of ``payloads`` around zero, entry by entry or by their norm."""
-    plain = isinstance(fact, Clipped) and fact.per == "message" and fact.around == "zero"
+    plain = type(fact) is Clipped and fact.per == "message" and fact.around == "zero"
     return plain and any(about(fact, p) for p in payloads)
 
 
 def fresh_error(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether it adds an error with mean about 0 to messages of ``payloads``, afresh in each: noise, or a grid."""
-    return isinstance(fact, Additive | Rounded) and any(about(fact, p) for p in payloads)
+    return type(fact) in (Additive, Rounded) and any(about(fact, p) for p in payloads)
 
 
 def change_clip(fact: Fact, payload: type[Payload]) -> bool:
     """Whether whole uploads are clipped, around zero or what was received; whether that is a clip of the changes
     depends on what is uploaded, see ``uploads.unknown_changes``."""
-    return isinstance(fact, Clipped) and fact.per == "message" and about(fact, payload, direction="up")
+    return type(fact) is Clipped and fact.per == "message" and about(fact, payload, direction="up")
 
 
 def row_clip(fact: Fact) -> bool:
     """Whether rows are scaled down to a norm before they are used, each on its own."""
-    return isinstance(fact, Clipped) and fact.target == ROWS and fact.per == "row" and fact.norm in ("L1", "L2")
+    return type(fact) is Clipped and fact.target == ROWS and fact.per == "row" and fact.norm in ("L1", "L2")
 
 
 def kept_columns(fact: Fact) -> bool:
     """Whether all rows are zero outside public columns."""
-    return isinstance(fact, KeptColumns) and fact.target == ROWS
+    return type(fact) is KeptColumns and fact.target == ROWS
 
 
 def decides(fact: Fact) -> bool:
@@ -71,25 +71,25 @@ def decides(fact: Fact) -> bool:
     see :mod:`fglaudit.adversary.local_reports`."""
     if fact.target != ROWS:
         return False
-    known_bits = isinstance(fact, Randomised) and fact.kind == MULTI_BIT
-    noise = isinstance(fact, Additive) and fact.distribution in KNOWN_NOISE
+    known_bits = type(fact) is Randomised and fact.kind == MULTI_BIT
+    noise = type(fact) is Additive and fact.distribution in KNOWN_NOISE
     return known_bits or noise or row_clip(fact) or kept_columns(fact)
 
 
 def sealed(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether messages of ``payloads`` travel sealed. What an observer cannot open is not in its view; what it can open
     has the errors that the fact states."""
-    return isinstance(fact, Sealed) and any(about(fact, p) for p in payloads)
+    return type(fact) is Sealed and any(about(fact, p) for p in payloads)
 
 
 def dropped_edges(fact: Fact) -> bool:
     """Whether nodes with few cross-client neighbours lost them, see ``public_rules.fewest_neighbors``."""
-    return isinstance(fact, DroppedEdges) and fact.target == EDGES
+    return type(fact) is DroppedEdges and fact.target == EDGES
 
 
 def degree_bound(fact: Fact) -> bool:
     """Whether edges are dropped down to a degree, which ``public_rules.own_graphs`` repeats."""
-    return isinstance(fact, DegreeBound) and fact.target == EDGES
+    return type(fact) is DegreeBound and fact.target == EDGES
 
 
 def on_gradients(fact: Fact) -> bool:
@@ -100,7 +100,7 @@ def on_gradients(fact: Fact) -> bool:
 def random_rows(fact: Fact) -> bool:
     """Whether rows were made random in a way that :mod:`fglaudit.adversary.local_reports` decides: for attacks on
     payloads for which rows may as well be dense real-valued reports."""
-    random = isinstance(fact, Additive | Randomised)
+    random = type(fact) in (Additive, Randomised)
     return random and fact.target == ROWS and decides(fact)
 
 

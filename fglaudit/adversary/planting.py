@@ -150,7 +150,7 @@ def planted_graph(
         view,
         own=clients,
         auxiliary=without_known_rows(view.auxiliary),
-        public=dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={}, facts=()),
+        public=dataclasses.replace(view.public, facts=()),
         topology=None if view.topology is None else edges[:, (edges[0] * n + edges[1]).argsort()],
         degrees=None if view.degrees is None else degrees,
     )

@@ -10,5 +10,5 @@ from fglaudit.view import View
 
 def without_defense(view: View, messages: MemoryMessages) -> View:
     """Return ``view`` with these messages, all of them in the clear."""
-    public = dataclasses.replace(view.public, defense="none", defense_parameters={}, noise={}, facts=())
+    public = dataclasses.replace(view.public, facts=())
     return dataclasses.replace(view, messages=messages, public=public)

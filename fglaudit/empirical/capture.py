@@ -13,11 +13,12 @@ from torch import Tensor
 
 from fglaudit.context import Release
 from fglaudit.empirical.canaries import FEATURES
+from fglaudit.empirical.stated_noise import StatedNoise
+from fglaudit.facts import Additive, first
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, LocalUpdate
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
-from fglaudit.view import Noise
 
 
 class _ReleaseDoneError(Exception):
@@ -66,8 +67,8 @@ class _Capture:
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         return payload is self.released.payload
 
-    def noise(self, payload: type[Payload]) -> Noise | None:
-        return self.session.noise().get(payload.__name__)
+    def noise(self, payload: type[Payload]) -> Additive | None:
+        return first(self.session.facts(), Additive, payload)
 
     def local_update(self) -> LocalUpdate | None:
         return None
@@ -147,7 +148,7 @@ def capture(
     features in which no canary has an entry are left out.
     """
     holders = torch.tensor([k for k, held in enumerate(graph.clients) if bool(torch.isin(held, nodes).any())])
-    alone = release.payload.__name__ in session.noise()
+    alone = StatedNoise.of(session, release) is not None
     channel = _Capture(
         session, release, nodes, holders, graph.num_features if alone else 0, largest, split(rng, "prepare")
     )

@@ -36,13 +36,14 @@ from fglaudit.empirical.capture import capture, entry_ids, select_entries
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
 from fglaudit.empirical.local_update import audit_updates
+from fglaudit.empirical.stated_noise import StatedNoise
+from fglaudit.facts import ROWS, Additive, Randomised, first
 from fglaudit.federated.neighborhood import with_neighbors
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.payloads import MessageBatch
 from fglaudit.privacy.accounting import Relation
 from fglaudit.rng import derive
-from fglaudit.view import FEATURE_ROWS, Noise
 
 CONFIDENCE = 0.9999
 MAX_RUNS = 4000
@@ -97,12 +98,12 @@ def audit_defense(
         )
     if graph.x.dim() != 2:
         return "canaries are single feature rows; this data set has several samples per node"
-    if FEATURE_ROWS in session.noise():
+    if random_rows(session) is not None:
         return _bound_of_rows(graph, session, promise, seed, confidence, draws)
     release = next((r for r in protocol.releases(graph) if session.changes(r.payload)), None)
     if release is None:
         return "the defense changes no release of features that could be replayed"
-    noise = session.noise().get(release.payload.__name__)
+    noise = StatedNoise.of(session, release)
     opposite = promise.relation is Relation.REPLACE
     pair = _worst(protocol, graph, session, release, noise, draws // (2 * MIN_RUNS), seed, device, opposite)
     if not pair.numbers:
@@ -118,6 +119,12 @@ def audit_defense(
     return estimate(present, absent, delta=promise.delta, confidence=confidence, rng=derive(seed, "empirical", "split"))
 
 
+def random_rows(session: DefenseSession) -> Additive | Randomised | None:
+    """Return how ``session`` states that it makes rows random before they are used, None if it does not."""
+    facts = session.facts()
+    return first(facts, Randomised, ROWS) or first(facts, Additive, ROWS)
+
+
 def _bound_of_rows(
     graph: FederatedGraph, session: DefenseSession, promise: Guarantee, seed: int, confidence: float, draws: int
 ) -> Bound:
@@ -126,8 +133,8 @@ def _bound_of_rows(
     The score grows with the likelihood ratio: the sum of a report's entries where every entry of the row was changed,
     as randomised response on some of them has it, else the one entry that was.
     """
-    noise, delta = session.noise()[FEATURE_ROWS], promise.delta or 0.0
-    changed = graph.num_features if noise.distribution == "multi-bit" else 1
+    randomised, delta = random_rows(session), promise.delta or 0.0
+    changed = graph.num_features if isinstance(randomised, Randomised) else 1
     runs = max(MIN_RUNS, min(MAX_RUNS, draws // (2 * graph.num_features)))
     rng = derive(seed, "empirical", "rows")
     scores = []
@@ -135,7 +142,8 @@ def _bound_of_rows(
         rows = torch.zeros(runs, graph.num_features)
         rows[:, :changed] = sign * LENGTH
         scores.append(session.prepare(dataclasses.replace(graph.client(0), x=rows), rng).x[:, :changed].double().sum(1))
-    estimate = gdp if noise.distribution == "gaussian" else clopper_pearson
+    gaussian = isinstance(randomised, Additive) and randomised.distribution == "gaussian"
+    estimate = gdp if gaussian else clopper_pearson
     return estimate(scores[0], scores[1], delta=delta, confidence=confidence, rng=derive(seed, "empirical", "split"))
 
 
@@ -144,7 +152,7 @@ def _worst(
     graph: FederatedGraph,
     session: DefenseSession,
     release: Release,
-    noise: Noise | None,
+    noise: StatedNoise | None,
     limit: int,
     seed: int,
     device: torch.device,
@@ -177,7 +185,7 @@ def _worst(
     return max((pairs[best], pair(nodes[best], even)), key=lambda p: p.divergence)
 
 
-def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: Noise | None, limit: int) -> _Pair:
+def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: StatedNoise | None, limit: int) -> _Pair:
     """Return the entries that differ most, as many as have ``limit`` numbers together: looking at fewer is no error."""
     shown = [_divergence(one, other, noise) for one, other in zip(present, absent, strict=True)]
     fields = noise.fields if noise else ()
@@ -200,7 +208,7 @@ def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: N
     return _Pair(kept[0], kept[1], int(numbers[order].sum().item()), float(divergence[order].sum().item()))
 
 
-def _divergence(one: MessageBatch, other: MessageBatch, noise: Noise | None) -> Tensor:
+def _divergence(one: MessageBatch, other: MessageBatch, noise: StatedNoise | None) -> Tensor:
     """Return the Kullback-Leibler divergence of every entry [rows]; for unknown noise half the squared distance."""
     ids = entry_ids(one)
     if not torch.equal(ids, entry_ids(other)):
@@ -224,7 +232,7 @@ def _scores(
     session: DefenseSession,
     batches: list[MessageBatch],
     pair: _Pair,
-    noise: Noise | None,
+    noise: StatedNoise | None,
     runs: int,
     rng: torch.Generator,
 ) -> Tensor:
@@ -232,18 +240,18 @@ def _scores(
     fields = noise.fields if noise else ()
     step = max(1, CHUNK // pair.numbers)
     scores = torch.zeros(runs, dtype=torch.float64)
-    for first in range(0, runs, step):
-        copies = min(step, runs - first)
+    for start in range(0, runs, step):
+        copies = min(step, runs - start)
         for batch, one, other in zip(batches, pair.present, pair.absent, strict=True):
             released = session.release(_repeated(batch, copies), rng).tensors()
             for name, value in _values(one, fields).items():
                 drawn = released[name].double().reshape(copies, *value.shape)
                 ratio = _ratio(drawn, value.double(), _values(other, fields)[name].double(), noise)
-                scores[first : first + copies] += ratio.flatten(1).sum(1).cpu()
+                scores[start : start + copies] += ratio.flatten(1).sum(1).cpu()
     return scores
 
 
-def _ratio(drawn: Tensor, present: Tensor, absent: Tensor, noise: Noise | None) -> Tensor:
+def _ratio(drawn: Tensor, present: Tensor, absent: Tensor, noise: StatedNoise | None) -> Tensor:
     """Return the log-likelihood ratio of every entry; without stated noise that of standard normal noise."""
     if noise is not None and noise.distribution == "laplace":
         return ((drawn - absent).abs() - (drawn - present).abs()) / noise.scale

@@ -21,6 +21,7 @@ from fglaudit.context import Examples
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.gdp import gdp
+from fglaudit.facts import GRADIENTS, Sampled, first
 from fglaudit.federated.problem import pooled
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession, Guarantee
@@ -75,6 +76,6 @@ def audit_updates(
         return total
 
     # A sum over a random sample is no Gaussian mechanism, and the bound for those would say too much.
-    estimate = gdp if session.parameters().get("sampling_rate", 1) == 1 else clopper_pearson
+    estimate = gdp if first(session.facts(), Sampled, GRADIENTS) is None else clopper_pearson
     split = derive(seed, "empirical", "split")
     return estimate(scores(along), scores(-along), delta=promise.delta, confidence=confidence, rng=split)

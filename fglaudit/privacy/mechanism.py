@@ -24,7 +24,6 @@ from torch import Tensor
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.facts import Additive, Clipped, Target
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of, noise_multiplier
-from fglaudit.view import Noise
 
 NORMS = {"gaussian": "l2", "laplace": "l1"}
 """Distributions, and the norm in which each one's sensitivity is measured."""
@@ -94,10 +93,6 @@ class Mechanism:
     def epsilon(self, delta: float, releases: int, coordinates: int = 1) -> float:
         """Return the epsilon of :meth:`event` at ``delta``."""
         return epsilon_of(self.event(releases, coordinates), delta, self.relation)
-
-    def noise(self, fields: tuple[str, ...] = ()) -> Noise:
-        """Return what is public about the noise."""
-        return Noise(self.distribution, self.scale, fields)
 
 
 def clip_fact(mechanism: Mechanism, target: Target, *, per: str = "message", around: str = "zero") -> Clipped:

@@ -20,7 +20,7 @@ from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.quantities import Result, quantity
 from fglaudit.quantities.base import Excess
-from fglaudit.rng import split
+from fglaudit.rng import derive, split
 from fglaudit.scoring.output import Output
 from fglaudit.view import Messages, View
 
@@ -45,8 +45,7 @@ class NoiseMessages:
     ids_below: int = 0
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
-        rng = torch.Generator()
-        rng.manual_seed(self.seed)
+        rng = derive(self.seed, "noise", payload.__name__)  # else latents would be columns of weights: plain unit rows
         for batch in self.messages.of(payload):
             tensors = {
                 name: _noise_like(value, rng) if value.is_floating_point() else value

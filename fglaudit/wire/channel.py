@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.facts import ROWS, Unstated
+from fglaudit.facts import ROWS, Additive, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
-from fglaudit.view import Noise, Observer
+from fglaudit.view import Observer
 from fglaudit.wire.observed import Observed
 from fglaudit.wire.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
@@ -108,9 +108,9 @@ class RecordingChannel:
         recorded = self.transcript is not None and self.keep.wants(payload, round)
         return recorded or self.session.changes(payload) or self.session.seals(payload)
 
-    def noise(self, payload: type[Payload]) -> Noise | None:
+    def noise(self, payload: type[Payload]) -> Additive | None:
         """Return what the defense adds to this payload."""
-        return self.session.noise().get(payload.__name__)
+        return first(self.session.facts(), Additive, payload)
 
     def seals(self, payload: type[Payload]) -> bool:
         """Whether clients send this payload sealed."""

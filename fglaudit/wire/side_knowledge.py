@@ -24,7 +24,7 @@ from fglaudit.own_files import digest, make_folder, read_own, read_stamped, stam
 from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
 from fglaudit.structure import Structure
-from fglaudit.view import Auxiliary, KnownLabels, Noise, Observer, PublicFacts, View
+from fglaudit.view import Auxiliary, KnownLabels, Observer, PublicFacts, View
 from fglaudit.wire.transcript import Transcript
 
 _CLIENT_TENSORS = tuple(f.name for f in dataclasses.fields(ClientGraph) if f.name != "client")
@@ -261,21 +261,18 @@ def public_to_json(public: PublicFacts) -> dict[str, Any]:
     }
     stored["facts"] = typed.to_json(public.facts)
     stored["structure"] = public.structure.to_json()
-    stored["noise"] = {name: dataclasses.asdict(noise) for name, noise in public.noise.items()}
     plain: dict[str, Any] = json.loads(json.dumps(stored, default=str))
     return plain
 
 
 def public_from_json(stored: Mapping[str, Any]) -> PublicFacts:
     """Read back :func:`public_to_json`."""
-    noise = {name: Noise(**{**n, "fields": tuple(n.get("fields", ()))}) for name, n in stored["noise"].items()}
     return PublicFacts(
         **{
             **stored,
             "features": FeatureKind(stored["features"]),
             "layout": {name: tuple(shape) for name, shape in stored["layout"].items()},
             "sealed": tuple(stored.get("sealed", ())),
-            "noise": noise,
             "facts": typed.from_json(stored["facts"]),
             "structure": Structure.from_json(stored["structure"]),
         }

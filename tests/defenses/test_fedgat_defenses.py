@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 from fedgat_runs import SMALL, mixed_graph
+from stated_facts import stated
 from torch import Tensor
 
 from fglaudit.context import Context
@@ -15,6 +16,7 @@ from fglaudit.defenses.graph.fewer_features import FewerFeatures
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.errors import FglauditError
+from fglaudit.facts import KeptColumns
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.nn.gat import unit_ball
@@ -27,6 +29,11 @@ from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer
 
 EVERYONE = Observer(wire=True)
+
+
+def kept_columns(session: DefenseSession) -> tuple[int, ...]:
+    """Return the columns that the session keeps."""
+    return stated(session, KeptColumns).ids
 
 
 def bound(defense: Defense, graph: FederatedGraph, protocol: FederatedProtocol | None = None) -> DefenseSession:
@@ -139,9 +146,9 @@ def test_features_outside_a_public_subset_are_never_sent() -> None:
     graph = mixed_graph(torch.float32)
     other = dataclasses.replace(graph, x=1 - graph.x)
     defense = FewerFeatures(share=0.25)
-    kept_features = bound(defense, graph).parameters()["kept_features"]
-    assert len(kept_features) == 6 and kept_features == bound(defense, other).parameters()["kept_features"]
-    assert kept_features != bound(FewerFeatures(share=0.25, subset=1), graph).parameters()["kept_features"]
+    kept_features = kept_columns(bound(defense, graph))
+    assert len(kept_features) == 6 and kept_features == kept_columns(bound(defense, other))
+    assert kept_features != kept_columns(bound(FewerFeatures(share=0.25, subset=1), graph))
     run = record(FedGAT(**SMALL | {"rounds": 1}), graph, defense)
     (sent,) = run.transcript.seen_by(Observer((SERVER,))).of(RawFeatures)
     assert isinstance(sent.payload, RawFeatures)

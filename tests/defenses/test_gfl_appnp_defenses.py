@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from node_graphs import graph
+from stated_facts import stated
 
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
@@ -17,6 +18,7 @@ from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.defenses.noise.local_features import LocalFeatures
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Additive
 from fglaudit.interfaces import Attack, Defense
 from fglaudit.payloads import SERVER, HiddenRepresentations, Jacobians, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of
@@ -52,7 +54,8 @@ def test_attacks_keep_their_promises_where_rows_are_disturbed_before_anything_is
     """Nothing but rows is clipped; without the noise, as in self-tests, that must not be taken for a clip of
     messages."""
     view = record(PROTOCOL, graph(), LocalFeatures(epsilon=1000.0)).view(Observer(parties=(party,)))
-    quiet = replace(view, public=replace(view.public, noise={}))
+    clips = tuple(fact for fact in view.public.facts if not isinstance(fact, Additive))
+    quiet = replace(view, public=replace(view.public, facts=clips))
     check_attack(attack, quiet)
 
 
@@ -61,10 +64,10 @@ def test_noise_is_accounted_over_all_payloads_and_rounds() -> None:
     promise = session.guarantee()
     assert promise.releases == (3 + 1) + 3 + 3
     assert promise.epsilon_accounted == pytest.approx(8.0, rel=1e-3)
-    multiplier = session.noise()["HiddenRepresentations"].scale / 0.5  # per clip
+    multiplier = stated(session, Additive, "HiddenRepresentations").scale / 0.5  # per clip
     event = compose(event_of("gaussian", multiplier), 10)
     assert epsilon_of(event, 1e-5, Relation.REPLACE) == pytest.approx(8.0, rel=1e-3)
-    assert session.noise()["Jacobians"].scale == pytest.approx(multiplier * 2.0)
+    assert stated(session, Additive, "Jacobians").scale == pytest.approx(multiplier * 2.0)
 
 
 def test_no_epsilon_where_a_message_that_depends_on_features_is_left_out() -> None:
@@ -82,7 +85,7 @@ def test_noised_messages_are_clipped_first() -> None:
     released = session.release(sent(Jacobians(values)), derive(0, "noise"))
     assert isinstance(released, Jacobians)
     noise = released.values - values * (2.0 / values.flatten(1).norm(dim=1)).view(-1, 1, 1)
-    scale = session.noise()["Jacobians"].scale
+    scale = stated(session, Additive, "Jacobians").scale
     assert float(noise.std()) == pytest.approx(scale, rel=0.02) and abs(float(noise.mean())) < 0.02 * scale
     assert session.release(sent(Jacobians(values), receiver=0), derive(0, "noise")).tensors()["values"] is values
 
@@ -95,7 +98,7 @@ def test_models_are_clipped_as_changes_of_the_model_received() -> None:
     released = session.release(sent(ModelUpdate(model + change)), derive(0, "noise"))
     assert isinstance(released, ModelUpdate)
     noise = released.vector - model - change * 0.1 / change.norm(dim=1, keepdim=True)
-    assert float(noise.std()) == pytest.approx(session.noise()["ModelUpdate"].scale, rel=0.1)
+    assert float(noise.std()) == pytest.approx(stated(session, Additive, "ModelUpdate").scale, rel=0.1)
 
 
 def test_clipping_alone_keeps_directions_and_small_messages() -> None:

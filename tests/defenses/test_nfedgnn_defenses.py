@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from stated_facts import stated
 from torch import Tensor
 from user_graphs import GCN, user_graph
 
@@ -13,6 +14,7 @@ from fglaudit.context import Context
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Additive
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounting import Relation, noise_multiplier
@@ -43,7 +45,7 @@ def test_messages_are_clipped_and_noise_has_the_stated_scale(mechanism: str, nor
     session = ClippedNoise(mechanism, epsilon=8.0, clip=0.5).bind(context(NFedGNN(**GCN)))
     # four rounds; replacing features moves a message by twice the clip
     scale = noise_multiplier(mechanism, 8.0, 1e-5, Relation.ZERO_OUT, 4) * 2 * 0.5
-    assert session.noise()["Latents"].scale == pytest.approx(scale)
+    assert stated(session, Additive, "Latents").scale == pytest.approx(scale)
     users = torch.arange(4000)
     values = torch.randn(4000, 6, generator=derive(0, "values"))
     values[0] *= 1e-3
@@ -55,7 +57,7 @@ def test_messages_are_clipped_and_noise_has_the_stated_scale(mechanism: str, nor
     clipped = values * (0.5 / size).clamp(max=1)
     assert torch.equal(clipped[0], values[0])
     noise = (sent.values - clipped).flatten()
-    assert float(noise.std()) == pytest.approx(session.noise()["Latents"].std, rel=0.02)
+    assert float(noise.std()) == pytest.approx(stated(session, Additive, "Latents").std, rel=0.02)
     expected = (
         math.sqrt(2 / math.pi) * scale if mechanism == "gaussian" else scale
     )  # the mean absolute value tells them apart

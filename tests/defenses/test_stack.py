@@ -361,12 +361,12 @@ def test_noise_on_models_starts_from_what_was_received_through_a_seal() -> None:
     assert torch.allclose(last(run), last(clear), atol=1e-4)
 
 
-def test_parameters_name_what_one_part_alone_uses_and_noise_is_that_of_all() -> None:
-    session = stack(NOISE, DP_SGD, HE).bind(SUMS.context(GRAPH))
-    parameters = session.parameters()
-    assert parameters["degree_bound"] == 5 and parameters["row_norm"] == 2.0
-    assert "epsilon" not in parameters and "sigma" not in parameters  # of both
-    assert set(session.noise()) == {"NeighborSums"}
+def test_facts_are_those_of_all_parts() -> None:
+    facts = stack(NOISE, DP_SGD, HE).bind(SUMS.context(GRAPH)).facts()
+    bound, clip = first(facts, DegreeBound, EDGES), first(facts, Clipped, ROWS)
+    assert bound is not None and bound.bound == 5 and clip is not None and clip.bound == 2.0
+    noisy = [fact.target for fact in facts if isinstance(fact, Additive)]
+    assert len(noisy) == 2 and GRADIENTS in noisy and any(t == Field("NeighborSums", direction="up") for t in noisy)
 
 
 def test_audits_replay_the_part_whose_epsilon_is_stated() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -24,6 +23,7 @@ from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.canaries import Canary, canary_nodes, canary_rows
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.execution.run_cell import run_cell
+from fglaudit.facts import Additive, Fact, Field
 from fglaudit.finding import CellRecord
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
@@ -37,7 +37,6 @@ from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU, example_graph
-from fglaudit.view import Noise
 
 GRAPH = example_graph()
 ALARM = "is below what an attack demonstrated"
@@ -60,8 +59,8 @@ class _Wrapped(DefenseSession):
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         return self.honest.release(batch, rng)
 
-    def noise(self) -> Mapping[str, Noise]:
-        return {} if self.fault == "unstated noise" else self.honest.noise()
+    def facts(self) -> tuple[Fact, ...]:
+        return () if self.fault == "unstated noise" else self.honest.facts()
 
     def guarantee(self) -> Guarantee:
         promise = self.honest.guarantee()
@@ -100,8 +99,8 @@ class _Laplace(DefenseSession):
         noise = -u.sign() * torch.log1p(-2 * u.abs()) * self.scale
         return NeighborSums(batch.payload.nodes, batch.payload.sums + noise.float())
 
-    def noise(self) -> Mapping[str, Noise]:
-        return {"NeighborSums": Noise("laplace", self.scale)}
+    def facts(self) -> tuple[Fact, ...]:
+        return (Additive(Field("NeighborSums", "sums", "up"), "laplace", self.scale),)
 
     def guarantee(self) -> Guarantee:
         return Guarantee("laplace", self.epsilon, self.epsilon, 0.0, "node", "feature row zeroed out", 1)

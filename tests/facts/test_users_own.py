@@ -19,6 +19,8 @@ from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.defenses.none import NoDefense
+from fglaudit.defenses.stack import Stack
+from fglaudit.errors import FglauditError
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Additive, Fact, Field
 from fglaudit.finding import CellRecord, Finding, Status
@@ -28,12 +30,13 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.recording import record_training
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
 from fglaudit.suite.cell import Cell
-from fglaudit.testing import CPU, check_defense
+from fglaudit.testing import CPU, check_defense, example_graph
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,35 @@ class MyGrid(Defense):
 
     def bind(self, context: Context) -> DefenseSession:
         return _Grid(self.step)
+
+
+class _AsBefore(DefenseSession):
+    def noise(self) -> dict[str, float]:
+        return {"NeighborSums": 0.05}
+
+
+class _Parameters(DefenseSession):
+    def parameters(self) -> dict[str, float]:
+        return {"clip": 1.0}
+
+
+@dataclass(frozen=True)
+class Old(Defense):
+    """States what it does as was usual before facts."""
+
+    name: ClassVar[str] = "old"
+    session: type[DefenseSession] = _AsBefore
+
+    def bind(self, context: Context) -> DefenseSession:
+        return self.session()
+
+
+@pytest.mark.parametrize(("session", "hook"), [(_AsBefore, "noise"), (_Parameters, "parameters")])
+def test_old_statements_are_refused_by_name(session: type[DefenseSession], hook: str) -> None:
+    with pytest.raises(FglauditError, match=rf"facts\(\); the session of old has {hook}\(\)"):
+        record_training(example_graph(), FedGCN(rounds=1), Old(session))
+    with pytest.raises(FglauditError, match=rf"the session of old has {hook}\(\)"):
+        Stack((Old(session), NoDefense())).bind(FedGCN(rounds=1).context(example_graph()))
 
 
 def cell(protocol: FederatedProtocol, defense: Defense, attack: Attack, observer: ObserverSpec) -> Cell:

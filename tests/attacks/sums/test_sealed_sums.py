@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 import torch
 from neighbor_sum_views import random_federated
+from stated_facts import stated
 from swapped_data import with_data
 
 from fglaudit.attacks.sums.integer_propagation import IntegerPropagation
@@ -18,6 +19,7 @@ from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
+from fglaudit.facts import Absent
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
@@ -77,7 +79,7 @@ def test_equations_hold_whoever_dropped_out(hops: int, observer: Observer) -> No
     complete = 0
     for seed in range(4):
         recorded = run(hops, dropouts=0.2, seed=seed)
-        assert len(recorded.session.parameters()["absent"]["NeighborSums"]) == 1
+        assert len(stated(recorded.session, Absent, "NeighborSums").clients) == 1
         equations = neighbor_equations(recorded.view(observer))
         terms = equations.coefficients[:, None] * GRAPH.x.double()[equations.nodes[equations.columns]]
         total = torch.zeros_like(equations.values).index_add_(0, equations.rows, terms)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 from fedgcn_runs import adjacency
+from stated_facts import stated
 from torch import Tensor
 
 from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Absent, Sealed
 from fglaudit.federated.fedavg import averaged_models
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, NeighborSums, Payload
@@ -153,7 +155,7 @@ def round_half_up(value: float) -> int:
 def test_sums_lack_the_clients_that_dropped_out_and_say_which() -> None:
     graph = example_graph(clients=8)
     run = record(FedGCN(hops=1, rounds=2), graph, SecureAggregation(dropouts=0.25))
-    absent = run.session.parameters()["absent"]["NeighborSums"]
+    absent = stated(run.session, Absent, "NeighborSums").clients
     assert len(absent) == 2
     present = graph.x.double() * (~torch.isin(graph.owner(), torch.tensor(absent)))[:, None]
     (batch,) = read(run, SERVER_ALONE, NeighborSums)
@@ -174,7 +176,7 @@ def test_who_reads_what() -> None:
     graph = example_graph(clients=4)
     protocol = FedGCN(hops=1, rounds=2)
     plain, masked = record(protocol, graph), record(protocol, graph, SecureAggregation())
-    assert masked.session.parameters()["fewest_readers"] == 3
+    assert stated(masked.session, Sealed).readers == 3
     for observer in (SERVER_ALONE, Observer(wire=True)):
         for payload in (NeighborSums, ModelUpdate):
             assert all(bool((b.senders == SERVER).all()) for b in read(masked, observer, payload))

@@ -10,6 +10,7 @@ import torch
 from fglaudit.context import Context
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Additive, Clipped, Field
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
@@ -62,8 +63,11 @@ def test_no_epsilon_where_updates_stay_in_the_clear() -> None:
     promise = run.session.guarantee()
     assert promise.epsilon_accounted is None and promise.epsilon_claimed == 4
     assert "GlobalNodes alone: epsilon 288; ModelUpdate in the clear" in promise.mechanism
-    assert run.session.parameters() == {"clip_norm": "elementwise", "epsilon GlobalNodes": 4 * 3 * 24}
-    assert run.session.noise()["GlobalNodes"].scale == 0.001
+    target = Field("GlobalNodes", direction="up")
+    assert run.session.facts() == (
+        Clipped(target, "elementwise", ClippedLaplace().clip),
+        Additive(target, "laplace", 0.001),
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from fedgat_runs import SMALL
+from stated_facts import stated
 from torch import Tensor
 from user_graphs import GCN, user_graph
 
@@ -29,6 +30,7 @@ from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
 from fglaudit.execution.run_cell import run_cell
+from fglaudit.facts import ROWS, Additive, Randomised, first
 from fglaudit.finding import Status
 from fglaudit.graph import ClientGraph, FederatedGraph, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
@@ -50,7 +52,7 @@ from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU, check_defense, example_graph, record
-from fglaudit.view import FEATURE_ROWS, Observer
+from fglaudit.view import Observer
 from fglaudit.wire.channel import RecordingChannel
 from fglaudit.wire.transcript import Transcript
 
@@ -86,6 +88,16 @@ CELL = Cell(
     attacks=(MaximumAPosteriori(), SubsetSum()),
     empirical=False,
 )
+
+
+def std_of(session: DefenseSession) -> float:
+    """Return the standard deviation of what the session adds to rows, as it states it."""
+    return noise_of(session).std if first(session.facts(), Additive) else stated(session, Randomised).parameter("std")
+
+
+def noise_of(session: DefenseSession) -> Additive:
+    """Return the noise that the session states."""
+    return stated(session, Additive, ROWS)
 
 
 def graph_for(protocol: FederatedProtocol) -> FederatedGraph:
@@ -137,12 +149,12 @@ def test_rectified_reports_are_unbiased() -> None:
     drawn = reports(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), row.expand(400_000, 5))
     torch.testing.assert_close(drawn.mean(0), row.clamp(-1, 1), atol=0.03, rtol=0)  # 2 is cut off
     session = bound(MultiBit(epsilon=2.0, low=-1.0, high=1.0, sampled=2, rectified=True), example_graph(features=5))
-    assert float(drawn[:, 3].std()) == pytest.approx(session.noise()[FEATURE_ROWS].std, rel=0.02)
+    assert float(drawn[:, 3].std()) == pytest.approx(std_of(session), rel=0.02)
 
 
 def test_the_papers_number_of_features_is_sampled() -> None:
     for epsilon, expected in ((0.5, 1), (4.4, 2), (8.0, 3), (1e4, 24)):
-        assert bound(MultiBit(epsilon=epsilon)).parameters()["sampled_features"] == expected
+        assert stated(bound(MultiBit(epsilon=epsilon)), Randomised).parameter("sampled_features") == expected
 
 
 @pytest.mark.parametrize(("mechanism", "delta", "order"), [("laplace", 0.0, 1), ("gaussian", 1e-5, 2)])
@@ -151,8 +163,8 @@ def test_rows_are_clipped_and_get_the_stated_noise(mechanism: str, delta: float,
     defense = LocalFeatures(mechanism, epsilon=4.0, delta=delta, clip=0.5)
     noise = reports(defense, rows) - rows * (0.5 / rows.norm(p=order, dim=1, keepdim=True)).clamp(max=1)
     scale = noise_multiplier(mechanism, 4.0, delta, Relation.REPLACE) * 0.5
-    assert bound(defense).noise()[FEATURE_ROWS].scale == pytest.approx(scale)
-    assert float(noise.std()) == pytest.approx(bound(defense).noise()[FEATURE_ROWS].std, rel=0.02)
+    assert noise_of(bound(defense)).scale == pytest.approx(scale)
+    assert float(noise.std()) == pytest.approx(std_of(bound(defense)), rel=0.02)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: type(p).__name__)
@@ -212,8 +224,9 @@ def test_a_protocol_that_passes_clients_over_gets_no_epsilon() -> None:
 def test_all_rows_of_a_node_share_the_budget() -> None:
     once = FedGCN().context(example_graph())
     twice = dataclasses.replace(once, rows_per_node=2)
-    assert MultiBit(epsilon=8.0).bind(twice).parameters()["bit_epsilon"] == 4.0  # one feature of each row
-    scale = [LocalFeatures(epsilon=8.0).bind(context).noise()[FEATURE_ROWS].scale for context in (once, twice)]
+    bits = stated(MultiBit(epsilon=8.0).bind(twice), Randomised)
+    assert bits.parameter("bit_epsilon") == 4.0  # one feature of each row
+    scale = [noise_of(LocalFeatures(epsilon=8.0).bind(context)).scale for context in (once, twice)]
     assert scale[1] == pytest.approx(2 * scale[0])
     masks = (torch.ones(40, dtype=torch.bool),) * 2
     halves = (torch.arange(40), torch.arange(20, 60))

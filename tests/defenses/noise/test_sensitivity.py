@@ -8,7 +8,6 @@ Summed over the whole training, squared distances (L1 distances for Laplace nois
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
+from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload
@@ -33,7 +33,6 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
-from fglaudit.view import Noise
 from fglaudit.wire.channel import RecordingChannel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left the series' domain:UserWarning")
@@ -54,8 +53,8 @@ class Watched(DefenseSession):
     def changes(self, payload: type[Payload]) -> bool:
         return self.honest.changes(payload)
 
-    def noise(self) -> Mapping[str, Noise]:
-        return self.honest.noise()
+    def facts(self) -> tuple[Fact, ...]:
+        return self.honest.facts()
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         kind = type(batch.payload)
@@ -155,7 +154,9 @@ def test_replaced_features_of_a_user(settings: dict[str, Any], mechanism: str) -
     assert 0.2 < share <= 1 + 1e-9
     first = [world.kept[0][2][4] for world in worlds]  # before any step, latents of opposite rows are opposite
     order = 2 if mechanism == "gaussian" else 1
-    assert float((first[0] - first[1]).norm(p=order)) == pytest.approx(worlds[0].honest.parameters()["sensitivity"])
+    assert float((first[0] - first[1]).norm(p=order)) == pytest.approx(
+        next(iter(worlds[0].honest.noised.values()))[1].sensitivity
+    )
     for (_, senders, one), (_, _, other) in zip(worlds[0].kept, worlds[1].kept, strict=True):
         assert senders[(one != other).flatten(1).any(1)].tolist() in ([4], [])  # nobody else's latent moves
 

@@ -9,12 +9,14 @@ import math
 import pytest
 import torch
 from dp_runs import GRAPH, SILENT, change_noise, per_node, train
+from stated_facts import stated
 from torch import Tensor
 
 from fglaudit.context import Context, Uploads
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg, _Session
 from fglaudit.empirical.gdp import epsilon_of_mu, gdp
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Additive
 from fglaudit.federated.fedavg import average, broadcast, largest_share, upload
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
@@ -103,7 +105,7 @@ def test_clients_add_noise_to_their_own(trust: str) -> None:
     whole = session_of(DpFedAvg(trust="server", clip=0.5), Uploads(4, 4, 0.25)).mechanism.scale  # of the mean of 4
     expected = session.mechanism.multiplier * 0.5 if trust == "local" else whole * 4 / 2
     assert float(noise.std().item()) == pytest.approx(expected, rel=0.02)
-    assert session.noise()["ModelUpdate"].scale == session.mechanism.scale == pytest.approx(expected)
+    assert stated(session, Additive, ModelUpdate).scale == session.mechanism.scale == pytest.approx(expected)
 
 
 def test_changes_are_clipped_as_they_are_where_they_are_what_is_sent() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 import torch
@@ -20,6 +18,7 @@ from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.empirical.gdp import gdp
 from fglaudit.errors import FglauditError
+from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.protocols.baselines.appnp import APPNP
@@ -225,8 +224,8 @@ class _Wrong(DefenseSession):
         self.honest.mechanism = stated
         return updated
 
-    def parameters(self) -> Mapping[str, Any]:
-        return self.honest.parameters()
+    def facts(self) -> tuple[Fact, ...]:
+        return self.honest.facts()
 
     def guarantee(self) -> Guarantee:
         return self.honest.guarantee()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 
 import pytest
 import torch
@@ -13,6 +12,8 @@ from fedgat_runs import CPU, SMALL, VARIANTS, mixed_graph, train
 from torch import Tensor
 
 from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.defenses.noise.noisy_messages import NoiseSession
+from fglaudit.facts import Additive, Fact, Field, first
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession
@@ -23,7 +24,7 @@ from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint
 from fglaudit.protocols.fedgat.masking import Masked, masked_matrices, masked_vectors
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, record
-from fglaudit.view import Noise, Observer
+from fglaudit.view import Observer
 from fglaudit.wire.channel import RecordingChannel
 from fglaudit.wire.transcript import Transcript
 
@@ -116,8 +117,9 @@ class AddedNoise(DefenseSession):
             tensors[name] = tensors[name] + self.std * torch.randn(tensors[name].shape, generator=rng)
         return type(batch.payload).from_tensors(tensors)
 
-    def noise(self) -> Mapping[str, Noise]:
-        return {self.masked.__name__: Noise("gaussian", self.std, dependent_fields(self.masked))}
+    def facts(self) -> tuple[Fact, ...]:
+        names = dependent_fields(self.masked)
+        return tuple(Additive(Field(self.masked.__name__, name, "down"), "gaussian", self.std) for name in names)
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
@@ -141,23 +143,26 @@ def test_the_server_adds_noise_to_what_depends_on_features() -> None:
         plain = record(protocol, graph)
         noisy = record(protocol, graph, Gaussian(epsilon=8.0, on=protocol.masked.__name__))
         clean = record(protocol, graph, Gaussian(epsilon=8.0, on="RawFeatures"))
-        noise = noisy.session.noise()[protocol.masked.__name__]
+        noises = [f for f in noisy.session.facts() if isinstance(f, Additive) and isinstance(f.target, Field)]
+        fields = [f.target.name for f in noises if isinstance(f.target, Field)]
+        assert isinstance(noisy.session, NoiseSession)
+        mechanism = noisy.session.noised[protocol.masked][1]
         release = protocol.releases(graph)[1]
         assert release.gain is not None
-        assert noisy.session.parameters()["sensitivity"] == pytest.approx(release.gain)
+        assert mechanism.sensitivity == pytest.approx(release.gain)
         everyone = Observer(wire=True)
         pairs = zip(*(run.transcript.seen_by(everyone).of(protocol.masked) for run in (plain, noisy)), strict=True)
         differences: list[Tensor] = []
         for before, after in pairs:
             for name, value in before.payload.tensors().items():
                 changed = (after.payload.tensors()[name] - value).abs()
-                if name in noise.fields:
+                if name in fields:
                     differences.append(changed.flatten())
                 else:
                     assert bool((changed == 0).all())
         spread = torch.cat(differences).square().mean().sqrt()
-        assert spread == pytest.approx(noise.std, rel=0.05)
-        assert protocol.masked.__name__ not in clean.session.noise()
+        assert spread == pytest.approx(noises[0].std, rel=0.05)
+        assert first(clean.session.facts(), Additive, protocol.masked) is None
 
 
 @pytest.mark.parametrize("payload", [MaskedMatrices, MaskedVectors])

@@ -1,0 +1,37 @@
+"""Messages of noise carry nothing, not even about each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate, Payload
+from fglaudit.scoring.selftest import NoiseMessages
+
+USERS, WIDTH = 40, 8
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Latents [N, D] of all users, and weights [D, N] in one vector, all of the same spread."""
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        everybody, server = torch.arange(USERS), torch.full((USERS,), SERVER)
+        values = torch.linspace(-1, 1, USERS * WIDTH)
+        if payload is Latents:
+            yield MessageBatch(0, everybody, server, Latents(values.reshape(USERS, WIDTH)))
+        if payload is ModelUpdate:
+            yield MessageBatch(0, server[:1], everybody[:1], ModelUpdate(values[None]))
+
+
+def test_two_payloads_are_not_the_same_noise() -> None:
+    """If they were, a user's latents would be a column of the weights: a row with one feature, in plain sight."""
+    noise = NoiseMessages(Sent(), seed=3)
+    (latents,), (weights,) = noise.of(Latents), noise.of(ModelUpdate)
+    first, second = (next(iter(batch.payload.tensors().values())).flatten() for batch in (latents, weights))
+    assert len(first) == len(second) == USERS * WIDTH
+    assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.3
+    (again,) = noise.of(Latents)
+    assert torch.equal(next(iter(again.payload.tensors().values())).flatten(), first)
