@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 # Tests share helper modules that lie beside them; worker processes inherit the path and find them too.
@@ -12,3 +13,40 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # Tests are many small operations: threads would wait for each other, above all where several tests run side by side.
 torch.set_num_threads(1)
+
+# What takes longest beside what it adds to the quick tests; `make test` leaves these out, `make test-all` runs them.
+SLOW = (
+    "attacks/latents/test_latents_cora.py",
+    "attacks/sums/test_sums_cora.py",
+    "bench/test_defense_matrix.py",
+    "bench/test_intervals_bench.py",
+    "conformance/test_attacks.py::test_no_attack_fails_at_any_observer",
+    "conformance/test_defenses.py::test_every_defense_reaches_a_hook_or_says_why_not",
+    "datasets/test_raw_files.py",
+    "datasets/test_hostile_npz.py::test_paths_that_are_no_files",
+    "defenses/training/test_dp_fedavg.py::test_canaries",
+    "defenses/training/test_dp_fedavg.py::test_drawn_clients",
+    "defenses/training/test_dp_sgd.py::test_canaries",
+    "defenses/test_defense_facts.py",
+    "empirical/test_empirical.py::test_p_values",
+    "empirical/test_empirical_defense.py",
+    "execution/test_changed_inputs.py",
+    "execution/test_store.py::test_two_runs_give_equal_files",
+    "execution/test_store.py::test_a_failing_cell_costs_no_other",
+    "execution/test_workers.py",
+    "privacy/test_accounting.py::test_composing_n_times",
+    "privacy/test_accounting.py::test_a_sampled_release",
+    "privacy/test_subsampled_accounting.py",
+    "suite/test_plugin_trust.py::test_the_command",
+    "test_cli_runs.py",
+    "test_packaging.py",
+    "wire/test_observed.py::test_an_honest_session_is_never_unstated",
+    "wire/test_observed.py::test_noise_on_one_message_of_few_values",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests whose names begin as one of ``SLOW``."""
+    for item in items:
+        if item.nodeid.removeprefix("tests/").startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
