@@ -169,7 +169,8 @@ class Encoder(Statement):
 @dataclass(frozen=True)
 class Propagation(Statement):
     """What client k receives is ``sum over j != k of A_kj (message of j)``, A by personalised propagation:
-    ``A = (1 - alpha)^M P^M + alpha sum over m < M of (1 - alpha)^m P^m``, P the normalised adjacency.
+    ``A = (1 - alpha)^M P^M + alpha sum over m < M of (1 - alpha)^m P^m``, P the normalised adjacency
+    of the whole graph, which the server knows: edges that clients drop stay in it.
 
     Attributes:
         alpha: teleport probability.

@@ -87,7 +87,10 @@ def to_levels(view: View, rows: Tensor, nodes: Tensor, std: Tensor, *, unit_ball
     if bool((std == 0).all()) and not bool(unused.any()):
         bits = as_bits(rows)
     else:
-        prior = feature_prior(view, nodes).mean.double()
+        known = feature_prior(view, nodes)
+        prior = known.mean.double()
+        if kind is not FeatureKind.REAL and not known.informed:  # nothing is known of columns that are left out
+            prior = prior.masked_fill(unused, 0.0)
         if kind is FeatureKind.REAL:
             return torch.where(unused, prior.to(rows), rows)
         prior = prior.clamp(1e-6, 1 - 1e-6)

@@ -189,15 +189,19 @@ def _fit(view: View, trajectory: BiasTrajectory) -> Tensor:
     noise = trajectory.std**2
     clip = UploadClip.of(view, ModelUpdate)
     variance = noise + (_MODEL_ERROR[0] * step) ** 2
-    repeats = 1
-    if noise == 0:
-        repeats = max(1, round(float(trajectory.moves[0].abs().max().item()) / step))
-    # Under Adam, all weights move about one step at a time.
-    length = step * repeats * sum(math.prod(shape) for shape in view.public.layout.values())
-    shrink = 1.0 if clip.length is None else min(1.0, clip.length / length)
+    first = float(trajectory.moves[0].abs().max().item()) / step  # in steps
+    repeats = max(1, round(first)) if noise == 0 else 1
+    shrink = 1.0
+    if clip.length is not None and noise == 0:  # the first moves of biases all go one way, and show it
+        shrink = min(1.0, max(first, 1e-3))
+    elif clip.length is not None:  # under Adam, all weights move about one step at a time
+        weights = sum(math.prod(shape) for shape in view.public.layout.values())
+        shrink = min(1.0, clip.length / (step * math.pow(weights, 1 / clip.order)))
     with torch.enable_grad():
-        # A bias rises where the class is more frequent than predicted: start on the right side of all signs.
-        scores = (prior.log() + 2 * shrink * trajectory.moves.mean(0) / step).requires_grad_()
+        # A bias rises where the class is more frequent than predicted: start on the right side of all signs, as far as
+        # noise lets them be seen.
+        seen = (shrink * step) ** 2 / ((shrink * step) ** 2 + noise / len(trajectory.moves))
+        scores = (prior.log() + 2 * seen * shrink * trajectory.moves.mean(0) / step).requires_grad_()
         optimiser = torch.optim.Adam([scores], lr=0.1)
         for index in range(_FIT_STEPS):
             shares = scores.log_softmax(1)

@@ -105,4 +105,5 @@ def killed(seed: int, cases: int) -> Tally:
             except subprocess.TimeoutExpired as error:
                 wrong = f"hangs: {error}"
             tally.add(number, Outcome("wrong" if wrong else "equal", wrong, time.monotonic() - begin))
+            print(f"  kill {number}: {wrong or 'equal'}"[:300], flush=True)
     return tally

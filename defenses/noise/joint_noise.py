@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.context import Context, Release
+from fglaudit.context import Context, Uploads
 from fglaudit.defenses.noise.clips import check_clips, named_releases, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
@@ -36,8 +36,8 @@ from fglaudit.privacy.strength import weaker_budget
 
 
 class _Session(NoiseSession):
-    def __init__(self, defense: JointNoise, releases: tuple[Release, ...]) -> None:
-        named = named_releases(releases, defense.on, defense.clip)
+    def __init__(self, defense: JointNoise, context: Context) -> None:
+        named = named_releases(context.releases, defense.on, defense.clip)
         times = sum(release.times for release, _ in named)
         noised = {
             release: calibrated(
@@ -45,7 +45,7 @@ class _Session(NoiseSession):
             )
             for release, clip in named
         }
-        left_out = [release.payload.__name__ for release in releases if release not in noised]
+        left_out = [release.payload.__name__ for release in context.releases if release not in noised]
         event = compose_all([mechanism.event(release.times) for release, mechanism in noised.items()])
         parts = ", ".join(f"{r.payload.__name__} (clip {m.clip:g}, sigma {m.scale:.4g})" for r, m in noised.items())
         partly = f"; holds only for nodes that send no {' or '.join(left_out)}" if left_out else ""
@@ -61,6 +61,7 @@ class _Session(NoiseSession):
         )
         super().__init__(noised, promise)
         self._global: Tensor | None = None
+        self._sends_changes = isinstance(context.uploads, Uploads) and context.uploads.changes
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         """Clip what clients send and add noise; remember the model that they start from."""
@@ -69,11 +70,11 @@ class _Session(NoiseSession):
         return super().release(batch, rng)
 
     def clips_around(self, payload: type[Payload]) -> str:
-        return "received" if payload is ModelUpdate else "zero"
+        return "received" if payload is ModelUpdate and not self._sends_changes else "zero"
 
     def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:
-        """Return the clipped message; of a model, the model received plus its clipped change."""
-        if not isinstance(batch.payload, ModelUpdate) or self._global is None:
+        """Return the clipped message; of a whole model, the model received plus its clipped change."""
+        if not isinstance(batch.payload, ModelUpdate) or self._sends_changes or self._global is None:
             return mechanism.clipped(value)
         start = self._global[batch.senders.to(value.device)]
         return start + mechanism.clipped(value - start)
@@ -119,4 +120,4 @@ class JointNoise(Defense):
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):
             raise FglauditError(f"noise cannot be calibrated: {reason}; use another defense or payload")
-        return _Session(self, context.releases)
+        return _Session(self, context)

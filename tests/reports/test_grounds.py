@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from report_runs import ATTACKS, DEFENSES, MADE, PROTOCOLS, _Page, make_cell, st
 from fglaudit.execution.plan import Planned
 from fglaudit.execution.store import Manifest
 from fglaudit.finding import CellRecord, Status
-from fglaudit.own_files import stamped
+from fglaudit.own_files import stamped, unstamped
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, Leak
 from fglaudit.reports.records import load_run
@@ -168,16 +167,14 @@ def test_records_of_older_versions_are_refused_and_announced(tmp_path: Path, dam
     made = cell({"a": rows([0] * 4)})
     folder = store(tmp_path / "run", [made])
     path = folder / "cells" / f"{made.cell}.json"
-    stored = json.loads(path.read_text("utf-8"))
+    stored = unstamped(path.read_bytes(), path.name)
     if damage == "columns":
         stored["clusters"] = {key: [row[:3] for row in found] for key, found in stored["clusters"].items()}
     else:
         stored["findings"][0]["interval"] = "bootstrap"
-    stored.pop("digest", None)
-    path.write_text(stamped(stored, path.name), "utf-8")  # it was whole when it was written
+    path.write_text(stamped(stored, path.name), "utf-8")
     run = load_run(folder)
-    assert run.cells == () and len(run.unreadable) == 1
-    assert ("gained and lost" if damage == "columns" else "bootstrap") in run.unreadable[0].reason
+    assert run.cells == () and len(run.unreadable) == 1 and "run it again" in run.unreadable[0].reason
 
 
 def test_summary_says_grounds_and_parties(tmp_path: Path) -> None:
@@ -192,9 +189,8 @@ def test_summary_says_grounds_and_parties(tmp_path: Path) -> None:
 
 
 def test_source_files_of_plugins_stand_in_the_report(tmp_path: Path) -> None:
-    made = cell({"a": rows([0] * 10)})
-    folder = store(tmp_path / "run", [made])
-    manifest = Manifest("demo", MADE, (Planned.like(made),), {"attack a": "ab" * 32})
-    (folder / "run.json").write_text(manifest.text(), "utf-8")
+    folder = store(tmp_path / "run", [cell({"a": rows([0] * 10)})])
+    plan = tuple(Planned.like(record) for record in load_run(folder).cells)
+    (folder / "run.json").write_text(Manifest("demo", MADE, plan, {"attack a": "ab" * 32}).text(), "utf-8")
     words = _Page(texts(folder)["report.html"]).words
     assert "attack a" in words and "ab" * 32 in words and "cheats on purpose" in words
