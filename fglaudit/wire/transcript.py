@@ -19,6 +19,7 @@ file is noticed by its digest.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -239,8 +240,8 @@ def _write(entry: Entry, folder: Path, blob: bytes) -> None:
 class ObservedMessages:
     """Lazy reader: one batch in memory at a time. Implements :class:`fglaudit.view.Messages`.
 
-    It has no transcript among its attributes, only a function that filters: what it hands out are copies of messages that the observer can
-    read, in memory of their own.
+    It has no transcript among its attributes, only a function that filters: what it hands out are copies of messages
+    that the observer can read, in memory of their own.
     """
 
     _read: Callable[[type[Payload]], Iterator[MessageBatch]]
