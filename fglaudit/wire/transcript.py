@@ -19,6 +19,7 @@ file is noticed by its digest.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -222,11 +223,7 @@ class Transcript:
     def seen_by(self, observer: Observer) -> ObservedMessages:
         """Return the messages that ``observer`` sent or received (for the wire: all), as far as it can read them."""
         parties = None if observer.wire else torch.tensor(observer.parties)
-
-        def read(payload: type[Payload]) -> Iterator[MessageBatch]:
-            yield from _readable(self, parties, observer.clients, payload)
-
-        return ObservedMessages(read)
+        return ObservedMessages(functools.partial(_readable, self, parties, observer.clients))
 
 
 _NOT_WHOLE = "a transcript needs all its message files whole; {path} is not ({why}); record the run again"
@@ -243,8 +240,8 @@ def _write(entry: Entry, folder: Path, blob: bytes) -> None:
 class ObservedMessages:
     """Lazy reader: one batch in memory at a time. Implements :class:`fglaudit.view.Messages`.
 
-    It holds no transcript, only a function that filters: what it hands out are copies of messages that the observer can
-    read, in memory of their own.
+    It has no transcript among its attributes, only a function that filters: what it hands out are copies of messages
+    that the observer can read, in memory of their own.
     """
 
     _read: Callable[[type[Payload]], Iterator[MessageBatch]]

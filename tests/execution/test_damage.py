@@ -32,7 +32,7 @@ def record() -> CellRecord:
     blank = blank_record(cell, "small", Status.OK, "")
     rows = tuple(dataclasses.replace(row, accuracy=0.735, value=0.25, advantage=-0.5) for row in blank.findings)
     return dataclasses.replace(
-        blank, findings=rows, clusters={"a|b|c": [[3.0, 1.0, 0.0]]}, history={"accuracy": [0.5, math.pi]}
+        blank, findings=rows, clusters={"a|b|c": [[3.0, 0.0, 1.0, 0.0]]}, history={"accuracy": [0.5, math.pi]}
     )
 
 
