@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from fglaudit import registry
+from fglaudit.context import Context
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
@@ -166,7 +167,8 @@ def record(
     whole, notes = cell.dataset.load_with_notes()
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     cell.protocol.check(graph)
-    if (why := cell.defense.unsupported(cell.protocol.context(graph))) is not None:
+    context = cell.protocol.context(graph)
+    if (why := cell.defense.unsupported(context)) is not None:
         raise NotApplicableError(why)
     observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
     everything = cell.record == "all"
@@ -174,6 +176,7 @@ def record(
         graph,
         cell.protocol,
         cell.defense,
+        context=context,
         seed=cell.seed,
         keep=Keep() if everything else Keep.for_attacks(observers, cell.attacks),
         clients=None if everything else {k for o in observers for k in o.clients},
@@ -199,6 +202,7 @@ def record_training(
     protocol: FederatedProtocol,
     defense: Defense,
     *,
+    context: Context | None = None,
     seed: int = 0,
     keep: Keep | None = None,
     clients: Collection[int] | None = None,
@@ -213,6 +217,7 @@ def record_training(
     """Train ``protocol`` under ``defense`` on a graph that is at hand, and record it.
 
     Args:
+        context: what the protocol states of the graph, where it was asked already.
         keep: which messages are kept; None: all.
         clients: whose own data is kept for views; None: everybody's.
         fractions: of auxiliary rows that observers may have.
@@ -220,8 +225,10 @@ def record_training(
         channel: makes what carries the messages; conformance tests tamper with them.
     """
     device = device or torch.device("cpu")
-    protocol.check(graph)
-    session = bound(defense, protocol.context(graph))
+    if context is None:
+        protocol.check(graph)
+        context = protocol.context(graph)
+    session = bound(defense, context)
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
     start = time.perf_counter()
@@ -302,13 +309,13 @@ def _empirical_bound(
     accounted = promise.epsilon_accounted
     if accounted is None:
         return {}, ()
-    bound = audit_defense(protocol, graph, session.promised_by(), promise, seed=seed, device=device)
-    if isinstance(bound, str):
-        return {}, (f"the accounted epsilon was not tested: {bound}",)
-    shown = {"epsilon_empirical": bound.epsilon, "epsilon_p_value": bound.p_value(accounted)}
-    if bound.ceiling >= accounted:
+    least = audit_defense(protocol, graph, session.promised_by(), promise, seed=seed, device=device)
+    if isinstance(least, str):
+        return {}, (f"the accounted epsilon was not tested: {least}",)
+    shown = {"epsilon_empirical": least.epsilon, "epsilon_p_value": least.p_value(accounted)}
+    if least.ceiling >= accounted:
         return shown, ()
-    return shown, (_too_few(bound, accounted),)
+    return shown, (_too_few(least, accounted),)
 
 
 def _too_few(bound: Bound, accounted: float) -> str:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,6 +27,7 @@ from fglaudit.structure import Structure
 from fglaudit.view import Auxiliary, KnownLabels, Observer, PublicFacts, View
 from fglaudit.wire.transcript import Transcript
 
+T = TypeVar("T")
 _CLIENT_TENSORS = tuple(f.name for f in dataclasses.fields(ClientGraph) if f.name != "client")
 _EDGES = "edges"
 _TENSORS, _INDEX = "side.safetensors", "side.json"
@@ -43,7 +44,6 @@ class SideKnowledge:
         edges: all edges [2, E].
         num_nodes: N.
         auxiliary: rows known beforehand, by the fraction of all nodes.
-        num_features: F.
     """
 
     own: Mapping[int, ClientGraph]
@@ -51,7 +51,6 @@ class SideKnowledge:
     labels: Mapping[int, KnownLabels]
     edges: Tensor
     num_nodes: int
-    num_features: int
     auxiliary: Mapping[float, Auxiliary]
 
     @staticmethod
@@ -78,7 +77,6 @@ class SideKnowledge:
             labels={party: KnownLabels(nodes.clone(), graph.y[nodes]) for party, nodes in labelled.items()},
             edges=graph.edge_index.clone(),
             num_nodes=graph.num_nodes,
-            num_features=graph.num_features,
             auxiliary={fraction: draw_auxiliary(graph, fraction, seed) for fraction in sorted({0.0, *fractions})},
         )
 
@@ -147,7 +145,6 @@ class SideKnowledge:
         index_file = {
             "digest of tensors": digest(stored, _TENSORS),
             "num_nodes": self.num_nodes,
-            "num_features": self.num_features,
             "clients": list(self.own),
             "inputs": list(self.inputs),
             "labels": list(self.labels),
@@ -178,12 +175,11 @@ class SideKnowledge:
                     for i, fraction in enumerate(index["auxiliary"])
                 }
             return SideKnowledge(
-                own=_SavedClients(path, tuple(index["clients"])),
-                inputs=_SavedInputs(path, tuple(index["inputs"])),
+                own=_Saved(path, tuple(index["clients"]), _saved_client),
+                inputs=_Saved(path, tuple(index["inputs"]), _saved_input),
                 labels=labels,
                 edges=edges,
                 num_nodes=int(index["num_nodes"]),
-                num_features=int(index["num_features"]),
                 auxiliary=auxiliary,
             )
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -194,18 +190,17 @@ class SideKnowledge:
 
 
 @dataclass(frozen=True)
-class _SavedClients(Mapping[int, ClientGraph]):
+class _Saved(Mapping[int, T]):
+    """By client, what ``read`` finds in the file: read when it is asked for."""
+
     path: Path
     clients: tuple[int, ...]
+    read: Callable[[Path, int], T]
 
-    def __getitem__(self, client: int) -> ClientGraph:
+    def __getitem__(self, client: int) -> T:
         if client not in self.clients:
             raise KeyError(client)
-        with safe_open(self.path, "pt") as file:
-            keys = {name: f"own.{client}.{name}" for name in _CLIENT_TENSORS}
-            there = set(file.keys())
-            held = {name: file.get_tensor(key) if key in there else None for name, key in keys.items()}
-        return ClientGraph(client=client, **held)  # type: ignore[arg-type]
+        return self.read(self.path, client)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.clients)
@@ -214,23 +209,18 @@ class _SavedClients(Mapping[int, ClientGraph]):
         return len(self.clients)
 
 
-@dataclass(frozen=True)
-class _SavedInputs(Mapping[int, Tensor]):
-    path: Path
-    clients: tuple[int, ...]
+def _saved_client(path: Path, client: int) -> ClientGraph:
+    with safe_open(path, "pt") as file:
+        keys = {name: f"own.{client}.{name}" for name in _CLIENT_TENSORS}
+        there = set(file.keys())
+        held = {name: file.get_tensor(key) if key in there else None for name, key in keys.items()}
+    return ClientGraph(client=client, **held)  # type: ignore[arg-type]
 
-    def __getitem__(self, client: int) -> Tensor:
-        if client not in self.clients:
-            raise KeyError(client)
-        with safe_open(self.path, "pt") as file:
-            rows: Tensor = file.get_tensor(f"inputs.{client}")
-            return rows
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.clients)
-
-    def __len__(self) -> int:
-        return len(self.clients)
+def _saved_input(path: Path, client: int) -> Tensor:
+    with safe_open(path, "pt") as file:
+        rows: Tensor = file.get_tensor(f"inputs.{client}")
+        return rows
 
 
 def _copied(client: ClientGraph) -> ClientGraph:
