@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
+
 ADAPTED = "yes"
 """The column ``adapted`` of an attack that allows for everything that was done to the messages it reads."""
 
@@ -93,6 +95,7 @@ class Finding:
     epsilon_p_value: float | None = None  # of "the true epsilon is at most the accounted one", by replays with a canary
     adapted: str = ""  # "yes", or "no: FACT": what was done to the messages that the attack does not allow for
     worst_client: float | None = None  # largest advantage in any one client (cluster)
+    guarantee: str = ""  # verified | claimed | refuted | none, towards this observer: see fglaudit.guarantees
 
     @property
     def confused(self) -> bool:
@@ -126,6 +129,8 @@ class CellRecord:
             the same nodes.
         history: client-mean and whole-test accuracy per round.
         notes: warnings a reader must see.
+        verdict: what is said of the defense's guarantee; None where it was not judged.
+        fields: what protects every field that is sent: the rows of ``guarantees.csv``.
     """
 
     cell: str
@@ -136,6 +141,8 @@ class CellRecord:
     partition_facts: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    fields: tuple[FieldState, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -152,4 +159,13 @@ class CellRecord:
             raise ValueError(f"an interval is one of {', '.join(filter(None, INTERVALS))}; got {odd}; run it again")
         if any(len(row) != CLUSTER_COLUMNS for rows in data.get("clusters", {}).values() for row in rows):
             raise ValueError("a cluster has targets, control, gained and lost; this record is older: run it again")
-        return CellRecord(**{**data, "findings": findings, "notes": tuple(data["notes"])})
+        stored = data.get("verdict")
+        return CellRecord(
+            **{
+                **data,
+                "findings": findings,
+                "notes": tuple(data["notes"]),
+                "verdict": None if stored is None else verdict_from_json(stored),
+                "fields": tuple(FieldState(**row) for row in data.get("fields", ())),
+            }
+        )

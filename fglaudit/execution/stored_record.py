@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from fglaudit.errors import FglauditError, shown
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.own_files import stamped, unstamped
 
 NAME = re.compile(r"[0-9a-f]{16}")
@@ -23,6 +25,7 @@ _RATES = frozenset(
         "accuracy", "accuracy_global", "exact_rate", "matched_rate", "f1", "auc", "tpr_at_fpr_1", "tv_error",
         "control_exact_rate", "control_f1", "control_auc", "identifiable_rate", "delta", "worst_decile", "f1_unproven",
         "control_f1_unproven", "direction_rate", "false_claim_rate", "epsilon_p_value",
+        "p_value", "power",
     }
 )  # fmt: skip
 _COSINES = frozenset({"cosine", "control_cosine"})
@@ -30,6 +33,7 @@ _NOT_NEGATIVE = frozenset(
     {
         "clients", "targets", "relative_error", "epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "releases",
         "bytes_up", "bytes_down", "ciphertext_bytes", "seconds_train", "seconds_attack", "claimed_rate",
+        "epsilon", "claimed", "largest_epsilon",
     }
 )  # fmt: skip
 
@@ -113,10 +117,31 @@ def check_record(data: Mapping[str, Any]) -> None:
                 "clusters",
                 cluster,
             )
+    _check_guarantee(data["verdict"], data["fields"])
     _demand(_is_mapping(data["breakdowns"], dict), "breakdowns", data["breakdowns"])
     for groups in data["breakdowns"].values():
         for buckets in groups.values():
             _demand(_is_mapping(buckets, (int, float)), "breakdowns", buckets)
+
+
+def _check_guarantee(verdict: Any, states: Any) -> None:
+    """Raise ValueError unless these are a verdict or None, and rows of ``guarantees.csv``."""
+    _demand(isinstance(states, (list, tuple)), "fields", states)
+    for row in states:
+        _demand(_is_mapping(row, str) and row.keys() == _STATE, "fields", row)
+    if verdict is None:
+        return
+    _demand(isinstance(verdict, dict) and verdict.keys() == _VERDICT.keys(), "verdict", verdict)
+    _demand(isinstance(verdict["audits"], (list, tuple)), "audits", verdict["audits"])
+    _demand(
+        isinstance(verdict["covers"], (list, tuple)) and all(isinstance(name, str) for name in verdict["covers"]),
+        "covers",
+        verdict["covers"],
+    )
+    for columns, row in ((_VERDICT, verdict), *((_AUDIT, audit) for audit in verdict["audits"])):
+        _demand(isinstance(row, dict) and row.keys() == columns.keys(), "verdict", row)
+        for name, value in row.items():
+            _demand(columns[name](value), name, value)
 
 
 _KEYS = {f.name for f in fields(CellRecord)}
@@ -162,7 +187,17 @@ def _column(name: str, kind: str) -> Callable[[Any], bool]:
     return fits
 
 
+def _one_of(words: type[StrEnum]) -> Callable[[Any], bool]:
+    known = {word.value for word in words}
+    return lambda value: isinstance(value, str) and value in known
+
+
 _COLUMNS = {f.name: _column(f.name, str(f.type)) for f in fields(Finding)}
+_COLUMNS["guarantee"] = lambda value: value == "" or _one_of(Word)(value)
+_STATE = {f.name for f in fields(FieldState)}
+_VERDICT = {f.name: _column(f.name, str(f.type)) for f in fields(Verdict)}
+_VERDICT |= {"word": _one_of(Word), "audits": lambda value: True, "covers": lambda value: True}
+_AUDIT = {f.name: _column(f.name, str(f.type)) for f in fields(Audit)} | {"outcome": _one_of(Outcome)}
 
 
 def _is_number(value: Any) -> bool:

@@ -1,0 +1,49 @@
+"""What this tool accounted of a defense: the event that was composed, and the noise that it was composed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp_accounting import DpEvent
+
+from fglaudit.privacy.accounting import Relation
+
+
+@dataclass(frozen=True)
+class Noised:
+    """Noise on one released payload, or on gradients.
+
+    Attributes:
+        payload: its name; "gradients" for local training, "rows" where feature rows are made random before use.
+        by_server: whether the server releases it.
+        distribution: "gaussian", "laplace", or the kind of a randomised report.
+        scale: of the noise, as in ``fglaudit.facts.Additive``.
+        sensitivity: how far one record moves one release, in the norm that ``distribution`` asks for.
+        releases: how often it is released.
+    """
+
+    payload: str
+    by_server: bool
+    distribution: str
+    scale: float
+    sensitivity: float
+    releases: int
+
+
+@dataclass(frozen=True)
+class Accounted:
+    """A guarantee as this tool accounts it from facts, clip, relation and releases.
+
+    Attributes:
+        epsilon: at ``delta``, composed over all releases.
+        event: what was composed, with noise per clip as ``fglaudit.privacy.accounting`` has it.
+        unit: what one record is.
+        mechanisms: what the event was made of.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    relation: Relation
+    event: DpEvent
+    mechanisms: tuple[Noised, ...]
