@@ -71,8 +71,7 @@ def _of(setting: Setting) -> list[Answer]:
     result = []
     for observer, quantity in ordered:
         tried = tuple(families[observer, quantity])
-        word, leak, reason = judge(tried)
-        result.append(Answer(setting, observer, quantity, word, leak, reason, tried, could))
+        result.append(Answer(setting, observer, quantity, *judge(tried), tried, could))
     return result
 
 
@@ -90,12 +89,12 @@ def judge(tried: Sequence[Leak]) -> tuple[Word, Leak | None, str]:
     ahead = [leak for leak in measured if not leak.held and (leak.advantage or 0.0) > NEGLIGIBLE]
     open_ = ahead or [leak for leak in able if not leak.held]
     if open_:
-        worst = max(open_, key=_reach)
-        return Word.NOT_SHOWN, worst, _why_open(worst)
-    worst = max(able, key=_reach)
+        widest = max(open_, key=_reach)
+        return Word.NOT_SHOWN, widest, _why_open(widest)
+    widest = max(able, key=_reach)
     if doubt := _lost(tried):
-        return Word.NOT_SHOWN, worst, doubt
-    return Word.HELD, worst, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
+        return Word.NOT_SHOWN, widest, doubt
+    return Word.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
 
 
 def _says_most(leak: Leak) -> tuple[float, float, float]:
