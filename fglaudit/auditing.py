@@ -74,7 +74,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         shown = ["observer", "attack", "status", "quantity", "value", "control", "advantage_low", "advantage_high"]
-        table: str = self.findings[shown].to_html(index=False, float_format="%.3f", na_rep="")
+        table: str = self.findings[shown].to_html(index=False, float_format="{:.3f}".format, na_rep="")
         accuracy = next((f.accuracy for f in self._rows() if f.accuracy is not None), None)
         first = self._rows()[0]
         told = "" if accuracy is None else f", accuracy {accuracy:.3f}"

@@ -30,8 +30,8 @@ def arrays() -> dict[str, Any]:
     return {"x": graph.x.numpy(), "y": graph.y.numpy(), "edge_index": graph.edge_index.numpy()}
 
 
-def as_networkx(given: dict[str, Any]) -> nx.Graph:
-    graph = nx.Graph()
+def as_networkx(given: dict[str, Any]) -> Any:
+    graph: Any = nx.Graph()
     for node, (x, y) in enumerate(zip(given["x"], given["y"], strict=True)):
         graph.add_node(f"node {node}", x=x, y=int(y))
     graph.add_edges_from((f"node {a}", f"node {b}") for a, b in given["edge_index"].T)
