@@ -13,7 +13,8 @@ import networkx as nx
 import numpy as np
 import torch
 
-from fglaudit.datasets.npz import MASKS, REQUIRED, Array, checked
+from fglaudit.datasets.npz import MASKS, REQUIRED, checked
+from fglaudit.datasets.npz_archive import Array
 from fglaudit.datasets.raw import RawGraph, to_graph
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph
