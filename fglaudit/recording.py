@@ -107,7 +107,8 @@ class Recording:
 
     @staticmethod
     def load(folder: Path) -> Recording:
-        """Open what :meth:`save` wrote; messages and rows are read when asked for, ``fit`` and ``release`` come from the registry.
+        """Open what :meth:`save` wrote; messages and rows are read when asked for, protocol and defense come from the
+        registry.
 
         Raises:
             FglauditError: if a file is missing or damaged, or the protocol is not known here.

@@ -6,6 +6,7 @@ Where the run kept no truth, attacks run unscored and their results are stored i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned
 from fglaudit.execution.rows import cell_record
-from fglaudit.execution.store import Manifest, read_manifest
+from fglaudit.execution.store import Manifest, read_manifest, read_record
 from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
@@ -74,6 +75,15 @@ def find(path: Path) -> Source:
             f" suite and run that into another folder (fglaudit run SUITE --out {path}-all)"
         )
     return Source(path, found, manifest.suite)
+
+
+def stored_records(source: Source) -> list[CellRecord]:
+    """Return the records that the run itself made of the cells of ``source``; damaged or missing ones are left out."""
+    records = []
+    for recording in source.recordings:
+        with contextlib.suppress(FglauditError):
+            records.append(read_record(source.run / "cells" / f"{recording.name}.json"))
+    return records
 
 
 def attack_saved(
