@@ -245,19 +245,11 @@ def labelled_parties(protocol: Any, graph: FederatedGraph) -> dict[int, Tensor]:
 
 
 def public_to_json(public: PublicFacts) -> dict[str, Any]:
-<<<<<<< HEAD
     """Return ``public`` as plain JSON; ``fit``, ``rehearse`` and ``release`` are left out, they come from the
     registry."""
     apart = ("fit", "rehearse", "release")
     stored = {f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in apart}
-    stored["facts"] = typed.to_json(public.facts)
-=======
-    """Return ``public`` as plain JSON; ``fit`` and ``rehearse`` are left out, they come from the registry."""
-    stored = {
-        f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in ("fit", "rehearse")
-    }
     stored["facts"] = stored_facts.to_json(public.facts)
->>>>>>> main
     stored["structure"] = public.structure.to_json()
     plain: dict[str, Any] = json.loads(json.dumps(stored, default=str))
     return plain
@@ -271,12 +263,8 @@ def public_from_json(stored: Mapping[str, Any]) -> PublicFacts:
             "features": FeatureKind(stored["features"]),
             "layout": {name: tuple(shape) for name, shape in stored["layout"].items()},
             "sealed": tuple(stored.get("sealed", ())),
-<<<<<<< HEAD
             "hooks": tuple(stored.get("hooks", ())),
-            "facts": typed.from_json(stored["facts"]),
-=======
             "facts": stored_facts.from_json(stored["facts"]),
->>>>>>> main
             "structure": Structure.from_json(stored["structure"]),
         }
     )
