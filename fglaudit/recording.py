@@ -31,7 +31,7 @@ from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import Cell, arguments, describe, identity, training
 from fglaudit.view import Observer, PublicFacts, View
 from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.rehearsal import rehearsal
+from fglaudit.wire.rehearsal import hooks_of, rehearsal
 from fglaudit.wire.side_knowledge import SideKnowledge, labelled_parties, public_from_json, public_to_json
 from fglaudit.wire.transcript import Transcript
 
@@ -107,7 +107,8 @@ class Recording:
 
     @staticmethod
     def load(folder: Path) -> Recording:
-        """Open what :meth:`save` wrote; messages and rows are read when asked for, ``fit`` comes from the registry.
+        """Open what :meth:`save` wrote; messages and rows are read when asked for, protocol and defense come from the
+        registry.
 
         Raises:
             FglauditError: if a file is missing or damaged, or the protocol is not known here.
@@ -115,13 +116,14 @@ class Recording:
         try:
             stored = read_stamped(folder / _FILE, _FILE, "record the run again with record: all")
             protocol = protocol_of(stored["description"])
+            defense = defense_of(stored["description"])
             relation = stored["guarantee"].get("relation")
             guarantee = {**stored["guarantee"], "relation": None if relation is None else Relation(relation)}
             return Recording(
                 description=stored["description"],
                 transcript=Transcript.load(folder),
                 side=SideKnowledge.load(folder),
-                public=dataclasses.replace(public_from_json(stored["public"]), **rehearsal(protocol)),
+                public=dataclasses.replace(public_from_json(stored["public"]), **rehearsal(protocol, defense)),
                 columns=stored["columns"],
                 guarantee=Guarantee(**guarantee),
                 shown=stored["shown"],
@@ -142,6 +144,18 @@ def protocol_of(description: Mapping[str, Any]) -> FederatedProtocol:
     fields.pop("name")
     protocol: FederatedProtocol = registry.build("protocol", str(description["protocol_class"]), fields)
     return protocol
+
+
+def defense_of(description: Mapping[str, Any]) -> Defense | None:
+    """Return the defense of a recorded training, built by the registry; None where it is not found here: the messages
+    can be attacked all the same, without ``PublicFacts.release``."""
+    fields = dict(description["defense"])
+    fields.pop("name")
+    try:
+        defense: Defense = registry.build("defense", str(description["defense_class"]), fields)
+    except FglauditError:
+        return None
+    return defense
 
 
 def record(
@@ -295,7 +309,8 @@ def public_facts(
         facts=session.facts(),
         sealed=protocol.sealed(graph, session),
         structure=protocol.structure(graph),
-        **rehearsal(protocol),
+        hooks=hooks_of(session),
+        **rehearsal(protocol, defense),
     )
 
 
