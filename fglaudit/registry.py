@@ -283,12 +283,24 @@ def _accepts_bool(hint: Any) -> bool:
 
 
 def reference(plugin: Any) -> str:
-    """Return the name by which a suite finds the class of ``plugin`` again: its name, or ``file.py:Class``."""
+    """Return the name by which a suite finds the class of ``plugin`` again: its name, or ``file.py:Class``.
+
+    A class that has the name of a known plugin without being it, such as a subclass made in Python that keeps its
+    base's name, is ``module:Class``: no suite finds it, and no result of the known one stands for its own.
+    """
     cls = type(plugin)
     origin = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if origin and is_loaded(Path(origin)):
         return f"{origin}:{cls.__name__}"
-    return str(cls.name)
+    return f"{cls.__module__}:{cls.__qualname__}" if borrows_a_name(plugin) else str(cls.name)
+
+
+def borrows_a_name(plugin: Any) -> bool:
+    """Whether the class of ``plugin`` has the name of a known plugin without being it."""
+    cls = type(plugin)
+    interfaces = importlib.import_module("fglaudit.interfaces")
+    kind = next((k for k, spec in KINDS.items() if issubclass(cls, getattr(interfaces, spec.base))), None)
+    return kind is not None and cls.name in names(kind) and load(kind, cls.name) is not cls
 
 
 def source_digest(plugin: Any) -> str:
