@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import math
+import re
 import sys
 import typing
 from collections.abc import Mapping
@@ -84,7 +85,8 @@ def target(kind: str, name: str) -> str:
 
 @cache
 def summary(kind: str, name: str) -> str:
-    """Return the first line of the plugin's docstring, read from its source so that listing imports no plugin."""
+    """Return the first paragraph of the plugin's docstring as plain text, read from its source so that listing imports
+    no plugin."""
     module, _, cls = target(kind, name).partition(":")
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
@@ -92,7 +94,8 @@ def summary(kind: str, name: str) -> str:
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls]
     text = (ast.get_docstring(classes[0]) if classes else None) or ast.get_docstring(tree) or ""
-    return text.strip().split("\n\n")[0].replace("\n", " ")
+    first = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", text.strip().split("\n\n")[0])
+    return first.replace("\n", " ").replace("``", "")
 
 
 def load(kind: str, name: str) -> type[Any]:
