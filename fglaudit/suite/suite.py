@@ -96,9 +96,7 @@ class Suite:
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
         """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones whose payloads it
         all sends (where none fits, all of them, so that every observer still has rows that say so)."""
-        sent = set(type(protocol).emits)
-        fitting = tuple(attack for attack in self.attacks if sent.issuperset(type(attack).consumes))
-        return fitting if self.all_attacks and fitting else self.attacks
+        return fitting(protocol, self.attacks) if self.all_attacks else self.attacks
 
     def resolved(self) -> dict[str, Any]:
         """Return the suite as plain data with all defaults filled in; ``suite.yaml`` of a run holds it."""
@@ -114,6 +112,12 @@ class Suite:
             del data["plugins"]
         plain: dict[str, Any] = _plain(data)
         return plain
+
+
+def fitting(protocol: FederatedProtocol, attacks: Sequence[Attack]) -> tuple[Attack, ...]:
+    """Return those of ``attacks`` whose payloads ``protocol`` all sends; all of them where none fits."""
+    sent = set(type(protocol).emits)
+    return tuple(attack for attack in attacks if sent.issuperset(type(attack).consumes)) or tuple(attacks)
 
 
 def _written_back(plugin: Any) -> dict[str, Any]:
