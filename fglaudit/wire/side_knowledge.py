@@ -245,10 +245,10 @@ def labelled_parties(protocol: Any, graph: FederatedGraph) -> dict[int, Tensor]:
 
 
 def public_to_json(public: PublicFacts) -> dict[str, Any]:
-    """Return ``public`` as plain JSON; ``fit`` and ``rehearse`` are left out, they come from the registry."""
-    stored = {
-        f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in ("fit", "rehearse")
-    }
+    """Return ``public`` as plain JSON; ``fit``, ``rehearse`` and ``release`` are left out, they come from the
+    registry."""
+    apart = ("fit", "rehearse", "release")
+    stored = {f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in apart}
     stored["facts"] = stored_facts.to_json(public.facts)
     stored["structure"] = public.structure.to_json()
     plain: dict[str, Any] = json.loads(json.dumps(stored, default=str))
@@ -263,6 +263,7 @@ def public_from_json(stored: Mapping[str, Any]) -> PublicFacts:
             "features": FeatureKind(stored["features"]),
             "layout": {name: tuple(shape) for name, shape in stored["layout"].items()},
             "sealed": tuple(stored.get("sealed", ())),
+            "hooks": tuple(stored.get("hooks", ())),
             "facts": stored_facts.from_json(stored["facts"]),
             "structure": Structure.from_json(stored["structure"]),
         }

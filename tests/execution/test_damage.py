@@ -170,7 +170,13 @@ def test_a_run_with_any_damaged_file_resumes_to_equal_findings(tmp_path: Path, d
     out = tmp_path / "out"
     what = suite()
     expected = [without_seconds(r) for r in run(what, out)[0]]
-    names = ["run.json", "suite.yaml", "findings.csv", *sorted(f"cells/{p.name}" for p in out.glob("cells/*.json"))]
+    names = [
+        "run.json",
+        "suite.yaml",
+        "findings.csv",
+        "coverage.csv",
+        *sorted(f"cells/{p.name}" for p in out.glob("cells/*.json")),
+    ]
     path = out / data.draw(st.sampled_from(names))
     content = path.read_bytes()
     change = data.draw(st.sampled_from(["remove", "empty", "folder", "flip", "cut", "link"]))
