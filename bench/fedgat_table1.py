@@ -4,8 +4,8 @@ From the paper: 2 layers, 8 heads with 8 units (PubMed also 8 output heads), deg
 rounds, local steps, dropout and domain are not stated; Adam with learning rate 0.1 and regularisation 0.001 is, for
 Cora. Averaging Adam's steps of clients with 14 training nodes each overfits at once, so
 ``fglaudit.reproduce.fedgat`` has plain gradient steps; that was chosen on validation accuracy of seed 0 and holds for
-FedGAT, GAT and DistGAT alike. ``fedgat-embeddings`` is FedGAT whose clients receive their neighbours' embeddings instead
-of matrices, so that gradients do not cross clients.
+FedGAT, GAT and DistGAT alike. ``fedgat-embeddings`` is FedGAT whose clients receive their neighbours' embeddings
+instead of matrices, so that gradients do not cross clients.
 
 FedGAT trains by moments here: nothing is recorded. ``accuracy`` is the mean over clients, ``accuracy_global`` over the
 whole test set; the paper does not say which it prints.
