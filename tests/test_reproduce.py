@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from fglaudit import registry
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
-from fglaudit.reproduce import figures, run
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.reproduce import data_tables, gfl_appnp, run
 from fglaudit.reproduce.figures import measure, seeds_of, table_rows
 from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
 from fglaudit.reproduce.published import TITLES, Published, all_published, rows_of
@@ -52,9 +53,9 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
     trained, reasons = 0, set()
     for table in TITLES:
         for row in table_rows(table):
-            if row.metric in figures.data_tables.COUNTS or row.metric in (
+            if row.metric in data_tables.COUNTS or row.metric in (
                 "label-rate",
-                *figures.data_tables.PARTITIONS,
+                *data_tables.PARTITIONS,
             ):
                 continue
             try:
@@ -70,9 +71,9 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
 
 def test_protocols_of_rows_are_known() -> None:
     row = next(row for row in rows_of("gfl-appnp-table2") if row.method == "GFL-APPNP-V2 I=10")
-    protocol = figures.gfl_appnp.protocol(row)
+    protocol = gfl_appnp.protocol(row)
     assert type(protocol).name in registry.names("protocol")
-    assert protocol.variant == "v2" and protocol.num_rounds == 300
+    assert isinstance(protocol, GFLAPPNP) and protocol.variant == "v2" and protocol.num_rounds == 300
 
 
 def invented(row: Published, seed: int, root: str | None) -> Measured | str:

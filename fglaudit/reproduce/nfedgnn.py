@@ -15,7 +15,7 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol
+from fglaudit.interfaces import DefenseSession
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
@@ -44,7 +44,7 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
 
 
 def _uploads(method: str, dataset: DatasetSpec, seed: int) -> Measured | str:
-    kind: type[FederatedProtocol] = CNFGNN if method.startswith("CNFGNN") else NFedGNN
+    kind = CNFGNN if method.startswith("CNFGNN") else NFedGNN
     model = _ATTENTION if method.endswith("GAT") else {}
     if kind is CNFGNN and model:
         return "every user's weights for 8 heads need more memory than is asked for here"
