@@ -246,12 +246,14 @@ def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` p
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    full: Annotated[bool, typer.Option("--full", help="Import torch too, and ask it for devices (seconds).")] = False,
+) -> None:
     """Check the installation: versions, optional packages, devices, data sets; says how to get what is missing."""
     from fglaudit.doctor import examine
 
     broken = False
-    for check in examine():
+    for check in examine(full):
         fix = f"  -> {check.fix}" if check.state != "ok" and check.fix else ""
         print(f"{check.state:<8} {check.what:<18} {check.detail}{fix}")
         broken |= check.state == "broken"

@@ -16,7 +16,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +29,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, describe, stacked
 from fglaudit.suite.checks import check_observers, check_partition_fits
+from fglaudit.suite.embedded import embedded as embedded
 from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
 from fglaudit.suite.stacks import named_parts
 from fglaudit.suite.sweep import expanded
@@ -133,12 +133,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
-def embedded() -> dict[str, str]:
-    """Return the texts of the suites that come with the package, by name."""
-    folder = files("fglaudit.suite.embedded")
-    return {p.name.removesuffix(".yaml"): p.read_text("utf-8") for p in folder.iterdir() if p.name.endswith(".yaml")}
 
 
 def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
