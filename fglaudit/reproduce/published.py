@@ -85,8 +85,12 @@ def all_published() -> tuple[Published, ...]:
     """Return every printed figure, in the order of the papers."""
     text = files("fglaudit.reproduce").joinpath("published.csv").read_text("utf-8")
     return tuple(
-        Published(*row[:7], mean=float(row[7]), spread=float(row[8]) if row[8] else None)
-        for row in list(csv.reader(text.splitlines()))[1:]
+        Published(
+            *(row[name] for name in ("table", "dataset", "setting", "clients", "method", "metric", "unit")),
+            float(row["mean"]),
+            float(row["spread"]) if row["spread"] else None,
+        )
+        for row in csv.DictReader(text.splitlines())
     )
 
 
