@@ -3,6 +3,7 @@ of its own features without a message."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,12 +103,13 @@ def rows_alone(clients: Sequence[ClientGraph], edges: KeptEdges) -> Problem:
 
 def unit_rows(rows: Tensor) -> Tensor:
     """Return ``rows`` [N, D] at length 1; rows of zeros stay."""
-    return rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / length.clamp(min=1e-12)
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
     """Return several rows per node, each at length ``1 / sqrt(their number)``, side by side."""
-    return torch.cat([unit_rows(part) for part in parts], 1) / max(1, len(parts)) ** 0.5
+    return torch.cat([unit_rows(part) for part in parts], 1) / math.sqrt(max(1, len(parts)))
 
 
 def _own_step(clients: Sequence[ClientGraph], num_nodes: int) -> Tensor:

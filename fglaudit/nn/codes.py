@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -10,4 +12,5 @@ from fglaudit.rng import derive
 
 def public_codes(num_nodes: int, width: int, seed: int) -> Tensor:
     """Return one code per node [N, width]: independent standard normal numbers over ``sqrt(width)``, in float32."""
-    return torch.randn(num_nodes, width, generator=derive(seed, "public codes")) / max(1, width) ** 0.5
+    codes = torch.randn(num_nodes, width, generator=derive(seed, "public codes"))
+    return codes / math.sqrt(max(1, width))

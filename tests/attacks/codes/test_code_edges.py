@@ -38,7 +38,8 @@ def boundary(graph: FederatedGraph) -> torch.Tensor:
     """Return the nodes with neighbours at other clients."""
     owner = graph.owner()
     row, column = graph.edge_index
-    return torch.unique(row[owner[row] != owner[column]])
+    nodes: torch.Tensor = torch.unique(row[owner[row] != owner[column]])
+    return nodes
 
 
 def test_the_server_finds_every_edge_at_a_boundary_node_and_no_other() -> None:
