@@ -185,7 +185,9 @@ def _worst(
     return max((pairs[best], pair(nodes[best], even)), key=lambda p: p.divergence)
 
 
-def strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: StatedNoise | None, limit: int) -> CapturedPair:
+def strongest(
+    present: list[MessageBatch], absent: list[MessageBatch], noise: StatedNoise | None, limit: int
+) -> CapturedPair:
     """Return the entries that differ most, as many as have ``limit`` numbers together: looking at fewer is no error."""
     shown = [divergence_of(one, other, noise) for one, other in zip(present, absent, strict=True)]
     fields = noise.fields if noise else ()

@@ -101,12 +101,14 @@ class UpdateStage(Stage):
 
     @property
     def numbers(self) -> int:
-        return self.WIDTH * self.noise.releases * max(1, min(self.losses, self.batch))
+        return self.WIDTH * max(self.noise.releases, self.losses, self.batch)
 
     def pairs(self, rng: torch.Generator) -> Sequence[Pair]:
         sizes = (HUGE, HUGE, WIDE)
         return [
-            worlds(self.relation, f"gradients along {name}, {size:g} clips long", size * self.clip.bound * v, turned=True)
+            worlds(
+                self.relation, f"gradients along {name}, {size:g} clips long", size * self.clip.bound * v, turned=True
+            )
             for size, (name, v) in zip(sizes, directions(self.WIDTH, rng, self.clip.norm), strict=False)
         ]
 

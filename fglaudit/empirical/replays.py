@@ -61,7 +61,9 @@ def score_of(stage: Stage, pair: Pair, *, seed: int) -> Score:
     count = max(PILOTS, min(2000, CHUNK // max(1, stage.numbers)))
     present, absent = stage.play(pair.present, count, pilots), stage.play(pair.absent, count, pilots)
     variance = (present.var(0) + absent.var(0)) / 2
-    weight = torch.where(variance > 0, (present.mean(0) - absent.mean(0)) / variance.clamp(min=1e-30), 0.0)
+    moved = present.mean(0) - absent.mean(0)
+    # What does not vary at all and differs gives the record away: it weighs most.
+    weight = moved / (variance + 1e-6 * moved.square().mean() + 1e-30)
     return Score("sum", 1.0, weight, absent.mean(0))
 
 
