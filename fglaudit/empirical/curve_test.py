@@ -55,7 +55,7 @@ class Joined:
         hits, alarms = np.maximum(hits, _SMALLEST_P), np.maximum(alarms, _SMALLEST_P)
         if self.weights is None:
             product = np.log(hits) + np.log(alarms)
-            return np.exp(product) * (1 - product)
+            return np.asarray(np.exp(product) * (1 - product))
         first, second = self.weights
         # Against a rate that is far too small for it a count has p = 1, the quantile -inf: cut there, which a joined
         # p-value pays for with the probability of what was cut.
@@ -77,8 +77,8 @@ class Curve:
 
     def p_value(self, hits: Array, hit_runs: int, alarms: Array, alarm_runs: int, how: Joined) -> Array:
         """Return p-values [...] of counts [...]: see the module."""
-        upper = binom.sf(np.asarray(hits)[..., None] - 1, hit_runs, self.hits[1:])
-        lower = binom.cdf(np.asarray(alarms)[..., None], alarm_runs, ALPHAS[:-1])
+        upper = np.asarray(binom.sf(np.asarray(hits)[..., None] - 1, hit_runs, self.hits[1:]))
+        lower = np.asarray(binom.cdf(np.asarray(alarms)[..., None], alarm_runs, ALPHAS[:-1]))
         return np.asarray(how.p(upper, lower).max(-1))
 
     def weights(self, hits: float, alarms: float, hit_runs: int, alarm_runs: int) -> tuple[float, float]:
@@ -189,7 +189,7 @@ def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float
     best = 0.0
     for alarms in (1e-3, 0.05, 0.15, 0.3):
         hits = actual.hits(alarms)
-        drawn = np.stack([rng.binomial(runs, hits, draws), rng.binomial(runs, alarms, draws)], 1)
+        drawn = np.stack([rng.binomial(runs, hits, draws), rng.binomial(runs, alarms, draws)], 1).astype(np.float64)
         p = curve.p_value(drawn[:, 0], runs, drawn[:, 1], runs, Joined(curve.weights(hits, alarms, runs, runs)))
         best = max(best, float((p <= level).mean()))
     return best
@@ -204,7 +204,7 @@ def largest_epsilon(stated: TradeOff, replays: int, level: float, delta: float) 
 
     def refuted(strength: float) -> bool:
         rates = 1 - _with_strength(stated, strength).beta(ALPHAS[1:])
-        best = Joined().p(binom.sf(runs - 1, runs, rates), binom.cdf(0, runs, ALPHAS[:-1]))
+        best = Joined().p(np.asarray(binom.sf(runs - 1, runs, rates)), np.asarray(binom.cdf(0, runs, ALPHAS[:-1])))
         return float(np.max(best)) <= level
 
     low, high = 0.0, 60.0

@@ -1,8 +1,8 @@
 """A test that is learned: logistic regression and gradient-boosted trees on everything that one replay shows.
 
 Features are values, their bits, differences between releases and sums over releases; the lowest bits of floating-point
-numbers are looked at by themselves. Half of the replays train, the other half is counted (:mod:`curve_test`), so a model that
-learned nothing, or too much, costs power and no false alarm.
+numbers are looked at by themselves. Half of the replays train, the other half is counted (:mod:`curve_test`), so a
+model that learned nothing, or too much, costs power and no false alarm.
 """
 
 from __future__ import annotations

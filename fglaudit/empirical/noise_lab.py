@@ -158,7 +158,8 @@ def _bench(staged: Staged, noise: Noised, clients: Sequence[ClientGraph], rng: t
 
 def _short(clients: Sequence[ClientGraph]) -> tuple[ClientGraph, ...]:
     """Return clients whose rows come to a few hundred, all if they are few."""
-    kept, rows = [], 0
+    kept: list[ClientGraph] = []
+    rows = 0
     for client in clients:
         if kept and rows + client.x.numel() > 4 * NUMBERS:
             break

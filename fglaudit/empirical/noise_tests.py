@@ -133,7 +133,7 @@ def along(z: Tensor, axis: int) -> Iterator[Found]:
     yield Found(min(1.0, p), f"noise has a part in common over {name}, or cancels over them")
     if count < 8:
         return
-    chosen = slices[torch.linspace(0, length - 1, min(length, SLICES)).round().long().unique()]
+    chosen = slices[torch.linspace(0, length - 1, min(length, SLICES)).round().long()]
     magnitudes = torch.special.ndtri((torch.special.erf(chosen.abs() / math.sqrt(2))).clamp(1e-12, 1 - 1e-12))
     for of, values in (("", chosen), ("the size of ", magnitudes), ("the rank of ", _ranks(chosen))):
         if of == "the rank of " and count < 50:
@@ -153,7 +153,8 @@ def _neighbors(sorted_: Tensor) -> Tensor:
 
 def _ranks(slices: Tensor) -> Tensor:
     ranks = slices.argsort(1).argsort(1).double()
-    return torch.special.ndtri((ranks + 0.5) / slices.shape[1])
+    scored: Tensor = torch.special.ndtri((ranks + 0.5) / slices.shape[1])
+    return scored
 
 
 def _correlated(slices: Tensor) -> float:

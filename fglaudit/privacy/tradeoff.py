@@ -85,7 +85,7 @@ class TradeOff:
         left = 1 - np.array(self.deltas)
         power = np.exp(np.array(self.epsilons))
         lines = np.maximum(left - power * flat, (left - flat) / power)
-        return np.clip(lines.max(1), 0.0, 1.0).reshape(alpha.shape)
+        return np.asarray(np.clip(lines.max(1), 0.0, 1.0).reshape(alpha.shape))
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon at ``delta``.
