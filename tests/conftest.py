@@ -36,6 +36,7 @@ SLOW = (
     "execution/test_memory.py::test_running_out_of_memory_ends_no_run",
     "execution/test_memory.py::test_what_is_wrong",
     "execution/test_workers.py",
+    "gate/test_gate_docs.py::test_the_documented_lines",
     "privacy/test_accounting.py::test_composing_n_times",
     "privacy/test_accounting.py::test_a_sampled_release",
     "privacy/test_subsampled_accounting.py",
