@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fglaudit import __version__
+from fglaudit import __version__, tool_commands
 from fglaudit.errors import FglauditError, printable, unknown
 from fglaudit.execution.exit_code import ExitCode, Trouble, combined, troubles
 from fglaudit.interruption import EXIT, end_at_once, interrupt
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.command()(tool_commands.gate)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
