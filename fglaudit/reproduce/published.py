@@ -86,9 +86,15 @@ def all_published() -> tuple[Published, ...]:
     text = files("fglaudit.reproduce").joinpath("published.csv").read_text("utf-8")
     return tuple(
         Published(
-            *(row[name] for name in ("table", "dataset", "setting", "clients", "method", "metric", "unit")),
-            float(row["mean"]),
-            float(row["spread"]) if row["spread"] else None,
+            table=row["table"],
+            dataset=row["dataset"],
+            setting=row["setting"],
+            clients=row["clients"],
+            method=row["method"],
+            metric=row["metric"],
+            unit=row["unit"],
+            mean=float(row["mean"]),
+            spread=float(row["spread"]) if row["spread"] else None,
         )
         for row in csv.DictReader(text.splitlines())
     )
