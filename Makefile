@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: audit test test-all test-foreign fuzz lint bench benchmarks clean
+.PHONY: audit test test-all test-foreign fuzz lint docs bench benchmarks clean
 
 audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the embedded data set
 	$(BIN)/fglaudit run quickstart --out runs/quickstart
@@ -28,6 +28,9 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.docs  ## the documentation site, in site/
+	$(BIN)/mkdocs build --quiet --strict
+
 bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it and start it again as you like
 	$(BIN)/python -m bench
 
@@ -35,7 +38,7 @@ benchmarks: $(VENV)/.dev  ## speed and memory, medians of several runs
 	$(BIN)/python -m tests.benchmarks
 
 clean:
-	rm -rf $(VENV) build *.egg-info runs bench/results
+	rm -rf $(VENV) build *.egg-info runs bench/results site
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -48,4 +51,8 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@
