@@ -1,0 +1,44 @@
+"""Every defense's session serves training on a device: noise, seals and masks give what they give on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from places import Place
+from recordings import SETUPS
+
+from bench.defense_settings import defenses
+from fglaudit.interfaces import Defense
+from fglaudit.recording import record_training
+
+QUICK = ("fedgcn-1", "nfedgnn-gcn", "gfl-appnp", "fedgt")
+"""One recording per family; FedGAT's, whose matrices are many small operations, is slow."""
+
+
+def cases() -> list[object]:
+    """Return every defense that serves a protocol, with that protocol."""
+    found = []
+    for where in (*QUICK, "fedgat-matrix"):
+        setup = SETUPS[where]
+        context = setup.build().context(setup.graph())
+        for number, defense in enumerate(defenses(setup.protocol)):
+            if defense.unsupported(context) is None and type(defense).name != "none":
+                marks = () if where in QUICK else (pytest.mark.slow,)
+                found.append(pytest.param(where, defense, id=f"{where}-{type(defense).name}-{number}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("where", "defense"), cases())
+def test_defense(where: str, defense: Defense, place: Place) -> None:
+    setup = SETUPS[where]
+    on_cpu = record_training(setup.graph(), setup.build(), defense)[1].trained
+    with place.used():
+        recording, truth = record_training(setup.graph(), setup.build(), defense, device=place.device)
+    assert recording.transcript.entries
+    assert all(bool(weight.isfinite().all()) for weight in truth.trained.weights.values())
+    if place.exact and type(defense).name not in FRESH:
+        assert all(torch.equal(truth.trained.weights[name], value) for name, value in on_cpu.weights.items())
+
+
+FRESH = ("homomorphic-encryption", "secure-aggregation")
+"""Their keys and masks are drawn afresh by the operating system, so that sums differ by rounding."""
