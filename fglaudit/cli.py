@@ -1,6 +1,6 @@
 """The command line. Commands import heavy modules themselves, so that ``--help``, ``--version`` and ``list`` are quick.
 
-Exit codes: 0 done; 1 some cells failed; 2 the input must be fixed; 130 interrupted.
+Exit codes are those of :mod:`fglaudit.execution.exit_code`; 130 where a signal interrupted the command.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typer
 
 from fglaudit import __version__
 from fglaudit.errors import FglauditError, printable, unknown
+from fglaudit.execution.exit_code import ExitCode, Trouble, combined, troubles
 from fglaudit.interruption import EXIT, end_at_once, interrupt
 
 if TYPE_CHECKING:
@@ -42,7 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=arguments, prog_name="fglaudit")
     except FglauditError as error:
         print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
+        raise SystemExit(int(ExitCode.INPUT)) from error
+
+
+def _end(troubles: Sequence[Trouble]) -> None:
+    """Say on stderr what went wrong, and end with the gravest exit code, if there is one."""
+    for trouble in troubles:
+        print(f"error: {trouble.text}", file=sys.stderr)
+    if code := combined(trouble.code for trouble in troubles):
+        raise SystemExit(int(code))
 
 
 def _results(folder: Path) -> str:
@@ -147,13 +156,7 @@ def run(
     if failed:
         console.print(failures_table(failed))
     console.print(_results(directory), markup=False, highlight=False, soft_wrap=True)
-    if failed:
-        cells = len({row.cell for row in failed})
-        print(
-            f"error: {cells} of {len(records)} cells have failed rows; the same command tries them again",
-            file=sys.stderr,
-        )
-        raise SystemExit(1)
+    _end(troubles(records, "the same command tries them again"))
 
 
 @app.command()
@@ -168,6 +171,8 @@ def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder
         print(directory / name)
     if failed := {row.cell for row in failed_rows(run.cells)}:
         print(f"note: {len(failed)} cells failed or were not run; the report lists them", file=sys.stderr)
+    # The report of an unfinished run is a report: that its cells failed was the run's to say.
+    _end([trouble for trouble in troubles(run.cells) if trouble.code is not ExitCode.FAILED])
 
 
 @app.command()
@@ -190,7 +195,7 @@ def attack(
     import torch
 
     from fglaudit.execution.display import failures_table, findings_table
-    from fglaudit.execution.saved import attack_saved, find
+    from fglaudit.execution.saved import attack_saved, find, stored_records
     from fglaudit.execution.store import failed_rows
     from fglaudit.run import write_outputs
     from fglaudit.suite.overrides import named_attacks, named_observers, pick_device
@@ -211,8 +216,8 @@ def attack(
     if failed := failed_rows(records):
         console.print(failures_table(failed))
     console.print(_results(folder), markup=False, highlight=False, soft_wrap=True)
-    if failed:
-        raise SystemExit(1)
+    # Recordings keep messages, not verdicts: what the run found out about its guarantees holds here too.
+    _end(troubles(records, audited=stored_records(found)))
 
 
 @app.command("list")
@@ -239,17 +244,19 @@ def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` p
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    full: Annotated[bool, typer.Option("--full", help="Import torch too, and ask it for devices (seconds).")] = False,
+) -> None:
     """Check the installation: versions, optional packages, devices, data sets; says how to get what is missing."""
     from fglaudit.doctor import examine
 
     broken = False
-    for check in examine():
+    for check in examine(full):
         fix = f"  -> {check.fix}" if check.state != "ok" and check.fix else ""
         print(f"{check.state:<8} {check.what:<18} {check.detail}{fix}")
         broken |= check.state == "broken"
     if broken:
-        raise SystemExit(1)
+        raise SystemExit(int(ExitCode.FAILED))
 
 
 @data_app.command("list")

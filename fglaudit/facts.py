@@ -8,9 +8,8 @@ subclass :class:`Fact`, and nobody models its fact until an attack does.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -317,14 +316,14 @@ class Foreign(Fact):
     parameters: tuple[tuple[str, Any], ...] = ()
 
 
-_KINDS: dict[str, type[Fact]] = {
+KINDS: dict[str, type[Fact]] = {
     kind.__name__: kind
     for kind in (
         *(Additive, Clipped, Rounded, Randomised, Scaled, KeptColumns, Sampled, DroppedEdges, DegreeBound, Merged),
         *(Absent, Sealed, Correlated, Memoised, Masked, Foreign),
     )
 }
-_PLAIN: dict[str, Target] = {"rows": ROWS, "edges": EDGES, "gradients": GRADIENTS}
+"""Built-in facts by the names of their classes."""
 
 
 def kind_of(fact: Fact) -> str:
@@ -334,7 +333,7 @@ def kind_of(fact: Fact) -> str:
 
 def is_built_in(fact: Fact) -> bool:
     """Whether it is of a class of this module, other than a plugin's fact that was read back."""
-    return type(fact) is not Foreign and _KINDS.get(type(fact).__name__) is type(fact)
+    return type(fact) is not Foreign and KINDS.get(type(fact).__name__) is type(fact)
 
 
 def name_of(payload: str | type) -> str:
@@ -366,51 +365,3 @@ def _concerns(stated: Target, asked: Target | str | type) -> bool:
     if not isinstance(asked, Field):
         asked = Field(name_of(asked))
     return isinstance(stated, Field) and stated.meets(asked.payload, asked.name, asked.direction)
-
-
-def to_json(facts: Iterable[Fact]) -> list[dict[str, Any]]:
-    """Return facts as plain data."""
-    return [fact_to_json(fact) for fact in facts]
-
-
-def from_json(stored: Iterable[Mapping[str, Any]]) -> tuple[Fact, ...]:
-    """Rebuild facts from :func:`to_json`; a plugin's own ones as :class:`Foreign`."""
-    return tuple(fact_from_json(entry) for entry in stored)
-
-
-def fact_to_json(fact: Fact) -> dict[str, Any]:
-    """Return one fact as plain data."""
-    where = target_to_json(fact.target)
-    values = {f.name: getattr(fact, f.name) for f in dataclasses.fields(fact) if f.name != "target"}
-    kind = type(fact).__name__
-    if _KINDS.get(kind) is not type(fact):  # also a plugin's class that has a built-in one's name
-        kind, values = "Foreign", {"kind": kind, "parameters": tuple(values.items())}
-    return {"fact": kind, "target": where, **values}
-
-
-def fact_from_json(stored: Mapping[str, Any]) -> Fact:
-    """Rebuild one fact from :func:`fact_to_json`.
-
-    Raises:
-        FglauditError: if its kind is not known.
-    """
-    values = {name: _frozen(value) for name, value in stored.items()}
-    kind, where = values.pop("fact"), values.pop("target")
-    if kind not in _KINDS:
-        raise FglauditError(f"a stored fact is one of {', '.join(_KINDS)}; got {kind!r}; record the run again")
-    return _KINDS[kind](target_from_json(where), **values)
-
-
-def target_to_json(target: Target) -> str | dict[str, Any]:
-    """Return a target as plain data."""
-    plain = {of: name for name, of in _PLAIN.items()}
-    return dataclasses.asdict(target) if isinstance(target, Field) else plain[target]
-
-
-def target_from_json(stored: str | dict[str, Any]) -> Target:
-    """Rebuild a target from :func:`target_to_json`."""
-    return _PLAIN[stored] if isinstance(stored, str) else Field(**stored)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(v) for v in value) if isinstance(value, list | tuple) else value

@@ -20,7 +20,7 @@ from fglaudit.context import Context
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
 from fglaudit.own_files import read_stamped, stamped, write_atomic
@@ -31,7 +31,7 @@ from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import Cell, arguments, describe, identity, training
 from fglaudit.view import Observer, PublicFacts, View
 from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.rehearsal import rehearsal
+from fglaudit.wire.rehearsal import hooks_of, rehearsal
 from fglaudit.wire.side_knowledge import SideKnowledge, labelled_parties, public_from_json, public_to_json
 from fglaudit.wire.transcript import Transcript
 
@@ -107,7 +107,8 @@ class Recording:
 
     @staticmethod
     def load(folder: Path) -> Recording:
-        """Open what :meth:`save` wrote; messages and rows are read when asked for, ``fit`` comes from the registry.
+        """Open what :meth:`save` wrote; messages and rows are read when asked for, protocol and defense come from the
+        registry.
 
         Raises:
             FglauditError: if a file is missing or damaged, or the protocol is not known here.
@@ -115,13 +116,14 @@ class Recording:
         try:
             stored = read_stamped(folder / _FILE, _FILE, "record the run again with record: all")
             protocol = protocol_of(stored["description"])
+            defense = defense_of(stored["description"])
             relation = stored["guarantee"].get("relation")
             guarantee = {**stored["guarantee"], "relation": None if relation is None else Relation(relation)}
             return Recording(
                 description=stored["description"],
                 transcript=Transcript.load(folder),
                 side=SideKnowledge.load(folder),
-                public=dataclasses.replace(public_from_json(stored["public"]), **rehearsal(protocol)),
+                public=dataclasses.replace(public_from_json(stored["public"]), **rehearsal(protocol, defense)),
                 columns=stored["columns"],
                 guarantee=Guarantee(**guarantee),
                 shown=stored["shown"],
@@ -144,6 +146,18 @@ def protocol_of(description: Mapping[str, Any]) -> FederatedProtocol:
     return protocol
 
 
+def defense_of(description: Mapping[str, Any]) -> Defense | None:
+    """Return the defense of a recorded training, built by the registry; None where it is not found here: the messages
+    can be attacked all the same, without ``PublicFacts.release``."""
+    fields = dict(description["defense"])
+    fields.pop("name")
+    try:
+        defense: Defense = registry.build("defense", str(description["defense_class"]), fields)
+    except FglauditError:
+        return None
+    return defense
+
+
 def record(
     cell: Cell,
     *,
@@ -151,6 +165,7 @@ def record(
     progress: Progress | None = None,
     folder: Path | None = None,
     key: bytes = b"",
+    whole: Graph | None = None,
 ) -> tuple[Recording, GroundTruth]:
     """Train ``cell`` and record what its observers see and its attacks read; everything if it says ``record: all``.
 
@@ -159,12 +174,13 @@ def record(
         progress: called with (round, rounds) during training.
         folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
         key: that makes training and noise secret, see :func:`fglaudit.rng.derive`.
+        whole: the cell's data set, where it is at hand; None: it is loaded.
 
     Raises:
         NotApplicableError: the defense does not serve the protocol.
         FglauditError: errors of data, partition or training.
     """
-    whole, notes = cell.dataset.load_with_notes()
+    whole, notes = cell.dataset.load_with_notes() if whole is None else (whole, ())
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     cell.protocol.check(graph)
     context = cell.protocol.context(graph)
@@ -293,7 +309,8 @@ def public_facts(
         facts=session.facts(),
         sealed=protocol.sealed(graph, session),
         structure=protocol.structure(graph),
-        **rehearsal(protocol),
+        hooks=hooks_of(session),
+        **rehearsal(protocol, defense),
     )
 
 

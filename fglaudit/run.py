@@ -112,7 +112,7 @@ def _display(console: Console, total: int, done: int) -> Any:
 
 
 def write_outputs(directory: Path) -> Run:
-    """Write ``findings.csv`` and the reports of a run from its records, which are returned."""
+    """Write ``findings.csv``, ``coverage.csv`` and the reports of a run from its records, which are returned."""
     read_manifest(directory)
     run = load_run(directory)
     write_findings(directory, run.cells)
@@ -120,4 +120,4 @@ def write_outputs(directory: Path) -> Run:
     return run
 
 
-OUTPUTS = ("findings.csv", "summary.csv", "report.html", "report.md")
+OUTPUTS = ("findings.csv", "coverage.csv", "summary.csv", "report.html", "report.md")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from fglaudit.facts import Fact
+from fglaudit.facts import Fact, Unstated
 from fglaudit.graph import ClientGraph, FeatureKind
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.shapes import Degrees, EdgeIndex
@@ -77,7 +77,13 @@ class PublicFacts:
         structure: what the protocol states of its payloads and its training; attacks read this, and no hyperparameter.
         facts: what the defense does to rows, edges, gradients and payload fields, in the order in which it applies.
         fit: trains the same protocol on a graph of the attacker's own, for attacks that need shadow models; not stored.
-        rehearse: its messages on such a graph, undefended, for self-tests; see ``fglaudit.wire.rehearsal``; not stored.
+        rehearse: its messages on such a graph, for self-tests; see ``fglaudit.wire.rehearsal``; not stored.
+        hooks: the hooks of :class:`fglaudit.interfaces.DefenseSession` by which the defense acts.
+        release: what the defense makes of rows and messages of the attacker's own: :class:`Released`; not stored.
+
+    ``fit`` and ``rehearse`` train undefended, or with ``defended=True`` under a *fresh* bind of the public defense, as
+    ``release`` always does: its code and constants are public, the secrets that it draws in a run are drawn afresh
+    from the attacker's generator. The session of the attacked run, which holds keys, is out of reach.
     """
 
     protocol: str
@@ -95,6 +101,23 @@ class PublicFacts:
     facts: tuple[Fact, ...] = ()
     fit: Callable[..., Any] | None = None
     rehearse: Callable[..., tuple[Messages, Structure]] | None = None
+    hooks: tuple[str, ...] = ()
+    release: Callable[..., Released] | None = None
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a fresh bind of the public defense makes of rows and messages of the attacker's own.
+
+    Attributes:
+        rows: by client the feature rows [n_k, F] that it would start from.
+        batches: the messages as they would leave their senders, in the order given.
+        unstated: what changed and no stated fact explains.
+    """
+
+    rows: tuple[Tensor, ...]
+    batches: tuple[MessageBatch, ...]
+    unstated: tuple[Unstated, ...]
 
 
 @dataclass(frozen=True)

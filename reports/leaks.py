@@ -11,13 +11,14 @@ from operator import le
 
 from fglaudit.finding import Finding, Status
 from fglaudit.quantities.base import UNINFORMATIVE
+from fglaudit.reports.attack_quantity import FEATURES as FEATURES
+from fglaudit.reports.attack_quantity import attack_quantity
 from fglaudit.scoring.clusters import MIN_CLUSTERS, TAIL, Interval, PairedClusters
 from fglaudit.scoring.many_attacks import leaking, step_down
 from fglaudit.scoring.metrics import RATES, metric_interval
 from fglaudit.scoring.one_client import one_client_p_value
 from fglaudit.scoring.rates import clusters_like, seeds_needed
 
-FEATURES = "features"
 NEGLIGIBLE = 0.02
 """Up to this upper end of the advantage's interval an attack counts as not having succeeded."""
 MEAN, ONE_CLIENT, PROOF = "mean", "one client", "proof"
@@ -80,10 +81,11 @@ class Leak:
     def observer(self) -> tuple[str, str]:
         return self.findings[0].observer, self.findings[0].observer_knowledge
 
-    @property
+    @cached_property
     def quantity(self) -> str:
-        """What is inferred; records that do not say so are about features."""
-        return next((finding.quantity for finding in self.findings if finding.quantity), FEATURES)
+        """What is inferred; of rows that do not say so, what their attack is about."""
+        said = next((finding.quantity for finding in self.findings if finding.quantity), "")
+        return said or attack_quantity(self.attack)
 
     @property
     def attack(self) -> str:

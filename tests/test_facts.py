@@ -30,13 +30,11 @@ from fglaudit.facts import (
     Sampled,
     Scaled,
     Sealed,
-    fact_from_json,
     first,
-    from_json,
     on,
-    to_json,
 )
 from fglaudit.payloads import ModelUpdate
+from fglaudit.stored_facts import fact_from_json, from_json, to_json
 
 SUMS = Field("NeighborSums", "sums", "up")
 ALL = (

@@ -6,6 +6,7 @@ Where the run kept no truth, attacks run unscored and their results are stored i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned
 from fglaudit.execution.rows import cell_record
-from fglaudit.execution.store import Manifest, read_manifest
+from fglaudit.execution.store import Manifest, read_manifest, read_record
 from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
@@ -76,6 +77,15 @@ def find(path: Path) -> Source:
     return Source(path, found, manifest.suite)
 
 
+def stored_records(source: Source) -> list[CellRecord]:
+    """Return the records that the run itself made of the cells of ``source``; damaged or missing ones are left out."""
+    records = []
+    for recording in source.recordings:
+        with contextlib.suppress(FglauditError):
+            records.append(read_record(source.run / "cells" / f"{recording.name}.json"))
+    return records
+
+
 def attack_saved(
     source: Source,
     observers: Sequence[ObserverSpec],
@@ -97,20 +107,37 @@ def attack_saved(
     folder = source.run / ATTACKS / name
     if folder.exists():
         raise FglauditError(f"attacks on a saved run never replace others; {folder} exists; use another --name")
-    made = Made(__version__, torch.get_num_threads(), {}, dict(registry.loaded_files()))
     records = []
     for path in source.recordings:
         announce(f"attacking {path}")
         record, results = _attacked(Recording.load(path), source, path, observers, attacks, device)
-        make_folder(folder / "cells")
-        write_atomic(folder / "cells" / f"{record.cell}.json", _text(record, made), linked=False)
+        store_record(folder, record)
         for file, tensors in results.items():
             make_folder(folder / "results")
             write_new(folder / "results" / f"{record.cell}-{file}.safetensors", save(tensors), 0o644)
         records.append(record)
-    plan = tuple(Planned.like(record) for record in records)
-    write_atomic(folder / "run.json", Manifest(source.suite, made, plan).text())
+    store_plan(folder, source.suite, records)
     return folder, records
+
+
+def store_record(folder: Path, record: CellRecord) -> None:
+    """Write one record into ``folder``, as a run does.
+
+    Raises:
+        FglauditError: it holds values that cannot be.
+    """
+    make_folder(folder / "cells")
+    write_atomic(folder / "cells" / f"{record.cell}.json", _text(record, _made()), linked=False)
+
+
+def store_plan(folder: Path, suite: str, records: Sequence[CellRecord]) -> None:
+    """Write ``run.json`` for records that are all there, so that ``fglaudit report`` reads the folder."""
+    plan = tuple(Planned.like(record) for record in records)
+    write_atomic(folder / "run.json", Manifest(suite, _made(), plan).text())
+
+
+def _made() -> Made:
+    return Made(__version__, torch.get_num_threads(), {}, dict(registry.loaded_files()))
 
 
 def _attacked(

@@ -12,7 +12,9 @@ from fglaudit.facts import ROWS, Additive, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
+from fglaudit.privacy.counted import Counted
 from fglaudit.view import Observer
+from fglaudit.wire.counting import Counter
 from fglaudit.wire.observed import Observed
 from fglaudit.wire.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
@@ -86,6 +88,7 @@ class RecordingChannel:
         self.bytes_sealed = 0
         self.inputs: dict[int, Tensor] = {}
         self._observed = Observed(session)
+        self._counter = Counter(num_clients, exact=self._observed.watches("release"))
         self._rng = rng
         self._progress = progress
 
@@ -93,6 +96,7 @@ class RecordingChannel:
         """Return the client's graph as the defense prepares it."""
         before = copied(client) if self._observed.watches("prepare") else None
         prepared = self.session.prepare(client, self._rng)
+        self._counter.prepared(client.client)
         if before is not None:
             self._observed.prepared(before, prepared)
         if any(fact.target == ROWS for fact in self.session.facts()):
@@ -132,6 +136,7 @@ class RecordingChannel:
         return self._update
 
     def _update(self, gradients: Tensor) -> Tensor:
+        self._counter.updated(gradients)
         if not self._observed.watches("local_update"):
             return self.session.local_update(gradients, self._rng)
         expected = self._observed.expected_update(gradients)  # before the call, which may edit gradients in place
@@ -144,15 +149,22 @@ class RecordingChannel:
         """What the defense changed and no fact of it explains: for the scorer, never for attacks."""
         return self._observed.unstated
 
+    @property
+    def counted(self) -> Counted:
+        """How often each kind of payload was released, and gradients were used."""
+        return self._counter.counted
+
     def send(self, batch: MessageBatch) -> Payload:
         """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
         entered = None  # what was sealed just now
         if batch.payload.sealed_fields():
             batch = self.session.forward(batch)
+            self._counter.sent(batch)
             if not batch.payload.sealed_fields():
                 self._observed.arrived(batch)
         else:
             batch = self._released(batch)
+            self._counter.sent(batch)
             if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
                 entered, batch = self._sealed(batch)
         self._count(batch)

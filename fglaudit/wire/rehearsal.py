@@ -1,7 +1,9 @@
-"""The public training function: the attacked protocol on graphs of the attacker's own, undefended.
+"""The public training function: the attacked protocol on graphs of the attacker's own, and the public defense.
 
 ``fit`` trains to the end (shadow models); ``rehearse`` also keeps the messages and may stop after the first rounds, so
-that a self-test plants its leak through the protocol's own messages.
+that a self-test plants its leak through the protocol's own messages; ``release`` puts messages that the attacker made
+up through the defense. All three bind the defense afresh: what it draws in a run is drawn from the attacker's
+generator, and the session of the attacked run is never reached (Kerckhoffs).
 """
 
 from __future__ import annotations
@@ -14,13 +16,20 @@ from typing import Any
 
 import torch
 
+from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol, Trained
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
 from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.rng import split
 from fglaudit.structure import Structure
-from fglaudit.view import Messages, Observer
+from fglaudit.view import Messages, Observer, Released
 from fglaudit.wire.channel import Keep, RecordingChannel
+from fglaudit.wire.observed import Observed
+from fglaudit.wire.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
+
+HOOKS = ("prepare", "merge", "local_update", "release", "seal")
+"""Hooks by which a defense changes rows, edges, gradients and messages."""
 
 
 class _EnoughSentError(Exception):
@@ -43,19 +52,56 @@ class _RehearsedChannel(RecordingChannel):
             raise _EnoughSentError
 
 
-def rehearsal(protocol: FederatedProtocol) -> dict[str, Any]:
-    """Return ``fit`` and ``rehearse`` of ``protocol``, by the names of ``fglaudit.view.PublicFacts``; views that hold
-    them can be pickled."""
-    return {"fit": partial(_fit, protocol), "rehearse": partial(_rehearse, protocol)}
+def hooks_of(session: DefenseSession) -> tuple[str, ...]:
+    """Return the hooks by which a bound defense acts: those that it overrides."""
+    return tuple(hook for hook in HOOKS if getattr(type(session), hook) is not getattr(DefenseSession, hook))
 
 
-def _fit(protocol: FederatedProtocol, graph: FederatedGraph, rng: torch.Generator, device: torch.device) -> Trained:
-    silent = RecordingChannel(DefenseSession(), graph.num_clients, rng)
+def rehearsal(protocol: FederatedProtocol, defense: Defense | None = None) -> dict[str, Any]:
+    """Return ``fit``, ``rehearse`` and, under a ``defense``, ``release``, by the names of
+    ``fglaudit.view.PublicFacts``; views that hold them can be pickled."""
+    found: dict[str, Any] = {
+        "fit": partial(_fit, protocol, defense),
+        "rehearse": partial(_rehearse, protocol, defense),
+    }
+    return found if defense is None else {**found, "release": partial(_release, protocol, defense)}
+
+
+def _session(protocol: FederatedProtocol, defense: Defense | None, graph: FederatedGraph) -> DefenseSession:
+    """Return a fresh bind of the public ``defense``.
+
+    Raises:
+        FglauditError: the view comes without it, or it does not serve the graph.
+    """
+    if defense is None:
+        raise FglauditError(
+            "a defended rehearsal needs the public defense; this view comes without one; add what"
+            " fglaudit.wire.rehearsal.rehearsal(protocol, defense) returns to its public facts"
+        )
+    context = protocol.context(graph)
+    if (why := defense.unsupported(context)) is not None:
+        raise FglauditError(f"the defense must serve the graph that is made up; {why}; make up another one")
+    return bound(defense, context)
+
+
+def _fit(
+    protocol: FederatedProtocol,
+    defense: Defense | None,
+    graph: FederatedGraph,
+    rng: torch.Generator,
+    device: torch.device,
+    *,
+    defended: bool = False,
+) -> Trained:
+    session = _session(protocol, defense, graph) if defended else DefenseSession()
+    noise = split(rng, "defense") if defended else rng
+    silent = RecordingChannel(session, graph.num_clients, noise)
     return protocol.train(graph, silent, rng=rng, device=device)
 
 
 def _rehearse(
     protocol: FederatedProtocol,
+    defense: Defense | None,
     graph: FederatedGraph,
     observer: Observer,
     payloads: Iterable[type[Payload]],
@@ -64,6 +110,7 @@ def _rehearse(
     settings: Mapping[str, Any] | None = None,
     rng: torch.Generator,
     device: torch.device,
+    defended: bool = False,
 ) -> tuple[Messages, Structure]:
     """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all), and what
     the protocol states of them.
@@ -73,11 +120,46 @@ def _rehearse(
     known = {f.name for f in dataclasses.fields(protocol)}  # type: ignore[arg-type]
     changes = {name: value for name, value in (settings or {}).items() if name in known}
     rehearsing: FederatedProtocol = dataclasses.replace(protocol, **changes)  # type: ignore[type-var]
+    session = _session(rehearsing, defense, graph) if defended else DefenseSession()
+    noise = split(rng, "defense") if defended else rng
     transcript = Transcript()
     parties = None if observer.wire else frozenset(observer.parties)
     keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))
-    channel = _RehearsedChannel(DefenseSession(), graph.num_clients, rng, transcript, keep)
+    channel = _RehearsedChannel(session, graph.num_clients, noise, transcript, keep)
     channel.last = rounds
     with contextlib.suppress(_EnoughSentError):
         rehearsing.train(graph, channel, rng=rng, device=device)
     return transcript.seen_by(observer), rehearsing.structure(graph)
+
+
+def _release(
+    protocol: FederatedProtocol,
+    defense: Defense,
+    graph: FederatedGraph,
+    batches: Iterable[MessageBatch] = (),
+    *,
+    rng: torch.Generator,
+) -> Released:
+    """Return what one fresh bind of ``defense`` makes of the clients of ``graph`` and of ``batches``, in this order.
+
+    The messages need not follow from the graph: made-up values show what is done to them. Nothing is sealed.
+    """
+    session = _session(protocol, defense, graph)
+    observed = Observed(session)
+    rows, left = [], []
+    for k in range(graph.num_clients):
+        before = graph.client(k)
+        after = session.prepare(copied(before), rng) if session.prepares() else before
+        if session.prepares():
+            observed.prepared(before, after)
+        rows.append(after.x)
+    for batch in batches:
+        kept = {name: value.clone() for name, value in batch.payload.tensors().items()}
+        entering = dataclasses.replace(
+            batch, payload=type(batch.payload).from_tensors({name: value.clone() for name, value in kept.items()})
+        )
+        payload = session.release(entering, rng)
+        if observed.watches("release"):
+            observed.released(batch, kept, payload)
+        left.append(dataclasses.replace(batch, payload=payload))
+    return Released(tuple(rows), tuple(left), observed.unstated)

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fglaudit import facts as typed
+from fglaudit import stored_facts
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
 from fglaudit.own_files import digest, make_folder, read_own, read_stamped, stamped, write_atomic
@@ -245,11 +245,11 @@ def labelled_parties(protocol: Any, graph: FederatedGraph) -> dict[int, Tensor]:
 
 
 def public_to_json(public: PublicFacts) -> dict[str, Any]:
-    """Return ``public`` as plain JSON; ``fit`` and ``rehearse`` are left out, they come from the registry."""
-    stored = {
-        f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in ("fit", "rehearse")
-    }
-    stored["facts"] = typed.to_json(public.facts)
+    """Return ``public`` as plain JSON; ``fit``, ``rehearse`` and ``release`` are left out, they come from the
+    registry."""
+    apart = ("fit", "rehearse", "release")
+    stored = {f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in apart}
+    stored["facts"] = stored_facts.to_json(public.facts)
     stored["structure"] = public.structure.to_json()
     plain: dict[str, Any] = json.loads(json.dumps(stored, default=str))
     return plain
@@ -263,7 +263,8 @@ def public_from_json(stored: Mapping[str, Any]) -> PublicFacts:
             "features": FeatureKind(stored["features"]),
             "layout": {name: tuple(shape) for name, shape in stored["layout"].items()},
             "sealed": tuple(stored.get("sealed", ())),
-            "facts": typed.from_json(stored["facts"]),
+            "hooks": tuple(stored.get("hooks", ())),
+            "facts": stored_facts.from_json(stored["facts"]),
             "structure": Structure.from_json(stored["structure"]),
         }
     )

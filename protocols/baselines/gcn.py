@@ -20,7 +20,7 @@ from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import node_examples
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 from fglaudit.structure import Structure
 
 
@@ -73,7 +73,7 @@ class GCN(FederatedProtocol):
         problem = Problem.local(clients, graph.degrees(), device)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
-        noise = torch.Generator(device).manual_seed(dropout.initial_seed())
+        noise = moved(dropout, device)
         start = glorot(layout, initial).to(device).expand(len(clients), -1)
         models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())
         owner = graph.owner().to(device)[problem.rows.node[problem.test]]

@@ -94,6 +94,7 @@ def test_a_failed_attack_is_no_reason(bench: ModuleType) -> None:
 def test_search_finds_the_weakest_setting_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     working = importlib.import_module("bench.working_defenses")
+    server = importlib.import_module("bench.working_cases").SERVER_VIEW
     case = working.CASES[0]
     family = case.families[0]
     asked: list[float] = []
@@ -105,8 +106,8 @@ def test_search_finds_the_weakest_setting_that_works(monkeypatch: pytest.MonkeyP
         return [row, {**row, "status": "not-applicable", "advantage_high": ""}]
 
     monkeypatch.setattr(working, "evaluated", evaluated)
-    found = working.weakest(case, family, working.SERVER_VIEW, None)
+    found = working.weakest(case, family, server, None)
     assert found.epsilon == 100
     assert len(asked) <= 5
     broken = [{"observer": "server", "status": "broken-attack", "advantage_high": ""}]
-    assert not working.quiet(broken, working.SERVER_VIEW)
+    assert not working.quiet(broken, server)

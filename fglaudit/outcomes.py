@@ -1,0 +1,91 @@
+"""What protocols and attacks hand over: a training run's outcome, rebuilt rows, inferences, planted problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fglaudit.view import View
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of a training run.
+
+    Attributes:
+        accuracy: test accuracy of every client after every round [rounds, K]; NaN for clients without test nodes.
+        accuracy_global: accuracy over the whole test set after every round [rounds].
+        round: the round whose accuracy counts (an index into the above; -1 is the last).
+        notes: warnings that a reader of the result must see.
+        weights: final weights by name, leading axis K where clients differ.
+        layout: shape of each weight in the order of ``ModelUpdate.vector``.
+        truth: facts of this run that are true answers to what an attack infers (e.g. which global node each node was
+            in), by name. They go to the scorer alone, never into a view.
+    """
+
+    accuracy: Tensor
+    accuracy_global: Tensor
+    weights: Mapping[str, Tensor]
+    layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    round: int = -1
+    notes: tuple[str, ...] = ()
+    truth: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def client_mean(self) -> float:
+        """Mean over the clients that have test nodes, the number most papers print."""
+        return float(self.accuracy[self.round].nanmean().item())
+
+    @property
+    def whole_test_set(self) -> float:
+        return float(self.accuracy_global[self.round].item())
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Rebuilt feature rows.
+
+    Attributes:
+        rows: [R, F].
+        nodes: the attack's own assignment to global node ids [R]; -1 where it does not know whose row it is.
+        confidence: [R] in [0, 1], the attack's own estimate that the row is exact.
+        proven: [R]; True where linear or integer algebra determines the row without a prior (rule 10).
+        claimed: [R]; True where the attack asserts that the row is someone's features up to scale; the others are
+            guesses. None where it does not tell the two apart. Wrong claims are counted (``false_claim_rate``).
+    """
+
+    rows: Tensor
+    nodes: Tensor
+    confidence: Tensor
+    proven: Tensor | None = None
+    claimed: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Any other result.
+
+    Attributes:
+        quantity: what is inferred, a name of ``fglaudit.quantities.QUANTITIES``, which says what subjects and estimates
+            are.
+        subjects: what the estimates are about: node or client ids [S], or pairs of them [S, 2].
+        estimate: [S] or [S, D].
+    """
+
+    quantity: str
+    subjects: Tensor
+    estimate: Tensor
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A self-test problem: a view of the cell's shapes with the answer in plain sight, and that answer (rule 6).
+
+    For an inference ``nodes`` are the subjects and ``rows`` the true values, shaped as in :class:`Inference`.
+    """
+
+    view: View
+    rows: Tensor
+    nodes: Tensor

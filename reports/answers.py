@@ -1,0 +1,156 @@
+"""One word per setting, observer and quantity: leaks, held, not shown or not tested; with its reason and its row.
+
+Everything that judges a run reads these: the console, the report, ``fglaudit compare`` and the gate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fglaudit.finding import Status
+from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak
+from fglaudit.reports.numbers import count, decimal, plural
+from fglaudit.reports.summary import Setting
+from fglaudit.scoring.clusters import TOO_FEW
+
+
+class Word(StrEnum):
+    """What is said of one observer and quantity in one setting."""
+
+    LEAKS = "leaks"  # an attack got something, corrected for the number of attacks; or rows are proven
+    HELD = "held"  # every attack that can show the contrary ends at a negligible advantage
+    NOT_SHOWN = "not shown"  # measured, but neither of both
+    NOT_TESTED = "not tested"  # nothing was measured
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one observer learns of one quantity in one setting.
+
+    Attributes:
+        observer: parties and knowledge.
+        quantity: "features" or a name of ``fglaudit.quantities.QUANTITIES``.
+        leak: the row that the word rests on, of which figures are shown; None if nothing was measured.
+        reason: why the word is not "leaks" or "held"; for "leaks" the grounds.
+        leaks: every attack of this observer on this quantity, whatever came of it.
+        applies: False where the defense cannot serve the protocol: nothing was trained, so there is nothing to protect.
+    """
+
+    setting: Setting
+    observer: tuple[str, str]
+    quantity: str
+    word: Word
+    leak: Leak | None
+    reason: str
+    leaks: tuple[Leak, ...]
+    applies: bool = True
+
+
+def applies(setting: Setting) -> bool:
+    """Whether the setting could be run: of one that could not, every row is not applicable and no accuracy is known."""
+    rows = [finding for leak in setting.leaks for finding in leak.findings]
+    return any(f.status is not Status.NOT_APPLICABLE or f.accuracy is not None for f in rows)
+
+
+def answers(settings: Iterable[Setting]) -> list[Answer]:
+    """Return the answers of every setting, in order: by observer, features before other quantities."""
+    return [answer for setting in settings for answer in _of(setting)]
+
+
+def _of(setting: Setting) -> list[Answer]:
+    families: dict[tuple[tuple[str, str], str], list[Leak]] = {}
+    for leak in setting.leaks:
+        if leak.observer[0]:
+            families.setdefault((leak.observer, leak.quantity), []).append(leak)
+    seen = list(dict.fromkeys(observer for observer, _ in families))
+    ordered = sorted(families, key=lambda key: (seen.index(key[0]), key[1] != FEATURES))
+    could = applies(setting)
+    result = []
+    for observer, quantity in ordered:
+        tried = tuple(families[observer, quantity])
+        result.append(Answer(setting, observer, quantity, *judge(tried), tried, could))
+    return result
+
+
+def judge(tried: Sequence[Leak]) -> tuple[Word, Leak | None, str]:
+    """Return the word for attacks of one observer on one quantity, the row that it rests on, and why."""
+    measured = [leak for leak in tried if leak.measured]
+    if found := [leak for leak in measured if leak.grounds]:
+        worst = max(found, key=_says_most)
+        return Word.LEAKS, worst, " and ".join(worst.grounds)
+    if not measured:
+        return Word.NOT_TESTED, None, _why_untested(tried)
+    able = [leak for leak in measured if leak.reassures]
+    if not able:
+        return Word.NOT_SHOWN, max(measured, key=_says_most), _why_unable(measured)
+    ahead = [leak for leak in measured if not leak.held and (leak.advantage or 0.0) > NEGLIGIBLE]
+    open_ = ahead or [leak for leak in able if not leak.held]
+    if open_:
+        widest = max(open_, key=_reach)
+        return Word.NOT_SHOWN, widest, _why_open(widest)
+    widest = max(able, key=_reach)
+    if doubt := _lost(tried):
+        return Word.NOT_SHOWN, widest, doubt
+    return Word.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
+
+
+def _says_most(leak: Leak) -> tuple[float, float, float]:
+    """Sort key: exact rows first, since they are the same scale for every attack on features; then the advantage."""
+    return leak.mean("exact_rate") or 0.0, leak.advantage or 0.0, _reach(leak)
+
+
+def _reach(leak: Leak) -> float:
+    return leak.high if leak.high is not None else 1.0
+
+
+def _lost(tried: Sequence[Leak]) -> str:
+    """Say which of the attacks gave nothing because something went wrong; empty if none."""
+    failed, broken = (sum(leak.count(status) for leak in tried) for status in (Status.FAILED, Status.BROKEN_ATTACK))
+    return " and ".join(
+        filter(
+            None,
+            (
+                f"{plural(failed, 'row')} failed" if failed else "",
+                f"{plural(broken, 'row')} from attacks that failed their self-test" if broken else "",
+            ),
+        )
+    )
+
+
+def _why_untested(tried: Sequence[Leak]) -> str:
+    if lost := _lost(tried):
+        return lost
+    if any(leak.uninformative for leak in tried):
+        return "a guess alone is right already"
+    said = Counter(reason for leak in tried for reason in leak.reasons)
+    return said.most_common(1)[0][0] if said else "no attack here applies"
+
+
+def _why_unable(measured: Sequence[Leak]) -> str:
+    facts = dict.fromkeys(name for leak in measured for name in leak.unadapted)
+    if facts:
+        return f"the attacks here are not adapted to {', '.join(facts)}"
+    if all((leak.high or 0.0) < 0 for leak in measured):
+        return "the attacks here do worse than guesses, so they are confused"
+    return "the attacks here were not seen to work through this defense"
+
+
+def _why_open(leak: Leak) -> str:
+    """Say why a row neither shows a leak nor that there is none."""
+    if leak.unadapted:
+        return f"{leak.attack} gets ahead of a guess by {decimal(leak.advantage)}, which is not told from chance"
+    needs = leak.needs
+    if needs is not None and needs.too_few:
+        has = f"{TOO_FEW}: {plural(needs.has, 'client x seed', 'clients x seeds')}, {count(needs.need)} needed"
+        if needs.seeds is None:
+            return f"{has}; further seeds bring no further clients"
+        more = max(1, needs.seeds - len(leak.scored))
+        return f"{has}; {plural(more, 'more seed')} would do"
+    if not leak.estimate.shown:
+        return f"{TOO_FEW} for an interval"
+    if leak.high is not None and leak.high <= NEGLIGIBLE:
+        return "the attacks here were not seen to work through this defense"
+    return f"the interval reaches {decimal(leak.high)}, above {NEGLIGIBLE:g}"

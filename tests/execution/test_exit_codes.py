@@ -1,0 +1,96 @@
+"""What commands exit with, by the commands themselves: done, failed cells, bad input, a refuted guarantee."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report_runs import make_cell, store
+
+from fglaudit.cli import main
+from fglaudit.execution.exit_code import ExitCode, combined, refuted, troubles
+from fglaudit.execution.store import read_stored
+from fglaudit.execution.stored_record import record_text
+from fglaudit.finding import CellRecord, Status
+from fglaudit.guarantees import Verdict, Word
+
+SUITE = """
+name: small
+datasets: [{name: csbm, csbm: {nodes: 60, edges: 120, dimensions: 20}}]
+partitions: [{scheme: dirichlet, clients: 3, beta: 10000}]
+protocols: [{name: fedgcn, hops: 1, rounds: 2}]
+observers: [{parties: [server]}]
+attacks: [server-partial-sums]
+record: all
+"""
+BROKEN = Verdict(Word.REFUTED, "noise of a third of the stated scale", epsilon=8.0)
+GRAPH = ("gaussian", {"epsilon": 8.0})
+
+
+def call(*arguments: str) -> int:
+    try:
+        main(arguments)
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+def rewritten(folder: Path, verdict: Verdict) -> None:
+    """Give the stored cells of a run another verdict."""
+    for path in (folder / "cells").glob("*.json"):
+        record, made = read_stored(path)
+        path.write_text(record_text(replace(record, verdict=verdict), made))
+
+
+def test_run_attack_and_report_end_with_3_where_a_guarantee_is_refuted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(SUITE)
+    command = ("run", "small.yaml", "--out", "run", "--device", "cpu", "--jobs", "1")
+    attack = ("attack", "run", "--observer", "server", "--attack", "server-partial-sums", "--device", "cpu")
+    assert call(*command) == ExitCode.DONE
+    assert call(*attack, "--name", "first") == ExitCode.DONE
+    rewritten(Path("run"), BROKEN)
+    capsys.readouterr()
+    for arguments in (command, (*attack, "--name", "second"), ("report", "run")):
+        assert call(*arguments) == ExitCode.REFUTED, arguments
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said == "error: the guarantee of none on fedgcn is refuted: noise of a third of the stated scale"
+    assert call(*attack, "--name", "second") == ExitCode.INPUT  # the name is taken
+
+
+def damaged(record: CellRecord) -> CellRecord:
+    rows = tuple(replace(row, status=Status.FAILED, reason="ValueError: lost") for row in record.findings)
+    return replace(record, findings=rows)
+
+
+def test_a_report_of_failed_cells_is_done_and_one_of_a_refuted_guarantee_is_not(tmp_path: Path) -> None:
+    cell = make_cell(("fedgcn", {"hops": 1}, 0.8), GRAPH, 0)
+    other = make_cell(("fedgcn", {"hops": 1}, 0.8), GRAPH, 1)
+    store(tmp_path / "failed", [damaged(cell), other], plan=[cell, other])
+    assert call("report", str(tmp_path / "failed")) == ExitCode.DONE
+    both = [damaged(cell), replace(other, verdict=BROKEN)]
+    store(tmp_path / "both", both, plan=[cell, other])
+    assert call("report", str(tmp_path / "both")) == ExitCode.REFUTED
+    found = troubles(both, "try again")
+    assert [trouble.code for trouble in found] == [ExitCode.REFUTED, ExitCode.FAILED]
+    assert found[1].text == "1 of 2 cells have failed rows; try again"
+
+
+def test_a_column_that_says_refuted_is_enough_and_a_claim_is_not() -> None:
+    cell = make_cell(("fedgcn", {"hops": 1}, 0.8), GRAPH, 0)
+    assert refuted([cell, replace(cell, verdict=replace(BROKEN, word=Word.CLAIMED))]) == []
+    first = replace(cell.findings[0], guarantee="refuted")
+    row = replace(cell, findings=(first, *cell.findings[1:]))
+    assert refuted([row, row]) == ["the guarantee of gaussian(epsilon=8) on fedgcn is refuted"]
+
+
+def test_bad_input_is_graver_than_a_refuted_guarantee_than_a_broken_gate_than_failed_cells() -> None:
+    order = [ExitCode.INPUT, ExitCode.REFUTED, ExitCode.GATE, ExitCode.FAILED, ExitCode.DONE]
+    assert [int(code) for code in order] == [2, 3, 4, 1, 0]
+    for (i, first), (j, second) in itertools.product(enumerate(order), repeat=2):
+        assert combined([first, second]) is order[min(i, j)]
+    assert combined([]) is ExitCode.DONE

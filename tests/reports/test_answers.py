@@ -1,0 +1,112 @@
+"""One word per setting, observer and quantity: when it is leaks, held, not shown or not tested, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report_runs import DEFENSES, PROTOCOLS, make_cell, store
+
+from fglaudit import registry
+from fglaudit.attacks import ATTACKS
+from fglaudit.finding import CellRecord, Status
+from fglaudit.reports.answers import Answer, Word, answers
+from fglaudit.reports.attack_quantity import attack_quantity
+from fglaudit.reports.records import load_run
+from fglaudit.reports.summary import summarize
+from fglaudit.scoring.metrics import metric_interval, read_clusters
+
+
+def with_rows(
+    attacks: dict[str, Sequence[float]], *, seed: int = 0, targets: int = 60, **columns: object
+) -> CellRecord:
+    """A record of the server's attacks, each with that many exact rows per client, out of ``targets``."""
+    blank = make_cell(PROTOCOLS[0], DEFENSES[0], seed, observers=[0])
+    findings, kept = [], {}
+    for name, hits in attacks.items():
+        clusters = [[float(targets), 0.0, float(hit), 0.0] for hit in hits]
+        paired = read_clusters("exact_rate", clusters)
+        found = metric_interval("exact_rate", paired)
+        row = replace(
+            blank.findings[0], attack=name, value=found.value, control=0.0, advantage=found.value,
+            advantage_low=found.low, advantage_high=found.high, interval=found.kind, worst_client=paired.worst,
+            identifiable_rate=None, exact_rate=found.value,
+        )  # fmt: skip
+        findings.append(replace(row, **columns))  # type: ignore[arg-type]
+        kept[f"server||{name}"] = clusters
+    return replace(blank, findings=tuple(findings), clusters=kept, breakdowns={})
+
+
+def answer(folder: Path, *cells: CellRecord) -> Answer:
+    [only] = answers(summarize(load_run(store(folder / "run", cells))))
+    return only
+
+
+def test_one_leak_beats_all_that_held(tmp_path: Path) -> None:
+    found = answer(tmp_path, with_rows({"idle": [0] * 40, "strong": [30] * 40}))
+    assert (found.word, found.leak and found.leak.attack) == (Word.LEAKS, "strong")
+    assert found.leak is not None and found.leak.mean("exact_rate") == pytest.approx(0.5)
+
+
+def test_held_takes_parties_enough_and_every_attack(tmp_path: Path) -> None:
+    assert answer(tmp_path / "a", with_rows({"idle": [0] * 45, "other": [0] * 45})).word is Word.HELD
+    few = answer(tmp_path / "b", with_rows({"idle": [0] * 10}))
+    assert few.word is Word.NOT_SHOWN
+    assert (
+        few.reason.startswith("too few parties: 10 clients x seeds, 40 needed") and "more seeds would do" in few.reason
+    )
+
+
+def test_the_seeds_that_it_takes_more_are_seeds_enough(tmp_path: Path) -> None:
+    few = answer(tmp_path / "a", with_rows({"idle": [0] * 10}))
+    more = int(few.reason.split("; ")[1].split()[0])
+    seeds = [with_rows({"idle": [0] * 10}, seed=seed) for seed in range(1 + more)]
+    assert answer(tmp_path / "b", *seeds[:-1]).word is Word.NOT_SHOWN
+    assert answer(tmp_path / "c", *seeds).word is Word.HELD
+
+
+def test_attacks_that_do_not_allow_for_a_fact_show_nothing(tmp_path: Path) -> None:
+    found = answer(tmp_path, with_rows({"idle": [0] * 45}, adapted="no: Clipped"))
+    assert (found.word, found.reason) == (Word.NOT_SHOWN, "the attacks here are not adapted to Clipped")
+    leaks = answer(tmp_path / "leaks", with_rows({"strong": [30] * 45}, adapted="no: Clipped"))
+    assert leaks.word is Word.LEAKS
+
+
+def test_worse_than_a_guess_is_no_protection(tmp_path: Path) -> None:
+    cell = with_rows({"idle": [0] * 45})
+    worse = replace(cell.findings[0], advantage=-0.2, advantage_low=-0.3, advantage_high=-0.1)
+    found = answer(tmp_path, replace(cell, findings=(worse,)))
+    assert found.word is Word.NOT_SHOWN and "confused" in found.reason
+
+
+def test_a_lost_row_is_not_held(tmp_path: Path) -> None:
+    cell = with_rows({"idle": [0] * 45, "lost": [0] * 45})
+    for status, word in ((Status.FAILED, "1 row failed"), (Status.BROKEN_ATTACK, "failed their self-test")):
+        lost = replace(cell.findings[1], status=status, reason="x")
+        found = answer(tmp_path / status, replace(cell, findings=(cell.findings[0], lost)))
+        assert found.word is Word.NOT_SHOWN and word in found.reason
+
+
+def test_nothing_measured_is_not_tested_and_says_why(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[2], DEFENSES[0], 0, observers=[0])
+    found = answer(tmp_path, cell)
+    assert (found.word, found.leak) == (Word.NOT_TESTED, None)
+    assert found.reason == "no node's features reach this observer"
+    assert found.applies  # it was trained
+    nothing = tuple(replace(f, accuracy=None) for f in cell.findings)
+    assert not answer(tmp_path / "none", replace(cell, findings=nothing)).applies
+
+
+def test_features_stand_first_and_a_row_that_did_not_apply_has_its_attacks_quantity(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
+    labels = replace(cell.findings[0], attack="latent-labels", status=Status.NOT_APPLICABLE, reason="no latents")
+    found = answers(summarize(load_run(store(tmp_path / "run", [replace(cell, findings=(labels, *cell.findings))]))))
+    assert [(a.quantity, a.word) for a in found] == [("features", Word.LEAKS), ("labels", Word.NOT_TESTED)]
+
+
+def test_quantities_read_from_source_are_those_of_the_classes() -> None:
+    for name in ATTACKS:
+        assert attack_quantity(name) == registry.load("attack", name).quantity
+    assert attack_quantity("somebody-elses") == "features"
