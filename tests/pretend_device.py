@@ -1,13 +1,13 @@
-"""A device of pretence: tensors compute on the CPU and say that they are elsewhere, and what a GPU refuses is refused.
+"""A device of pretence: it computes on the CPU, says that it is elsewhere, and refuses what a GPU refuses.
 
-Inside ``with pretending() as traffic:`` the device ``PRETEND`` can be used as ``cuda:0`` can. An operation on tensors of
-two devices, a generator of another device than the tensor that it fills, and ``.numpy()`` of a tensor on the device
-raise :class:`RefusedError`, where a GPU raises as well. ``traffic`` counts what crosses between the two memories. Numbers
-are those of the CPU: the same seed gives the same values on both, so results can be compared bit for bit.
+Inside ``with pretending() as traffic:`` the device ``PRETEND`` can be used as ``cuda:0`` can. An operation on tensors
+of two devices, a generator of another device than the tensor that it fills, and ``.numpy()`` of a tensor on the device
+raise :class:`RefusedError`, where a GPU raises as well. ``traffic`` counts what crosses between the two memories.
+Numbers are those of the CPU: the same seed gives the same values on both, so results can be compared bit for bit.
 
 It rests on torch's Python backend for ``PrivateUse1``, which is experimental. What it cannot show: ``numpy()`` that a
-library calls inside, pinned memory, branches on ``device.type == "cuda"``, races between streams, and COO tensors, which
-claim to be strided here; code that runs on devices uses CSR (:mod:`fglaudit.nn.sparse`).
+library calls inside, pinned memory, branches on ``device.type == "cuda"``, races between streams, and COO tensors,
+which claim to be strided here; code that runs on devices uses CSR (:mod:`fglaudit.nn.sparse`).
 """
 
 from __future__ import annotations

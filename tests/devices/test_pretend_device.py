@@ -82,7 +82,8 @@ def test_computing_there_gives_the_numbers_of_the_cpu() -> None:
             optimizer.zero_grad()
             (matrix @ (x @ weight)).square().sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        each = torch.func.vmap(torch.func.grad(lambda row: (row @ weight.detach()).square().sum()))(x)
+        fixed = weight.detach()
+        each = torch.func.vmap(torch.func.grad(lambda row: (row.unsqueeze(0) @ fixed).square().sum()))(x)
         return torch.cat([weight.detach().flatten(), each.flatten()]).cpu()
 
     expected = trained(torch.device("cpu"))

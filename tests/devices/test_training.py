@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from typing import Any
 
 import pytest
@@ -50,11 +51,11 @@ def per_round(setup: Setup, **changed: Any) -> list[int]:
             marks.append(copy.copy(traffic))
 
         record_training(setup.graph(), protocol, NoDefense(), device=PRETEND, keep=Keep({}), progress=mark)
-    return [after.total() - before.total() for before, after in zip(marks, marks[1:], strict=False)]
+    return [after.total() - before.total() for before, after in itertools.pairwise(marks)]
 
 
 AT_MOST = 5
-"""Transfers and waits of a round: what a server samples, what some clients send, what is taken from the rows they hold."""
+"""Transfers and waits of a round: for what a server samples, and for what some clients alone send."""
 
 
 @pytest.mark.parametrize("where", [pytest.param(w, marks=pytest.mark.slow if w in SLOW else ()) for w in SETUPS])
