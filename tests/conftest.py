@@ -34,6 +34,7 @@ SLOW = (
     "execution/test_store.py::test_two_runs_give_equal_files",
     "execution/test_store.py::test_a_failing_cell_costs_no_other",
     "execution/test_workers.py",
+    "gate/test_gate_docs.py::test_the_documented_lines",
     "privacy/test_accounting.py::test_composing_n_times",
     "privacy/test_accounting.py::test_a_sampled_release",
     "privacy/test_subsampled_accounting.py",
