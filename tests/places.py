@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from pretend_device import Traffic, pretending
+from pretend_device import PRETEND, Traffic, pretending
 
 
 @dataclass(frozen=True)
@@ -35,3 +35,12 @@ def found_gpu() -> torch.device:
     if os.environ.get("FGLAUDIT_REQUIRE_GPU") == "1":
         pytest.fail(f"{why}, and FGLAUDIT_REQUIRE_GPU=1 asks for one")
     pytest.skip(why)
+
+
+on_devices = pytest.mark.parametrize("where_to", ["pretend", pytest.param("gpu", marks=pytest.mark.gpu)])
+"""Runs a test on the device of pretence, then on a GPU; it asks :func:`place` for it."""
+
+
+def place(where_to: str) -> Place:
+    """Return the device that :data:`on_devices` names."""
+    return Place(PRETEND, exact=True) if where_to == "pretend" else Place(found_gpu(), exact=False)

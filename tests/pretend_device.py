@@ -82,18 +82,18 @@ class DeviceTensor(Tensor):
     """A tensor on the device; ``held`` has its values."""
 
     held: Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, held: Tensor) -> DeviceTensor:
         where: dict[str, Any] = {}
         if held.layout is torch.strided:
             where = {"strides": held.stride(), "storage_offset": held.storage_offset()}
-        made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = Tensor._make_wrapper_subclass(
             cls, held.shape, dtype=held.dtype, layout=torch.strided, device=PRETEND, requires_grad=False, **where
         )
         made.held = held
-        return made  # type: ignore[no-any-return]
+        return made
 
     def tolist(self) -> Any:
         _note("scalars")
@@ -106,7 +106,7 @@ class DeviceTensor(Tensor):
         return f"{self.held!r} on {PRETEND}"
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return _execute(func, args, kwargs or {})
 
 
@@ -221,7 +221,7 @@ def _count(name: str, tensors: list[Tensor], goes_up: bool, came_from: bool, arg
         _note("waits")
 
 
-class _Everywhere(TorchDispatchMode):
+class _Everywhere(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _execute(func, args, kwargs or {})
 
@@ -230,14 +230,14 @@ class _Everywhere(TorchDispatchMode):
 def pretending() -> Iterator[Traffic]:
     """Make ``PRETEND`` usable, and yield what crosses to and from it."""
     traffic = Traffic()
-    lifted = torch._C._only_lift_cpu_tensors()  # type: ignore[attr-defined]
-    torch._C._set_only_lift_cpu_tensors(True)  # type: ignore[attr-defined]  # torch.tensor(list, device=) by way of the CPU
+    lifted = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(list, device=) by way of the CPU
     torch.Generator = _Generator  # type: ignore[assignment, misc]
     _open.append(traffic)
     try:
-        with _Everywhere():
+        with _Everywhere():  # type: ignore[no-untyped-call]
             yield traffic
     finally:
         _open.remove(traffic)
         torch.Generator = _REAL_GENERATOR  # type: ignore[misc]
-        torch._C._set_only_lift_cpu_tensors(lifted)  # type: ignore[attr-defined]
+        torch._C._set_only_lift_cpu_tensors(lifted)

@@ -33,7 +33,7 @@ def measure(
     graph = partition.apply(spec.load(), spec, derive(0, "partition"))
     channel = RecordingChannel(DefenseSession(), 10, derive(0, "defense"))
     if device.type == "cuda":
-        torch.cuda.init()  # belongs to the imports, not to the training
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # belongs to the imports
     start, cpu = time.perf_counter(), time.process_time()
     trained = FedGCN(hops=hops).train(graph, channel, rng=derive(0, "train"), device=device)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from places import Place
+from places import on_devices, place
 from pretend_device import CPU
 from recordings import attack, reached, seen
 from torch import Tensor
@@ -40,13 +40,15 @@ def cases(slow: tuple[str, ...] = SLOW) -> list[object]:
     return [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in ATTACKS]
 
 
+@on_devices
 @pytest.mark.parametrize("name", cases())
-def test_attack(name: str, place: Place) -> None:
+def test_attack(name: str, where_to: str) -> None:
+    there = place(where_to)
     where, observer = reached(name)[0]
     view = seen(where, observer)
     on_cpu = tensors(attack(name).run(view, rng=derive(0, "attack"), device=CPU))
-    with place.used() as traffic:
-        found = tensors(attack(name).run(view, rng=derive(0, "attack"), device=place.device))
+    with there.used() as traffic:
+        found = tensors(attack(name).run(view, rng=derive(0, "attack"), device=there.device))
     assert found.keys() == on_cpu.keys()
     assert all(found[key].device == CPU and found[key].shape == on_cpu[key].shape for key in found)
     if traffic is not None:
@@ -55,9 +57,11 @@ def test_attack(name: str, place: Place) -> None:
 
 
 @pytest.mark.slow
+@on_devices
 @pytest.mark.parametrize("name", ATTACKS)
-def test_self_test(name: str, place: Place) -> None:
+def test_self_test(name: str, where_to: str) -> None:
     """The planted leak is found there too."""
+    there = place(where_to)
     where, observer = reached(name)[0]
-    with place.used():
-        assert planted_flaw(attack(name), seen(where, observer), derive(0, "self-test", name), place.device) is None
+    with there.used():
+        assert planted_flaw(attack(name), seen(where, observer), derive(0, "self-test", name), there.device) is None

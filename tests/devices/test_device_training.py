@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from places import Place
+from places import on_devices, place
 from pretend_device import PRETEND, Traffic, pretending
 from recordings import SETUPS, Setup
 
@@ -28,15 +28,17 @@ def trained(setup: Setup, device: torch.device) -> Trained:
     return run[1].trained
 
 
+@on_devices
 @pytest.mark.parametrize("where", CASES)
-def test_training(where: str, place: Place) -> None:
+def test_training(where: str, where_to: str) -> None:
+    there = place(where_to)
     on_cpu = trained(SETUPS[where], torch.device("cpu"))
-    with place.used():
-        found = trained(SETUPS[where], place.device)
+    with there.used():
+        found = trained(SETUPS[where], there.device)
     assert found.weights.keys() == on_cpu.weights.keys()
     assert all(weight.device.type == "cpu" and bool(weight.isfinite().all()) for weight in found.weights.values())
     assert found.accuracy.shape == on_cpu.accuracy.shape
-    if place.exact:
+    if there.exact:
         assert all(torch.equal(found.weights[name], on_cpu.weights[name]) for name in on_cpu.weights)
         assert torch.equal(found.accuracy_global, on_cpu.accuracy_global)
 
@@ -44,7 +46,7 @@ def test_training(where: str, place: Place) -> None:
 def per_round(setup: Setup, **changed: Any) -> list[int]:
     """Return how often host and device wait for each other in each round after the first, nothing recorded."""
     marks: list[Traffic] = []
-    protocol = dataclasses.replace(setup.build(), rounds=5, **changed)  # type: ignore[call-arg]
+    protocol = dataclasses.replace(setup.build(), rounds=5, **changed)  # type: ignore[type-var]
     with pretending() as traffic:
 
         def mark(round: int, rounds: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from places import Place
+from places import on_devices, place
 from recordings import SETUPS
 
 from bench.defense_settings import defenses
@@ -17,7 +17,7 @@ QUICK = ("fedgcn-1", "nfedgnn-gcn", "gfl-appnp", "fedgt")
 
 def cases() -> list[object]:
     """Return every defense that serves a protocol, with that protocol."""
-    found = []
+    found: list[object] = []
     for where in (*QUICK, "fedgat-matrix"):
         setup = SETUPS[where]
         context = setup.build().context(setup.graph())
@@ -28,15 +28,17 @@ def cases() -> list[object]:
     return found
 
 
+@on_devices
 @pytest.mark.parametrize(("where", "defense"), cases())
-def test_defense(where: str, defense: Defense, place: Place) -> None:
+def test_defense(where: str, defense: Defense, where_to: str) -> None:
+    there = place(where_to)
     setup = SETUPS[where]
     on_cpu = record_training(setup.graph(), setup.build(), defense)[1].trained
-    with place.used():
-        recording, truth = record_training(setup.graph(), setup.build(), defense, device=place.device)
+    with there.used():
+        recording, truth = record_training(setup.graph(), setup.build(), defense, device=there.device)
     assert recording.transcript.entries
     assert all(bool(weight.isfinite().all()) for weight in truth.trained.weights.values())
-    if place.exact:
+    if there.exact:
         # Up to the order in which products are summed, and, where keys and masks are fresh, to the sums' fixed point.
         close = {
             n: torch.allclose(truth.trained.weights[n], v, rtol=1e-3, atol=1e-4) for n, v in on_cpu.weights.items()
