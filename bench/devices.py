@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 
 from bench.defense_settings import SETUPS, TASK, Setup
-from bench.table import Table
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import DefenseSession
 from fglaudit.partition import PartitionSpec
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 

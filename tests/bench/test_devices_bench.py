@@ -8,7 +8,7 @@ import torch
 
 from bench.defense_settings import SETUPS
 from bench.devices import KEY, PAPER, VALUES, add, present
-from bench.table import Table
+from fglaudit.reproduce.measurements import Table
 
 
 def test_a_row_is_measured_once(tmp_path: Path) -> None:
