@@ -33,6 +33,8 @@ SLOW = (
     "execution/test_changed_inputs.py",
     "execution/test_store.py::test_two_runs_give_equal_files",
     "execution/test_store.py::test_a_failing_cell_costs_no_other",
+    "execution/test_memory.py::test_running_out_of_memory_ends_no_run",
+    "execution/test_memory.py::test_what_is_wrong",
     "execution/test_workers.py",
     "gate/test_gate_docs.py::test_the_documented_lines",
     "privacy/test_accounting.py::test_composing_n_times",
