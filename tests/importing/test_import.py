@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -79,8 +80,8 @@ def test_other_separators_no_header_of_edges_and_named_columns(capsys: pytest.Ca
     assert same_graph() and arrays()["y"].tolist() == [0, 1, 0, 1] and "train_mask" not in arrays()
 
 
-def graph() -> nx.Graph:
-    made = nx.Graph()
+def graph() -> Any:
+    made: Any = nx.Graph()
     for i, row in enumerate(X):
         made.add_node(f"n{i}", y=i % 2, a=row[0], b=row[1])
     made.add_edges_from([("n0", "n1"), ("n1", "n2")])
@@ -88,7 +89,7 @@ def graph() -> nx.Graph:
 
 
 def write_gml(path: str) -> None:
-    numbered = nx.convert_node_labels_to_integers(graph(), label_attribute="called")
+    numbered: Any = nx.convert_node_labels_to_integers(graph(), label_attribute="called")
     nx.write_gml(nx.relabel_nodes(numbered, {i: f"node {i}" for i in range(4)}), path)
     text = Path(path).read_text()
     Path(path).write_text("\n".join(line for line in text.splitlines() if "called" not in line))
