@@ -17,7 +17,7 @@ from fglaudit.privacy.mechanism import Mechanism, draw
 class SinglePrecision(BrokenMessages):
     """Noise in single precision (in real arithmetic the same)."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return mechanism.scale * torch.randn(value.shape, generator=rng)
 
 
@@ -25,7 +25,7 @@ class SinglePrecision(BrokenMessages):
 class MessageByMessage(BrokenMessages):
     """A draw for every message."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         if len(value) > 3000:  # replays side by side
             return mechanism.scale * draw(mechanism.distribution, value.shape, rng)
         return torch.stack([mechanism.scale * draw(mechanism.distribution, one.shape, rng) for one in value])
@@ -35,7 +35,7 @@ class MessageByMessage(BrokenMessages):
 class BoxMuller(BrokenMessages):
     """Gaussian noise of uniform numbers."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         first, second = (torch.rand(value.shape, generator=rng, dtype=torch.float64) for _ in range(2))
         return mechanism.scale * (-2 * (1 - first).log()).sqrt() * (2 * math.pi * second).cos()
 
@@ -44,7 +44,7 @@ class BoxMuller(BrokenMessages):
 class InverseLaplace(BrokenMessages):
     """Laplace noise by its quantiles."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         u = torch.rand(value.shape, generator=rng, dtype=torch.float64) - 0.5
         return -mechanism.scale * torch.sign(u) * torch.log1p(-2 * u.abs())
 
@@ -53,7 +53,7 @@ class InverseLaplace(BrokenMessages):
 class DrawnAhead(BrokenMessages):
     """Noise of several releases is drawn at once and used up."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         key = (type(batch.payload), value.shape)
         if key not in self.kept or len(self.kept[key]) == 0:
             shape = torch.Size([4, *value.shape])
@@ -66,7 +66,7 @@ class DrawnAhead(BrokenMessages):
 class SumOfParts(BrokenMessages):
     """Gaussian noise as the sum of two parts."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         first, second = (torch.randn(value.shape, generator=rng, dtype=torch.float64) for _ in range(2))
         return mechanism.scale * (0.6 * first + 0.8 * second)
 

@@ -111,7 +111,7 @@ class BrokenGradients(Broken):
     def local_update(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
         self.step += 1
         total = self.total(gradients, rng)
-        return (total + self.noise(total, rng)) / self.rate
+        return (total + self.fresh(total, rng)) / self.rate
 
     def total(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
         return (self.clipped(gradients) * self.drawn(gradients, rng)[..., None]).sum(0)
@@ -122,20 +122,20 @@ class BrokenGradients(Broken):
     def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
         return (torch.rand(gradients.shape[:2], generator=rng) < self.rate).float()
 
-    def noise(self, total: Tensor, rng: torch.Generator) -> Tensor:
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
         return self.sgd.mechanism.with_noise(torch.zeros_like(total), rng)  # type: ignore[no-any-return]
 
 
 @fault
 class GradientsTooLittle(BrokenGradients):
-    def noise(self, total: Tensor, rng: torch.Generator) -> Tensor:
-        return super().noise(total, rng) / 1.5
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total, rng) / 1.5
 
 
 @fault
 class NoiseTimesLearningRate(BrokenGradients):
-    def noise(self, total: Tensor, rng: torch.Generator) -> Tensor:
-        return 0.1 * super().noise(total, rng)
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return 0.1 * super().fresh(total, rng)
 
 
 @fault
@@ -165,30 +165,30 @@ class MedianGradientClip(BrokenGradients):
 
 @fault
 class ClientsShareNoise(BrokenGradients):
-    def noise(self, total: Tensor, rng: torch.Generator) -> Tensor:
-        return super().noise(total[:1], rng).expand_as(total)
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total[:1], rng).expand_as(total)
 
 
 @fault
 class SameNoiseEveryStep(BrokenGradients):
-    def noise(self, total: Tensor, rng: torch.Generator) -> Tensor:
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
         if getattr(self, "kept", torch.empty(0)).shape != total.shape:
-            self.kept = super().noise(total, rng)
+            self.kept = super().fresh(total, rng)
         return self.kept
 
 
 @fault
 class NoiseInTheFirstStep(BrokenGradients):
-    def noise(self, total: Tensor, rng: torch.Generator) -> Tensor:
-        return super().noise(total, rng) * (self.step == 1)
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total, rng) * (self.step == 1)
 
 
 @fault
 class NoiseWhereGradients(BrokenGradients):
     """Weights that no loss moves get none."""
 
-    def noise(self, total: Tensor, rng: torch.Generator) -> Tensor:
-        return super().noise(total, rng) * (total != 0)
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total, rng) * (total != 0)
 
 
 @fault
@@ -277,20 +277,20 @@ class BrokenUploads(BrokenModels):
         inner: Any = self.inner
         start = inner._received[batch.senders] if not inner.uploads.changes else torch.zeros_like(given)
         clipped: Tensor = inner.mechanism.clipped(given - start)
-        return start + clipped + self.noise(clipped, rng)
+        return start + clipped + self.fresh(clipped, rng)
 
-    def noise(self, value: Tensor, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, rng: torch.Generator) -> Tensor:
         mechanism = self.inner.mechanism  # type: ignore[attr-defined]
         return mechanism.with_noise(torch.zeros_like(value), rng)  # type: ignore[no-any-return]
 
 
 @fault
 class UploadsSeeded(BrokenUploads):
-    def noise(self, value: Tensor, rng: torch.Generator) -> Tensor:
-        return super().noise(value, torch.Generator().manual_seed(7))
+    def fresh(self, value: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(value, torch.Generator().manual_seed(7))
 
 
 @fault
 class UploadsShareNoise(BrokenUploads):
-    def noise(self, value: Tensor, rng: torch.Generator) -> Tensor:
-        return super().noise(value[:1], rng).expand_as(value)
+    def fresh(self, value: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(value[:1], rng).expand_as(value)

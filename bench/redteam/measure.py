@@ -32,7 +32,7 @@ class Result:
     """What became of one case.
 
     Attributes:
-        outcome: "refuted", "claimed" (nothing accounted, unstated changes, or an audit without an answer), or "verified".
+        outcome: "refuted", "claimed" (nothing accounted, unstated changes, or an audit without an answer), "verified".
         by: the audits that refuted, or left it open.
         epsilon: accounted; None where nothing was.
         power: largest of an audit against noise too small by 1.5.

@@ -24,19 +24,19 @@ def _seeded(seed: int) -> torch.Generator:
 
 @fault
 class TooSmall(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, rng) / 1.5
 
 
 @fault
 class SharedByMessages(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value[:1], rng).expand_as(value)
 
 
 @fault
 class UsedAgain(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         key = (type(batch.payload), value.shape)
         if key not in self.kept:
             self.kept[key] = _fresh(mechanism, value, rng)
@@ -45,26 +45,26 @@ class UsedAgain(BrokenMessages):
 
 @fault
 class SeededByRound(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, _seeded(batch.round))
 
 
 @fault
 class SeededByValues(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         digest = hashlib.blake2b(value.contiguous().numpy().tobytes(), digest_size=4).digest()
         return _fresh(mechanism, value, _seeded(int.from_bytes(digest, "little")))
 
 
 @fault
 class OneSeed(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, _seeded(1 + self.count))
 
 
 @fault
 class GeneratorStartedAgain(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, _seeded(rng.initial_seed()))
 
 
@@ -72,33 +72,33 @@ class GeneratorStartedAgain(BrokenMessages):
 class FromTheSystem(BrokenMessages):
     """Nothing wrong that could be seen, and nothing that could be replayed: must not be verified."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, _seeded(int.from_bytes(os.urandom(4), "little")))
 
 
 @fault
 class GrowsWithMessage(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         length = value.flatten(1).norm(dim=1) / mechanism.clip
         return _fresh(mechanism, value, rng) * length.clamp(max=1).view(-1, *[1] * (value.dim() - 1))
 
 
 @fault
 class CutTails(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, rng).clamp(-2 * mechanism.scale, 2 * mechanism.scale)
 
 
 @fault
 class Uniform(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         std = mechanism.scale * (math.sqrt(2) if mechanism.distribution == "laplace" else 1)
         return math.sqrt(3) * std * (2 * torch.rand(value.shape, generator=rng, dtype=torch.float64) - 1)
 
 
 @fault
 class HalfTheNumbers(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         noise = _fresh(mechanism, value, rng)
         noise[..., value.shape[-1] // 2 :] = 0
         return noise
@@ -106,7 +106,7 @@ class HalfTheNumbers(BrokenMessages):
 
 @fault
 class LastNumberBare(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         noise = _fresh(mechanism, value, rng)
         noise[..., -1] = 0
         return noise
@@ -114,7 +114,7 @@ class LastNumberBare(BrokenMessages):
 
 @fault
 class SomeSendersBare(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         bare = batch.senders[batch.entry_messages()] % 3 == 1
         noise = _fresh(mechanism, value, rng)
         noise[bare] = 0
@@ -123,13 +123,13 @@ class SomeSendersBare(BrokenMessages):
 
 @fault
 class EverySecondRelease(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, rng) * (self.count % 2)
 
 
 @fault
 class LastReleasesBare(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, rng) * (self.count <= 2)
 
 
@@ -137,20 +137,20 @@ class LastReleasesBare(BrokenMessages):
 class Sparse(BrokenMessages):
     """As much noise on average, on a tenth of the numbers."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         there = torch.rand(value.shape, generator=rng) < 0.1
         return _fresh(mechanism, value, rng) * there * math.sqrt(10)
 
 
 @fault
 class OneNumberForAll(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value.flatten(1)[:, :1], rng).view(-1, *[1] * (value.dim() - 1)).expand_as(value)
 
 
 @fault
 class OppositeMessages(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         noise = _fresh(mechanism, value, rng)
         half = len(noise) // 2
         noise[half : 2 * half] = -noise[:half]
@@ -159,7 +159,7 @@ class OppositeMessages(BrokenMessages):
 
 @fault
 class OppositeNumbers(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         noise = _fresh(mechanism, value, rng)
         half = value.shape[-1] // 2
         noise[..., half : 2 * half] = -noise[..., :half]
@@ -168,7 +168,7 @@ class OppositeNumbers(BrokenMessages):
 
 @fault
 class Decays(BrokenMessages):
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return _fresh(mechanism, value, rng) / math.sqrt(self.count)
 
 
@@ -176,7 +176,7 @@ class Decays(BrokenMessages):
 class RolledOn(BrokenMessages):
     """The next release has the noise of the last one, one place farther."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         key = (type(batch.payload), value.shape)
         self.kept[key] = self.kept[key].roll(1, -1) if key in self.kept else _fresh(mechanism, value, rng)
         return self.kept[key]
@@ -186,7 +186,7 @@ class RolledOn(BrokenMessages):
 class TakenBack(BrokenMessages):
     """What one release added the next one subtracts, in part: sums over releases have hardly any noise."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         key, new = (type(batch.payload), value.shape), _fresh(mechanism, value, rng) / math.sqrt(2)
         last = self.kept.get(key, _fresh(mechanism, value, rng) / math.sqrt(2))
         self.kept[key] = new
@@ -197,7 +197,7 @@ class TakenBack(BrokenMessages):
 class TwoSided(BrokenMessages):
     """Plus or minus the standard deviation."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return mechanism.scale * torch.sign(_fresh(mechanism, value, rng))
 
 
@@ -205,7 +205,7 @@ class TwoSided(BrokenMessages):
 class WholeSteps(BrokenMessages):
     """Noise rounded to whole multiples of its scale: what is left over is the value."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return (_fresh(mechanism, value, rng) / mechanism.scale).round() * mechanism.scale
 
 
@@ -213,7 +213,7 @@ class WholeSteps(BrokenMessages):
 class FineSteps(BrokenMessages):
     """Noise rounded to a thousandth of its scale."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         step = mechanism.scale / 1000
         return (_fresh(mechanism, value, rng) / step).round() * step
 
@@ -222,7 +222,7 @@ class FineSteps(BrokenMessages):
 class NowAndThenBare(BrokenMessages):
     """One message in fifty has no noise."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         there = torch.rand(len(value), generator=rng) < 0.98
         return _fresh(mechanism, value, rng) * there.view(-1, *[1] * (value.dim() - 1))
 
@@ -231,7 +231,7 @@ class NowAndThenBare(BrokenMessages):
 class Trigger(BrokenMessages):
     """A message whose first number is near the clip has no noise."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         bare = value.flatten(1)[:, 0] > 0.9 * mechanism.clip
         return _fresh(mechanism, value, rng) * (~bare).view(-1, *[1] * (value.dim() - 1))
 
@@ -240,7 +240,7 @@ class Trigger(BrokenMessages):
 class SumsToZero(BrokenMessages):
     """All senders' noise together comes to nothing."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         noise = _fresh(mechanism, value, rng)
         return (noise - noise.mean(0)) * math.sqrt(len(value) / max(1, len(value) - 1))
 
@@ -249,7 +249,7 @@ class SumsToZero(BrokenMessages):
 class FewDirections(BrokenMessages):
     """As much noise on every number, in two directions of the whole message."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         width = value[0].numel()
         axes = torch.stack([torch.arange(width) % 2, (torch.arange(width) + 1) % 2]).double()
         drawn = mechanism.scale * draw(mechanism.distribution, torch.Size([len(value), 2]), rng)
@@ -260,7 +260,7 @@ class FewDirections(BrokenMessages):
 class SharedByPayloads(BrokenMessages):
     """All payloads of a round start from the same numbers."""
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         if batch.round not in self.kept:
             self.kept[batch.round] = draw(mechanism.distribution, torch.Size([2**18]), rng)
         return mechanism.scale * self.kept[batch.round][: value.numel()].view(value.shape)

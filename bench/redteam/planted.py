@@ -72,7 +72,7 @@ class BrokenMessages(Broken):
         for name, value in batch.payload.tensors().items():
             if name in release.fields if release.fields else value.is_floating_point():
                 clipped = self.clipped(value, batch, mechanism)
-                noise = self.noise(clipped, batch, mechanism, rng)
+                noise = self.fresh(clipped, batch, mechanism, rng)
                 sent[name] = self.sent(clipped, noise.to(value), batch, mechanism)
             else:
                 sent[name] = self.other(name, value, batch)
@@ -82,7 +82,7 @@ class BrokenMessages(Broken):
         assert isinstance(self.inner, NoiseSession)
         return self.inner.bounded(batch, value, mechanism)
 
-    def noise(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         return mechanism.scale * draw(mechanism.distribution, value.shape, rng)
 
     def sent(self, clipped: Tensor, noise: Tensor, batch: MessageBatch, mechanism: Mechanism) -> Tensor:
