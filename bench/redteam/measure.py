@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 
 from bench.redteam.cases import CASES, Case
-from bench.table import Table
 from fglaudit.empirical.audits import audits
 from fglaudit.errors import FglauditError
 from fglaudit.guarantees import Audit, Outcome
 from fglaudit.privacy.from_facts import account
+from fglaudit.reproduce.measurements import Table
 from fglaudit.testing import record
 
 KEY = ("case", "seed")
