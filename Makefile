@@ -1,9 +1,10 @@
 # Two commands do everything on a fresh machine: `make audit` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 
-.PHONY: audit test test-all test-foreign fuzz lint docs bench benchmarks clean
+.PHONY: audit test test-all test-foreign fuzz lint docs bench benchmarks gpu clean
 
 audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the embedded data set
 	$(BIN)/fglaudit run quickstart --out runs/quickstart
@@ -37,6 +38,11 @@ bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it 
 benchmarks: $(VENV)/.dev  ## speed and memory, medians of several runs
 	$(BIN)/python -m tests.benchmarks
 
+gpu: $(VENV)/.dev  ## on a GPU: the tests that need one, then speed and memory of training in one table, bench/results/devices.csv
+	FGLAUDIT_REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m tests.benchmarks --device cuda
+	$(BIN)/python -m bench devices
+
 clean:
 	rm -rf $(VENV) build *.egg-info runs bench/results site
 
@@ -44,15 +50,15 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The first line pins torch before anything else can pull another build of it.
-$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[metis]'
+$(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[metis]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[docs]'
 	touch $@

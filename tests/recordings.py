@@ -45,11 +45,13 @@ class Setup:
         return protocol
 
 
+_FEW_ROUNDS = {"encoder_rounds": 3, "rounds": 3}
 SETUPS: dict[str, Setup] = {
     "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
     "fedgcn-1-counts": Setup("fedgcn", {"hops": 1, "rounds": 3, "aggregate": "counts"}),
     "fedgcn-2": Setup("fedgcn", {"hops": 2, "rounds": 3, "optimizer": "adam", "learning_rate": 0.01}),
+    "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),
     "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
     "fedgat-matrix": Setup("fedgat", {"variant": "matrix", **ATTENTION}),
     "fedgat-vector": Setup("fedgat", {"variant": "vector", **ATTENTION}),
@@ -82,6 +84,8 @@ SETUPS: dict[str, Setup] = {
     "structure-only-home": Setup(
         "structure-only", {"hops": [2], "width": 48, "rounds": 3, "features_at_home": "own-subgraph"}
     ),
+    "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
+    "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 
