@@ -23,6 +23,7 @@ from bench import (
     fedgt_choices,
     fedgt_preprocessing,
     fedgt_tables,
+    frontier,
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
@@ -50,6 +51,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "working-defenses": lambda o: working_defenses.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
+    "frontier": lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
@@ -80,6 +82,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn"
+    )
+    parser.add_argument(
+        "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
     )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))

@@ -38,6 +38,8 @@ SLOW = (
     "execution/test_memory.py::test_what_is_wrong",
     "execution/test_workers.py",
     "gate/test_gate_docs.py::test_the_documented_lines",
+    "plugin_checks/test_plugin_check.py::test_noise_that_is",
+    "plugin_checks/test_scaffold.py::test_what_is_written",
     "privacy/test_accounting.py::test_composing_n_times",
     "privacy/test_accounting.py::test_a_sampled_release",
     "privacy/test_subsampled_accounting.py",
