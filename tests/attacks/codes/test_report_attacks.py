@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import torch
@@ -15,7 +16,7 @@ from fglaudit.interfaces import Defense, Inference, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.rng import derive
-from fglaudit.testing import CPU, record
+from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer, View
 
 PROTOCOL = PrivateReports(hops=(1,), width=0, encoder_rounds=40, rounds=1, learning_rate=1.0)
@@ -23,7 +24,9 @@ PROTOCOL = PrivateReports(hops=(1,), width=0, encoder_rounds=40, rounds=1, learn
 
 def seen_by_server(defense: Defense | None = None) -> View:
     """Return what a server sees that knows half of the rows."""
-    return record(PROTOCOL, defense=defense).view(Observer(parties=(SERVER,), auxiliary=0.5))
+    graph = example_graph()
+    graph = dataclasses.replace(graph, train=tuple(nodes % 2 == 0 for nodes in graph.clients))  # of all classes
+    return record(PROTOCOL, graph, defense).view(Observer(parties=(SERVER,), auxiliary=0.5))
 
 
 def test_labels_are_the_posterior_of_counted_reports() -> None:
