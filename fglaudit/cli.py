@@ -119,8 +119,12 @@ def run(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but what went wrong.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print every finding of a finished cell.")] = False,
     log: Annotated[Path | None, typer.Option(help="Append what happens to this file, with the time.")] = None,
+    shard: Annotated[
+        str, typer.Option(help="i/N: compute every N-th cell; other processes compute the others in the same --out.")
+    ] = "",
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
+    from fglaudit.execution.shards import Shard
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import PluginFile, Trust
 
@@ -136,6 +140,7 @@ def run(
     trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
     resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
     directory = out or output_folder(resolved, dataset or ())
+    part = Shard.parse(shard) if shard else None
     chosen = pick_device(device)
     if dry_run:
         from fglaudit.execution.display import print_plan
@@ -157,7 +162,15 @@ def run(
         interrupt()
         chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
         records = run_suite(
-            resolved, directory, chosen_engine, chosen, console, secret=secret, log=log, verbose=verbose
+            resolved,
+            directory,
+            chosen_engine,
+            chosen,
+            console,
+            secret=secret,
+            shard=part,
+            log=log,
+            verbose=verbose,
         )
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])

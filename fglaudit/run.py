@@ -18,6 +18,7 @@ from fglaudit.execution.log_file import LogFile, row_line
 from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import check_ours, run_folder
+from fglaudit.execution.shards import Claims, Shard
 from fglaudit.execution.store import RunStore, open_run, read_manifest, write_findings
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
@@ -34,6 +35,18 @@ class _Recorder(Listener):
     display: Listener
     log: LogFile | None = None
     verbose: Callable[[str], None] | None = None
+    claims: Claims | None = None
+
+    def wanted(self, task: Task) -> bool:
+        cell = task.cell.hash()
+        if self.claims is None:
+            return True
+        if not self.claims.take(cell):
+            return False
+        if cell in self.store.finished([cell]):  # by a process with another number of shards
+            self.claims.release(cell)
+            return False
+        return True
 
     def started(self, task: Task) -> None:
         self.display.started(task)
@@ -55,6 +68,8 @@ class _Recorder(Listener):
         if self.verbose is not None:
             for row in record.findings:
                 self.verbose(f"    {row_line(row)}")
+        if self.claims is not None:
+            self.claims.release(record.cell)
 
 
 def run_suite(
@@ -68,6 +83,7 @@ def run_suite(
     secret: bool = False,
     log: Path | None = None,
     verbose: bool = False,
+    shard: Shard | None = None,
 ) -> list[CellRecord]:
     """Run or continue ``suite`` in ``directory``, write findings and reports, and return all records in suite order.
 
@@ -79,6 +95,7 @@ def run_suite(
         secret: whether training and noise are drawn with a key of the run's own.
         log: a file that is told what happens, with the time.
         verbose: print every finding as its cell is finished.
+        shard: the part of the cells to compute and return; other processes compute the others in the same folder.
 
     Raises:
         FglauditError: the folder is in use, holds another suite, or cannot be written.
@@ -87,7 +104,7 @@ def run_suite(
     check_ours(run_folder(directory))  # before minutes are spent on loading data
     cells = [replace(cell, secret=secret) for cell in suite.cells()]
     data = check_data(suite)
-    with open_run(directory, suite, cells, data.digests, engine.threads) as store:
+    with open_run(directory, suite, cells, data.digests, engine.threads, shard) as store:
         engine.threads = store.made.threads
         finished = store.finished()
         for note in [*data.notes, *store.notes]:
@@ -95,8 +112,10 @@ def run_suite(
             if told is not None:
                 told.say(f"note: {note}")
         if finished:
-            _say(console, f"{len(finished)} of {len(cells)} cells are finished already in {directory}")
-        key = secret_key(directory, started=bool(finished)) if secret else b""
+            _say(console, f"{len(finished)} of {len(store.mine)} cells are finished already in {directory}")
+        with store.locked():
+            started = bool(finished) if shard is None else any((directory / "cells").glob("*.json"))
+            key = secret_key(directory, started=started) if secret else b""
         tasks = [
             Task(
                 cell,
@@ -108,12 +127,14 @@ def run_suite(
                 errors=directory / ERRORS / f"{name}.txt",
                 key=key,
             )
-            for name, cell in store.cells.items()
-            if name not in finished
+            for name in store.mine
+            if name not in finished and (cell := store.cells[name])
         ]
-        display = _display(console, len(store.cells), len(finished))
+        claims = None if shard is None else Claims(directory)
+        display = _display(console, len(store.mine), len(finished))
         try:
-            recorder = _Recorder(store, display, told, partial(_say, console) if verbose else None)
+            said = partial(_say, console) if verbose else None
+            recorder = _Recorder(store, display, log=told, verbose=said, claims=claims)
             with display:
                 for task in tasks:
                     if (why := data.too_large.get(task.cell.dataset)) is not None:
@@ -123,8 +144,12 @@ def run_suite(
                 engine.run(fitting, runner, recorder)
         finally:
             store.remove_spool()  # first: what follows takes long, and a second signal may be the last one
-            outputs = write_outputs(directory)
-        return list(outputs.cells)
+            if claims is not None:
+                claims.release_all()
+            with store.locked():
+                outputs = write_outputs(directory)
+        mine = set(store.mine)
+        return [record for record in outputs.cells if record.cell in mine]
 
 
 def _say(console: Console, text: str) -> None:
