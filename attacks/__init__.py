@@ -41,4 +41,5 @@ ATTACKS: dict[str, str] = {
     "one-node-clusters": "fglaudit.attacks.global_nodes.one_node_clusters:OneNodeClusters",
     "row-presence": "fglaudit.attacks.sums.row_presence:RowPresence",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
+    "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }
