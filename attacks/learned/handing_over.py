@@ -7,7 +7,7 @@ confidence decides.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from fglaudit import registry
 from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.adversary.prior_only import prior_only
-from fglaudit.facts import Field
+from fglaudit.facts import Additive, Field
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import Payload
 from fglaudit.rng import split
@@ -23,6 +23,7 @@ from fglaudit.view import Auxiliary, View
 
 _HELD_BACK = 0.25
 _FEWEST_HELD = 4
+_CONFIDENT = 0.2
 _AHEAD = 2.0
 """Standard errors by which a result must beat a guess on rows that were held back."""
 
@@ -54,7 +55,7 @@ def results(
                 found = attack_reports(attack, view, split(rng, type(attack).name), device)
                 if isinstance(found, Reconstruction) and bool(torch.isfinite(found.rows).all()):
                     yield found
-        except Exception:  # noqa: S112 - messages that were cleaned badly are no messages of the protocol
+        except Exception:
             continue
 
 
@@ -63,6 +64,12 @@ def without_facts(view: View, payloads: Iterable[type[Payload]]) -> View:
     names = {payload.__name__ for payload in payloads}
     rest = tuple(f for f in view.public.facts if not (isinstance(f.target, Field) and f.target.payload in names))
     return dataclasses.replace(view, public=dataclasses.replace(view.public, facts=rest))
+
+
+def with_residual(view: View, errors: Mapping[tuple[str, str], float]) -> View:
+    """Return ``view`` with what cleaning left of (payload, field) stated as noise of that standard deviation."""
+    noise = tuple(Additive(Field(payload, name), "gaussian", std) for (payload, name), std in errors.items())
+    return dataclasses.replace(view, public=dataclasses.replace(view.public, facts=(*view.public.facts, *noise)))
 
 
 def holding_back(view: View, rng: torch.Generator) -> tuple[View, Auxiliary]:
@@ -89,21 +96,32 @@ def cosines(found: Reconstruction, held: Auxiliary, num_nodes: int) -> Tensor:
     return torch.where(at >= 0, product, 0.0)
 
 
-def best(candidates: Iterable[Reconstruction], view: View, held: Auxiliary, rng: torch.Generator) -> Reconstruction:
-    """Return the candidate that rebuilds the rows held back best, if it clearly beats a guess; the most confident one
-    where none were held back. Where there is none, the guess."""
-    listed = [c for c in candidates if len(c.rows)]
+def best(
+    candidates: Iterable[Reconstruction], view: View, learning: View, held: Auxiliary, rng: torch.Generator
+) -> Reconstruction:
+    """Return the candidate that rebuilds the rows held back best, if it clearly beats guesses; the most confident one
+    where none were held back. Where there is none, the guess that is every attack's control.
+
+    Args:
+        view: with all rows that the observer knows.
+        learning: without those held back.
+    """
+    listed = [
+        dataclasses.replace(c, proven=torch.zeros(len(c.rows), dtype=torch.bool)) for c in candidates if len(c.rows)
+    ]
     if len(held.nodes):
-        guess = cosines(prior_only(view, held.nodes, split(rng, "guess")), held, view.public.num_nodes)
+        guess = cosines(prior_only(learning, held.nodes, split(rng, "guess")), held, view.public.num_nodes)
+        mean = learning.known_rows().x.double().mean(0).expand(len(held.nodes), -1)
+        blank = torch.zeros(len(held.nodes))
+        guess = torch.maximum(guess, cosines(Reconstruction(mean, held.nodes, blank), held, view.public.num_nodes))
         ahead = [cosines(c, held, view.public.num_nodes) - guess for c in listed]
-        clear = [
-            d.mean().item() if d.mean() > _AHEAD * d.std() / len(d) ** 0.5 else -1.0 for d in ahead
-        ]
+        clear = [d.mean().item() if d.mean() > _AHEAD * d.std() / len(d) ** 0.5 else -1.0 for d in ahead]
         if clear and max(clear) > 0:
             return listed[clear.index(max(clear))]
-    surest = max(listed, key=lambda c: float(c.confidence.double().sum().item()), default=None)
-    if surest is not None and float(surest.confidence.double().sum().item()) > 0 and not len(held.nodes):
-        return surest
+    elif listed:
+        surest = max(listed, key=lambda c: float(c.confidence.double().sum().item()))
+        if bool((surest.confidence > _CONFIDENT).any()):
+            return surest
     nodes = torch.arange(view.public.num_nodes)
-    unknown = nodes[~torch.isin(nodes, torch.cat([view.known_rows().nodes, held.nodes]))]
+    unknown = nodes[~torch.isin(nodes, view.known_rows().nodes)]
     return prior_only(view, unknown, split(rng, "nothing learned"))

@@ -20,9 +20,10 @@ from typing import ClassVar
 import torch
 
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
-from fglaudit.attacks.learned.cleaning import CleanedMessages, first_batches, learn_maps
+from fglaudit.attacks.learned.cleaning import CleanedMessages, are_totals, first_batches, learn_maps
 from fglaudit.attacks.learned.decoder import decoded_rows
-from fglaudit.attacks.learned.handing_over import best, holding_back, results, without_facts
+from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
+from fglaudit.attacks.learned.handing_over import best, holding_back, results, with_residual, without_facts
 from fglaudit.attacks.learned.probes import made_up_graph
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Correlated, Fact, Field, Foreign, Masked, Memoised, is_built_in
@@ -95,20 +96,27 @@ class LearnedInversion(Attack):
         learning, held = holding_back(view, split(rng, "held back"))
         seen = seen_payloads(view)
         candidates = list(self._candidates(learning, seen, rng, device))
-        return best(candidates, learning, held, rng)
+        return best(candidates, view, learning, held, rng)
 
     def _candidates(
         self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
     ) -> Iterator[Reconstruction]:
         cleaned, undone = view, []
+        left: dict[tuple[str, str], float] = {}
         for payload in seen:
             maps = learn_maps(view, payload, split(rng, payload.__name__), device)
             if maps:
-                messages = CleanedMessages(cleaned.messages, payload, maps, view.public.num_features)
+                totals = are_totals(view, payload, maps, split(rng, "totals"))
+                messages = CleanedMessages(cleaned.messages, payload, maps, view.public.num_features, totals)
                 cleaned = dataclasses.replace(cleaned, messages=messages)
                 undone.append(payload)
+                left |= {(payload.__name__, n): m.left for (_, n), m in maps.items() if m.coarse}
         if undone:
-            yield from results(without_facts(cleaned, undone), undone, type(self).name, split(rng, "cleaned"), device)
+            plain = without_facts(cleaned, undone)
+            yield from results(plain, undone, type(self).name, split(rng, "cleaned"), device)
+            if left:
+                noisy_view = with_residual(plain, left)
+                yield from results(noisy_view, undone, type(self).name, split(rng, "cleaned roughly"), device)
         noisy = [p for p in seen if p not in undone and _has_noise(view, p)]
         if noisy:
             yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
@@ -186,7 +194,18 @@ def unexplained(view: View, payloads: Iterable[type[Payload]]) -> bool:
     graph = made_up_graph(view, True, rng)
     batches = [b for p in payloads for direction in (True, False) for b in first_batches(view, p, direction)[:1]]
     small = [b for b in batches if sum(v.numel() for v in b.payload.tensors().values()) <= _VALUES] or batches[:1]
+    made = [_made_up(batch, view.public.num_features, rng) for batch in small]
     try:
-        return bool(view.public.release(graph, small, rng=rng).unstated)
+        return bool(view.public.release(graph, made, rng=rng).unstated)
     except FglauditError:
         return False
+
+
+def _made_up(batch: MessageBatch, features: int, rng: torch.Generator) -> MessageBatch:
+    """Return ``batch`` with other values."""
+    rows = {}
+    for name in float_fields(batch):
+        held = entries(batch, name, features).rows
+        spread = float(held.std().item()) if held.numel() > 1 else 0.0
+        rows[name] = (spread if 0 < spread < float("inf") else 1.0) * torch.randn(held.shape, generator=rng)
+    return with_rows(batch, rows, features)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fglaudit.attacks.learned.row_maps import Learned, RowMap, affine, best_map, relative_error
 
-_MOST_MIXED = 3000
+MOST_MIXED = 3000
 """Rows of a batch that may be mixed with one another."""
 _MOST_GROUPS = 64
 _FEWEST = 8
@@ -89,7 +89,7 @@ def _unmixed(pairs: Pairs) -> RowMap | None:
     """Return the map that undoes a linear mixture of the rows; columns are its examples."""
     plain, sent = (torch.cat([pair[i] for pair in pairs], dim=1) for i in (0, 1))
     rows, examples = plain.shape
-    if rows > _MOST_MIXED or examples < rows + 2 or rows < 2:
+    if rows > MOST_MIXED or examples < rows + 2 or rows < 2:
         return None
     fitted = affine(sent.T, plain.T, 1e-10)  # rows are columns here: y' = (z' - center) @ matrix + shift
     zero = fitted(torch.zeros(1, rows, dtype=plain.dtype, device=plain.device))

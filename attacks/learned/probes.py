@@ -97,8 +97,10 @@ class Probes:
 
     def _values(self, shape: torch.Size, name: str, kind: str, rng: torch.Generator) -> Tensor:
         pool = self.pools[name]
-        if kind == "typical":
+        if kind == "typical" and pool.shape[1] == shape[1]:
             return pool[torch.randint(len(pool), (shape[0],), generator=rng)]
+        if kind == "typical":  # messages of another width
+            return pool.reshape(-1)[torch.randint(pool.numel(), tuple(shape), generator=rng)]
         low, high = float(pool.min().item()), float(pool.max().item())
         if kind == "uniform":
             margin = 0.05 * (high - low)
@@ -109,28 +111,31 @@ class Probes:
 
 def rehearsed_pair(
     view: View, graph: FederatedGraph, payload: type[Payload], rounds: int, rng: torch.Generator
-) -> tuple[list[MessageBatch], list[MessageBatch]]:
+) -> list[tuple[MessageBatch, MessageBatch]]:
     """Return the messages of all parties on ``graph``, undefended and defended, drawn alike; nothing where the protocol
     refuses the graph."""
     rehearse = view.public.rehearse
     if rehearse is None:
-        return [], []
+        return []
     found = []
     seed = split(rng, "rehearsed pair").initial_seed()
     for defended in (False, True):
         drawn = torch.Generator().manual_seed(seed)
-        torch.randint(2**62, (1,), generator=drawn) if not defended else None  # what a defended one draws for its noise
+        if not defended:
+            split(drawn, "defense")  # which a defended rehearsal draws first
         try:
             messages, _ = rehearse(
                 graph, Observer(wire=True), [payload], rounds=rounds, rng=drawn, device=CPU, defended=defended
             )
         except FglauditError:
-            return [], []
+            return []
         found.append(list(messages.of(payload)))
-    return found[0], found[1]
+    return list(zip(*found, strict=False))
 
 
-def known_pairs(view: View, payload: type[Payload], rng: torch.Generator) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
+def known_pairs(
+    view: View, payload: type[Payload], rng: torch.Generator
+) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
     """Return, by direction (upwards) and field, the messages before training that follow from rows which the observer
     knows, as the protocol makes them and as they were sent: (plain, sent) [n, D].
 
@@ -197,10 +202,13 @@ def _keyed(
         code = ((batch.senders[message] + 1) * 2**20 + batch.receivers[message] + 1) * 2**22 + ids
         for name in float_fields(batch):
             held = entries(batch, name, features)
-            if len(held.rows) == len(code):
-                parts.setdefault((upwards(batch), name), []).append((code, held.rows))
+            listed = parts.setdefault((upwards(batch), name), [])
+            if len(held.rows) == len(code) and all(r.shape[1] == held.rows.shape[1] for _, r in listed[:1]):
+                listed.append((code, held.rows))
     found = {}
     for key, listed in parts.items():
+        if not listed:
+            continue
         codes, rows = torch.cat([c for c, _ in listed]), torch.cat([r for _, r in listed])
         unique, inverse = torch.unique(codes, return_inverse=True)
         first = torch.full((len(unique),), len(codes)).scatter_reduce(0, inverse, torch.arange(len(codes)), "amin")

@@ -123,14 +123,20 @@ def affine(plain: Tensor, sent: Tensor, ridge: float) -> RowMap:
     plain, sent = plain[:most], sent[:most]
     center, shift = sent.mean(0), plain.mean(0)
     y, z = sent - center, plain - shift
-    size = ridge * y.square().sum() / max(1, min(y.shape))
+    size = (ridge * y.square().sum() / max(1, min(y.shape))).clamp(min=1e-30)
     if len(y) >= y.shape[1]:
         gram = y.T @ y
-        matrix = torch.linalg.solve(gram + size * torch.eye(len(gram), dtype=y.dtype, device=y.device), y.T @ z)
+        matrix = _solved(gram, size, y.T @ z)
     else:
-        gram = y @ y.T
-        matrix = y.T @ torch.linalg.solve(gram + size * torch.eye(len(gram), dtype=y.dtype, device=y.device), z)
+        matrix = y.T @ _solved(y @ y.T, size, z)
     return _Affine(matrix, center, shift)
+
+
+def _solved(gram: Tensor, ridge: Tensor, right: Tensor) -> Tensor:
+    """Return ``(gram + ridge I)^-1 right``; by least squares where that is singular."""
+    system = gram + ridge * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    solution, info = torch.linalg.solve_ex(system, right)
+    return solution if int(info.item()) == 0 else torch.linalg.pinv(system) @ right
 
 
 def orthogonal(plain: Tensor, sent: Tensor) -> RowMap:
@@ -177,22 +183,22 @@ def relative_error(plain: Tensor, cleaned: Tensor) -> float:
     return float(((cleaned - plain).square().mean() / spread.clamp(min=1e-300)).item())
 
 
-def best_map(
-    plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor, *, whole_rows: bool = True
-) -> Learned:
-    """Return the map from ``sent`` to ``plain`` [n, D] with the least error on the held-out pairs [m, D].
-
-    Args:
-        whole_rows: whether maps are tried that need all columns at once.
-    """
+def learners(plain: Tensor, sent: Tensor) -> list[tuple[str, RowMap]]:
+    """Return the map that every learner makes of the pairs (plain, sent) [n, D]."""
     width = plain.shape[1]
     tried: list[tuple[str, RowMap]] = [("nothing", identity)]
     tried.append(("affine by column", _columnwise(plain, sent, torch.arange(width, device=sent.device))))
     tried += _remainder(plain, sent)
     tried += _tables(plain, sent)
-    if 1 < width <= _MOST_COLUMNS and len(plain) > 2 and whole_rows:
+    if 1 < width <= _MOST_COLUMNS and len(plain) > 2:
         tried.append(("order of columns", _columnwise(plain, sent, matched_columns(plain, sent))))
         tried += [(f"affine, ridge {ridge:g}", affine(plain, sent, ridge)) for ridge in _RIDGES]
         tried.append(("orthogonal", orthogonal(plain, sent)))
+    return tried
+
+
+def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor) -> Learned:
+    """Return the map from ``sent`` to ``plain`` [n, D] with the least error on the held-out pairs [m, D]."""
+    tried = learners(plain, sent)
     scored = [Learned(name, relative_error(held_plain, map_(held_sent)), map_) for name, map_ in tried]
-    return min((s for s in scored if s.error == s.error), key=lambda s: s.error)
+    return min((s for s in scored if s.error == s.error), key=lambda s: s.error, default=scored[0])
