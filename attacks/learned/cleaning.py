@@ -333,9 +333,10 @@ def _secret(
     pairs = known_pairs(view, payload, rng)
     learned: dict[Key, FieldMap] = {}
     for key in keys:
-        if key in pairs and not torch.equal(*pairs[key]):
-            if (made := _from_wire(*pairs[key], device)) is not None:
-                learned[key] = made
+        if key not in pairs or torch.equal(*pairs[key]):
+            continue
+        if (made := _from_wire(*pairs[key], device)) is not None:
+            learned[key] = made
     return learned | {key: made for key in keys if (made := _of_other_direction(key, learned, pairs)) is not None}
 
 

@@ -125,3 +125,8 @@ def best(
     nodes = torch.arange(view.public.num_nodes)
     unknown = nodes[~torch.isin(nodes, view.known_rows().nodes)]
     return prior_only(view, unknown, split(rng, "nothing learned"))
+
+
+def _unproven(found: Reconstruction) -> Reconstruction:
+    """Return ``found`` without claims of proof: what was learned from examples proves nothing."""
+    return dataclasses.replace(found, proven=torch.zeros(len(found.rows), dtype=torch.bool))

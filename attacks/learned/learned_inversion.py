@@ -168,7 +168,7 @@ def _planted_release(graph: FederatedGraph, batches: Iterable[MessageBatch] = ()
 
 def seen_payloads(view: View) -> tuple[type[Payload], ...]:
     """Return the payloads with features of which the observer reads messages of others."""
-    mine = torch.tensor([k for k in view.observer.clients], dtype=torch.long)
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
     found = []
     for payload in LearnedInversion.also_reads:
         if any(bool((~torch.isin(batch.senders, mine)).any()) for batch in view.messages.of(payload)):
