@@ -1,7 +1,8 @@
 """fglaudit audits the privacy of federated graph learning: train, record, attack, report.
 
-From Python: :func:`record` trains a cell and records it, :func:`run_attacks` attacks the recording, :func:`score`
-brings in the truth. They are imported when asked for, so that ``import fglaudit`` is quick.
+From Python: :func:`audit` goes from a graph in memory to a :class:`Report` in one call. Step by step, :func:`record`
+trains a cell and records it, :func:`run_attacks` attacks the recording, :func:`score` brings in the truth. They are
+imported when asked for, so that ``import fglaudit`` is quick.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fglaudit.attacking import run_attacks
+    from fglaudit.auditing import Report, audit
     from fglaudit.recording import Recording, record
     from fglaudit.scoring.score import score
 
 __version__ = "0.1.0"
-__all__ = ["Recording", "__version__", "record", "run_attacks", "score"]
+__all__ = ["Recording", "Report", "__version__", "audit", "record", "run_attacks", "score"]
 
 _HOMES = {
     "Recording": "fglaudit.recording",
+    "Report": "fglaudit.auditing",
+    "audit": "fglaudit.auditing",
     "record": "fglaudit.recording",
     "run_attacks": "fglaudit.attacking",
     "score": "fglaudit.scoring.score",

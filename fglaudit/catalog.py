@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from fglaudit import registry
+from fglaudit.class_source import UnreadableError, class_source
+from fglaudit.datasets.catalog import DESCRIPTIONS as DATASETS
+from fglaudit.datasets.catalog import DETAILS
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.partition.schemes import DESCRIPTIONS as SCHEMES
+from fglaudit.suite.embedded import embedded
 
 
 @dataclass(frozen=True)
@@ -22,81 +30,119 @@ class Section:
 
 def _plugins(kind: str) -> Section:
     def explain_plugin(name: str) -> str:
-        cls = registry.load(kind, name)
-        facts = [f"{kind} {cls.name}", "", inspect.getdoc(cls) or "", ""]
-        for base in cls.__mro__[1:]:  # fields that several plugins share are described where they are declared
-            if dataclasses.is_dataclass(base) and "Attributes:" in (base.__doc__ or ""):
-                facts += [inspect.cleandoc(base.__doc__ or ""), ""]
-        module = inspect.getmodule(cls)
-        if module is not None and module.__doc__:
-            facts += [inspect.cleandoc(module.__doc__), ""]
-        facts += _fields(cls)
-        for attribute, words in (("emits", "sends"), ("consumes", "reads"), ("metric", "primary metric")):
-            if (value := getattr(cls, attribute, None)) is not None:
-                facts.append(f"{words}: {value if isinstance(value, str) else ', '.join(t.__name__ for t in value)}")
-        return "\n".join(facts)
+        if ".py:" not in name:
+            with contextlib.suppress(UnreadableError):
+                return _explained(kind, name, described(kind, name))
+        return _explained(kind, name, described_class(registry.load(kind, name)))
 
     return Section(lambda: {name: registry.summary(kind, name) for name in registry.names(kind)}, explain_plugin)
 
 
-def _fields(cls: type[Any]) -> list[str]:
-    """One line per field with its type and default; keys of a suite entry."""
-    lines = []
-    for f in dataclasses.fields(cls):
-        if f.default is not dataclasses.MISSING:
-            default = f" = {f.default!r}"
-        else:
-            default = "" if f.default_factory is dataclasses.MISSING else f" = {f.default_factory()!r}"
-        lines.append(f"  {f.name}: {f.type if isinstance(f.type, str) else f.type.__name__}{default}")
-    return ["fields:", *lines] if lines else ["fields: none"]
+@dataclass(frozen=True)
+class Description:
+    """What ``show`` says of a plugin: docstrings, one line per field, and class attributes in words."""
+
+    docs: tuple[str, ...]
+    fields: tuple[str, ...]
+    attributes: tuple[str, ...]
 
 
-def _suites() -> dict[str, str]:
-    from fglaudit.suite.suite import embedded
-
-    return {name: text.partition("\n")[0].lstrip("# ") for name, text in sorted(embedded().items())}
+_ATTRIBUTES = (("emits", "sends"), ("consumes", "reads"), ("metric", "primary metric"))
 
 
-def _suite_text(name: str) -> str:
-    from fglaudit.suite.suite import embedded
+def described(kind: str, name: str) -> Description:
+    """Describe a named plugin from its source; nothing is imported.
 
-    return embedded()[name].rstrip()
-
-
-def _datasets() -> dict[str, str]:
-    from fglaudit.datasets import dataset_names
-
-    return dataset_names()
-
-
-def _dataset(name: str) -> str:
-    from fglaudit.datasets import DatasetSpec
-
-    return "\n".join(
-        [f"data set {name}: {_datasets()[name]}", "", inspect.getdoc(DatasetSpec) or "", "", *_fields(DatasetSpec)]
+    Raises:
+        UnreadableError: the source alone does not say it all.
+    """
+    module, _, cls = registry.target(kind, name).partition(":")
+    source = class_source(module, cls)
+    said = [(words, source.constant(attribute)) for attribute, words in _ATTRIBUTES]
+    return Description(
+        tuple(filter(None, (source.doc, *source.base_docs, source.module_doc))),
+        tuple(f"{f.name}: {f.type}{f.default}" for f in source.fields),
+        tuple(f"{words}: {v if isinstance(v, str) else ', '.join(v)}" for words, v in said if v is not None),
     )
 
 
-def _partitions() -> dict[str, str]:
-    from fglaudit.partition import partition_schemes
+def described_class(cls: type[Any]) -> Description:
+    """Describe a plugin class that is imported; :func:`described` of a named one is equal."""
+    docs = [inspect.getdoc(cls) or ""]
+    for base in cls.__mro__[1:]:  # fields that several plugins share are described where they are declared
+        if dataclasses.is_dataclass(base) and "Attributes:" in (base.__doc__ or ""):
+            docs.append(inspect.cleandoc(base.__doc__ or ""))
+    module = inspect.getmodule(cls)
+    docs.append(inspect.cleandoc(module.__doc__ or "") if module else "")
+    said = [(words, getattr(cls, attribute, None)) for attribute, words in _ATTRIBUTES]
+    return Description(
+        tuple(filter(None, docs)),
+        tuple(_field(f) for f in dataclasses.fields(cls)),
+        tuple(
+            f"{words}: {v if isinstance(v, str) else ', '.join(t.__name__ for t in v)}"
+            for words, v in said
+            if v is not None
+        ),
+    )
 
-    return partition_schemes()
+
+def _field(f: dataclasses.Field[Any]) -> str:
+    """Return a field with its type and default; a key of a suite entry."""
+    if f.default is not dataclasses.MISSING:
+        default = f" = {f.default!r}"
+    else:
+        default = "" if f.default_factory is dataclasses.MISSING else f" = {f.default_factory()!r}"
+    return f"{f.name}: {f.type if isinstance(f.type, str) else f.type.__name__}{default}"
+
+
+def _explained(kind: str, name: str, found: Description) -> str:
+    called = name.rpartition(":")[2] if ".py:" in name else name
+    docs = [line for doc in found.docs for line in (doc, "")]
+    return "\n".join([f"{kind} {called}", "", *docs, *_listed(found.fields), *found.attributes])
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    return ["fields:", *(f"  {line}" for line in lines)] if lines else ["fields: none"]
+
+
+def _entry(module: str, cls: str) -> list[str]:
+    """Return docstring and fields of what an entry of a suite is made into."""
+    source = class_source(module, cls)
+    return [source.doc, "", *_listed([f"{f.name}: {f.type}{f.default}" for f in source.fields])]
+
+
+def _suites() -> dict[str, str]:
+    return {name: _purpose(text) for name, text in sorted(embedded().items())}
+
+
+def _purpose(text: str) -> str:
+    """Return the first sentence of the comment at the head of a suite; it may go over several lines."""
+    head = list(takewhile(lambda line: line.startswith("#"), text.splitlines()))
+    comment = " ".join(line.lstrip("# ") for line in head)
+    return re.split(r"(?<=\.)\s+(?=[A-Z`])", comment)[0]
+
+
+def _dataset(name: str) -> str:
+    about = f"data set {name}: {DATASETS[name]}"
+    return "\n".join([about, "", *_more(name), *_entry("fglaudit.datasets.spec", "DatasetSpec")])
+
+
+def _more(name: str) -> list[str]:
+    return [DETAILS[name], ""] if name in DETAILS else []
 
 
 def _partition(name: str) -> str:
-    from fglaudit.partition import PartitionSpec
-
-    about = f"partition scheme {name}: {_partitions()[name]}"
-    return "\n".join([about, "", inspect.getdoc(PartitionSpec) or "", "", *_fields(PartitionSpec)])
+    about = f"partition scheme {name}: {SCHEMES[name]}"
+    return "\n".join([about, "", *_entry("fglaudit.partition.spec", "PartitionSpec")])
 
 
 CATALOG: dict[str, Section] = {
     "protocols": _plugins("protocol"),
     "attacks": _plugins("attack"),
     "defenses": _plugins("defense"),
-    "datasets": Section(_datasets, _dataset),
-    "partitions": Section(_partitions, _partition),
-    "suites": Section(_suites, _suite_text),
+    "datasets": Section(lambda: dict(DATASETS), _dataset),
+    "partitions": Section(lambda: dict(SCHEMES), _partition),
+    "suites": Section(_suites, lambda name: embedded()[name].rstrip()),
 }
 
 

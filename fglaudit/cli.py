@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fglaudit import __version__
+from fglaudit import __version__, tool_commands
 from fglaudit.errors import FglauditError, printable, unknown
 from fglaudit.execution.exit_code import ExitCode, Trouble, combined, troubles
 from fglaudit.interruption import EXIT, end_at_once, interrupt
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.command()(tool_commands.gate)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -135,10 +136,12 @@ def run(
         print_plan(console, resolved, directory)
         return
 
-    from fglaudit.execution.display import failures_table, findings_table
+    from fglaudit.execution.display import failures_table
     from fglaudit.execution.engine import default_jobs
     from fglaudit.execution.engines import make_engine
     from fglaudit.execution.store import failed_rows
+    from fglaudit.reports.console import print_answers
+    from fglaudit.reports.records import Run
     from fglaudit.run import run_suite
 
     if jobs is None:
@@ -151,7 +154,7 @@ def run(
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)
         raise SystemExit(EXIT) from None
-    console.print(findings_table(records))
+    print_answers(console, Run(resolved.name, tuple(records), planned=True))
     failed = failed_rows(records)
     if failed:
         console.print(failures_table(failed))
@@ -194,9 +197,10 @@ def attack(
     """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
     import torch
 
-    from fglaudit.execution.display import failures_table, findings_table
+    from fglaudit.execution.display import failures_table
     from fglaudit.execution.saved import attack_saved, find, stored_records
     from fglaudit.execution.store import failed_rows
+    from fglaudit.reports.console import print_answers
     from fglaudit.run import write_outputs
     from fglaudit.suite.overrides import named_attacks, named_observers, pick_device
 
@@ -211,8 +215,7 @@ def attack(
     folder, records = attack_saved(
         found, observers, attacks, chosen, torch.device(pick_device(device)), lambda text: print(text, file=sys.stderr)
     )
-    write_outputs(folder)
-    console.print(findings_table(records))
+    print_answers(console, write_outputs(folder))
     if failed := failed_rows(records):
         console.print(failures_table(failed))
     console.print(_results(folder), markup=False, highlight=False, soft_wrap=True)
@@ -244,12 +247,43 @@ def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` p
 
 
 @app.command()
-def doctor() -> None:
+def reproduce(
+    table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
+    only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
+    seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
+    root: RootOption = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the measurements; runs/reproduce/TABLE.")] = None,
+) -> None:
+    """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
+    from fglaudit.reproduce.output import markdown, write
+    from fglaudit.reproduce.published import TITLES
+    from fglaudit.reproduce.run import reproduce as measured
+
+    if not table:
+        for name, title in TITLES.items():
+            print(f"{name:<19} {title}")
+        return
+    interrupt()
+    folder = out or Path("runs") / "reproduce" / table
+    rows = measured(
+        table, folder, quick=quick, only=only, root=str(root) if root else None, seeds=seeds,
+        announce=lambda text: print(text, file=sys.stderr, flush=True),
+    )  # fmt: skip
+    print(markdown(table, rows), end="")
+    for path in write(table, rows, folder):
+        print(path, file=sys.stderr)
+
+
+@app.command()
+def doctor(
+    full: Annotated[bool, typer.Option("--full", help="Import torch too, and ask it for devices (seconds).")] = False,
+) -> None:
     """Check the installation: versions, optional packages, devices, data sets; says how to get what is missing."""
     from fglaudit.doctor import examine
 
     broken = False
-    for check in examine():
+    for check in examine(full):
         fix = f"  -> {check.fix}" if check.state != "ok" and check.fix else ""
         print(f"{check.state:<8} {check.what:<18} {check.detail}{fix}")
         broken |= check.state == "broken"

@@ -60,6 +60,7 @@ class Examples:
         most: losses that can change together, at most: of one client, or of all where losses see ``across`` clients.
         widest: neighbours up to which a node's draws do not depend on how many others there are; None: any number.
         pooled: whether there is one model for all nodes, so that clients make no difference.
+        losses: of every model [K] in one pass; empty where that is not stated.
     """
 
     passes: int
@@ -70,6 +71,7 @@ class Examples:
     most: int
     widest: int | None = None
     pooled: bool = False
+    losses: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

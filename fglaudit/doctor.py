@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
 
 from fglaudit import __version__
 from fglaudit.errors import FglauditError
+from fglaudit.execution.cores import available_cores
 
 REQUIRED = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "pandas", "networkx", "safetensors",
             "pydantic", "pyyaml", "typer", "rich", "jinja2", "dp-accounting", "filelock")  # fmt: skip
@@ -34,8 +39,12 @@ class Check:
     fix: str = ""
 
 
-def examine() -> Iterator[Check]:
-    """Yield every check, cheap ones first."""
+def examine(torch_too: bool = False) -> Iterator[Check]:
+    """Yield every check, cheap ones first.
+
+    Args:
+        torch_too: import torch, which takes seconds, and ask it for devices; otherwise the driver is asked.
+    """
     yield Check("fglaudit", "ok", __version__)
     yield Check(
         "python",
@@ -50,7 +59,7 @@ def examine() -> Iterator[Check]:
         version = _version(name)
         detail = f"{version} ({purpose})" if version else f"not installed; needed for {purpose}"
         yield Check(name, "ok" if version else "missing", detail, fix)
-    yield from _devices()
+    yield from _devices(torch_too)
     yield from _data()
 
 
@@ -61,23 +70,62 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _devices() -> Iterator[Check]:
-    try:
-        import torch
-    except ImportError as error:
-        yield Check("device", "broken", f"torch does not import: {error}", "reinstall torch")
-        return
-    from fglaudit.execution.engine import available_cores
-
-    yield Check("device cpu", "ok", f"{available_cores()} cores, torch uses {torch.get_num_threads()} threads")
-    if torch.cuda.is_available():
-        for i in range(torch.cuda.device_count()):
-            memory = torch.cuda.get_device_properties(i).total_memory / 2**30
-            yield Check(f"device cuda:{i}", "ok", f"{torch.cuda.get_device_name(i)}, {memory:.0f} GiB")
+def _devices(torch_too: bool) -> Iterator[Check]:
+    """What can be computed on. Importing torch takes seconds: only where asked for is it really tried."""
+    detail = f"{available_cores()} cores"
+    if torch_too:
+        try:
+            import torch
+        except Exception as error:  # a broken build raises whatever its libraries do
+            yield Check("torch imports", "broken", f"{type(error).__name__}: {error}", "reinstall torch")
+            return
+        yield Check("torch imports", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+        found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+        gpus = [(device.name, device.total_memory) for device in found]
+        built = torch.version.cuda
     else:
-        yield Check(
-            "device cuda", "missing", "no CUDA device; everything runs on the CPU", "install a CUDA build of torch"
-        )
+        gpus, built = cuda_devices(), _torch_cuda()
+    yield Check("device cpu", "ok", detail)
+    for i, (name, memory) in enumerate(gpus if built else ()):
+        yield Check(f"device cuda:{i}", "ok", f"{name}, {memory / 2**30:.0f} GiB")
+    if not gpus:
+        yield Check("device cuda", "missing", "no CUDA device; everything runs on the CPU", "a machine with a GPU")
+    elif not built:
+        seen = f"{gpus[0][0]} is here, but this torch is a build without CUDA"
+        yield Check("device cuda", "missing", seen, "install a CUDA build of torch")
+
+
+def _torch_cuda() -> str | None:
+    """Return the version of CUDA that the installed torch was built with, from its file ``version.py``."""
+    spec = PathFinder.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = (Path(spec.origin).parent / "version.py").read_text("utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^cuda\b[^=\n]*= *'([^']+)'", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def cuda_devices() -> list[tuple[str, int]]:
+    """Return name and bytes of memory of every GPU, as the CUDA driver says; empty where there is none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1" if sys.platform != "win32" else "nvcuda.dll")
+    except OSError:
+        return []
+    number = ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(number)):
+        return []
+    devices = []
+    for i in range(number.value):
+        device, memory, name = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(100)
+        if driver.cuDeviceGet(ctypes.byref(device), i):
+            continue
+        driver.cuDeviceGetName(name, len(name), device)
+        driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+        devices.append((name.value.decode("utf-8", "replace"), memory.value))
+    return devices
 
 
 def _data() -> Iterator[Check]:

@@ -20,7 +20,7 @@ from fglaudit.context import Context
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
 from fglaudit.own_files import read_stamped, stamped, write_atomic
@@ -165,6 +165,7 @@ def record(
     progress: Progress | None = None,
     folder: Path | None = None,
     key: bytes = b"",
+    whole: Graph | None = None,
 ) -> tuple[Recording, GroundTruth]:
     """Train ``cell`` and record what its observers see and its attacks read; everything if it says ``record: all``.
 
@@ -173,12 +174,13 @@ def record(
         progress: called with (round, rounds) during training.
         folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
         key: that makes training and noise secret, see :func:`fglaudit.rng.derive`.
+        whole: the cell's data set, where it is at hand; None: it is loaded.
 
     Raises:
         NotApplicableError: the defense does not serve the protocol.
         FglauditError: errors of data, partition or training.
     """
-    whole, notes = cell.dataset.load_with_notes()
+    whole, notes = cell.dataset.load_with_notes() if whole is None else (whole, ())
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     cell.protocol.check(graph)
     context = cell.protocol.context(graph)

@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import math
+import re
 import sys
 import typing
 from collections.abc import Mapping
@@ -84,7 +85,8 @@ def target(kind: str, name: str) -> str:
 
 @cache
 def summary(kind: str, name: str) -> str:
-    """Return the first line of the plugin's docstring, read from its source so that listing imports no plugin."""
+    """Return the first paragraph of the plugin's docstring as plain text, read from its source so that listing imports
+    no plugin."""
     module, _, cls = target(kind, name).partition(":")
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
@@ -92,7 +94,8 @@ def summary(kind: str, name: str) -> str:
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls]
     text = (ast.get_docstring(classes[0]) if classes else None) or ast.get_docstring(tree) or ""
-    return text.strip().split("\n\n")[0].replace("\n", " ")
+    first = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", text.strip().split("\n\n")[0])
+    return first.replace("\n", " ").replace("``", "")
 
 
 def load(kind: str, name: str) -> type[Any]:
@@ -234,7 +237,7 @@ def _coerce(value: Any, hint: Any, what: str) -> Any:
         )
 
     if (kind := _listed_kind(hint)) is not None and isinstance(value, list | tuple):
-        return tuple(_listed(kind, entry, f"{what}[{number}]") for number, entry in enumerate(value))
+        return tuple(named(kind, entry, f"{what}[{number}]") for number, entry in enumerate(value))
     nested = [part for part in (hint, *typing.get_args(hint)) if is_dataclass(part)]
     if nested and isinstance(value, Mapping):
         return construct(typing.cast(type[Any], nested[0]), what, value)
@@ -260,8 +263,12 @@ def _listed_kind(hint: Any) -> str | None:
     return next((kind for kind, spec in KINDS.items() if spec.base in bases), None)
 
 
-def _listed(kind: str, entry: Any, what: str) -> Any:
-    """Return the plugin that an entry of a list names; one that is built already as it is."""
+def named(kind: str, entry: Any, what: str) -> Any:
+    """Return the plugin that ``entry`` names, as text or as a mapping with a name; one that is built already as it is.
+
+    Raises:
+        FglauditError: see :func:`build`; or ``entry`` is something else.
+    """
     if isinstance(entry, str):
         return build(kind, entry, {}, what)
     if not isinstance(entry, Mapping):
@@ -274,7 +281,9 @@ def _listed(kind: str, entry: Any, what: str) -> Any:
 def _checked_instance(kind: str, value: Any, what: str) -> Any:
     base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
     if not isinstance(value, base):
-        raise FglauditError(f"{what} must be a {kind}, by name or as a mapping with a name; got {value!r}")
+        raise FglauditError(
+            f"{what} must be of kind {kind}, by name or as a mapping with a name; got {shown(value)}; change it"
+        )
     return value
 
 
@@ -283,12 +292,24 @@ def _accepts_bool(hint: Any) -> bool:
 
 
 def reference(plugin: Any) -> str:
-    """Return the name by which a suite finds the class of ``plugin`` again: its name, or ``file.py:Class``."""
+    """Return the name by which a suite finds the class of ``plugin`` again: its name, or ``file.py:Class``.
+
+    A class that has the name of a known plugin without being it, such as a subclass made in Python that keeps its
+    base's name, is ``module:Class``: no suite finds it, and no result of the known one stands for its own.
+    """
     cls = type(plugin)
     origin = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if origin and is_loaded(Path(origin)):
         return f"{origin}:{cls.__name__}"
-    return str(cls.name)
+    return f"{cls.__module__}:{cls.__qualname__}" if borrows_a_name(plugin) else str(cls.name)
+
+
+def borrows_a_name(plugin: Any) -> bool:
+    """Whether the class of ``plugin`` has the name of a known plugin without being it."""
+    cls = type(plugin)
+    interfaces = importlib.import_module("fglaudit.interfaces")
+    kind = next((k for k, spec in KINDS.items() if issubclass(cls, getattr(interfaces, spec.base))), None)
+    return kind is not None and cls.name in names(kind) and load(kind, cls.name) is not cls
 
 
 def source_digest(plugin: Any) -> str:

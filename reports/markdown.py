@@ -55,7 +55,9 @@ def render_markdown(run: Run, settings: Sequence[Setting]) -> str:
         lines += ["| status | findings | reason |", "| --- | --- | --- |"]
         lines += [_line([item.status.value, str(item.findings), item.reason]) for item in problems]
         lines.append("")
-    lines.append(f"Details: report.html, findings.csv, summary.csv. fglaudit {__version__}.")
+    lines.append(
+        f"Details: report.html, findings.csv (what did not apply: coverage.csv), summary.csv. fglaudit {__version__}."
+    )
     return "\n".join(lines) + "\n"
 
 

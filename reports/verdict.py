@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import Status
+from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, sd
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
@@ -75,7 +76,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
         if (text := assurance(setting)) and not setting.contradicted:
             statements.setdefault(text, []).append(labels.setting(setting))
     return Verdict(
-        alarms=tuple(_alarms(run, settings, labels)),
+        alarms=tuple(find_alarms(run, settings, labels)),
         warnings=(
             *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
             *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
@@ -87,45 +88,8 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
     )
 
 
-def _alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
-    statuses = Counter(finding.status for record in run.cells for finding in record.findings)
-    alarms = []
-    if not run.cells:
-        alarms.append("This run has no results at all.")
-    if run.missing:
-        alarms.append(
-            f"{plural(len(run.missing), 'planned cell')} of the suite {_have(len(run.missing))} no record:"
-            f" {_few(run.missing)}."
-        )
-    alarms += [
-        f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable
-    ]
-    not_run = sum(finding.reason == NOT_RUN for record in run.cells for finding in record.findings)
-    if failed := statuses[Status.FAILED] - not_run:
-        alarms.append(f"{plural(failed, 'finding')} failed: nothing is known about the leakage there.")
-    if broken := statuses[Status.BROKEN_ATTACK]:
-        alarms.append(
-            f"{plural(broken, 'finding')} {_come(broken)} from an attack that failed its self-test: "
-            "a low score there is no evidence that nothing leaks."
-        )
-    every = sorted({seed for setting in settings for seed in setting.seeds})
-    for setting in settings:
-        if absent := [str(seed) for seed in every if seed not in setting.seeds]:
-            alarms.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {', '.join(absent)}.")
-    alarms += [f"{labels.setting(s)} on {place(s)}: {assurance(s)}" for s in settings if s.contradicted]
-    return alarms
-
-
-def _have(number: int) -> str:
-    return "has" if number == 1 else "have"
-
-
 def _come(number: int) -> str:
     return "comes" if number == 1 else "come"
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _accuracy(settings: Sequence[Setting], labels: Labels) -> list[str]:

@@ -74,8 +74,11 @@ def until_first_record(process: subprocess.Popen[str], out: Path) -> None:
 
 
 def rows(out: Path) -> list[dict[str, str]]:
-    with (out / "findings.csv").open(newline="") as file:
-        return [{k: v for k, v in row.items() if not k.startswith("seconds_")} for row in csv.DictReader(file)]
+    found: list[dict[str, str]] = []
+    for name in ("findings.csv", "coverage.csv"):
+        with (out / name).open(newline="") as file:
+            found += csv.DictReader(file)
+    return [{k: v for k, v in row.items() if not k.startswith("seconds_")} for row in found]
 
 
 def alive(process: int) -> bool:

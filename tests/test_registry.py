@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from fglaudit import registry
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.errors import FglauditError
+from fglaudit.suite.suite import read, resolve
 
 DEFENSE = '''
 """A user's defense."""
@@ -64,6 +68,20 @@ def test_a_file_is_a_plugin_and_values_take_their_types(tmp_path: Path) -> None:
     assert registry.reference(plugin) == name
     assert registry.load("defense", name) is type(plugin)
     assert str(tmp_path / "mine_defense.py") in registry.loaded_files()
+
+
+def test_a_subclass_that_keeps_a_built_in_name_is_not_taken_for_it() -> None:
+    @dataclass(frozen=True)
+    class Quieter(Gaussian):
+        """Keeps its base's name."""
+
+    ours, theirs = Quieter(epsilon=8.0), Gaussian(epsilon=8.0)
+    assert registry.reference(theirs) == "gaussian"
+    assert registry.reference(ours).endswith("<locals>.Quieter")
+    one = resolve(read("quickstart")[0], "quickstart").cells()[0]
+    assert dataclasses.replace(one, defense=ours).hash() != dataclasses.replace(one, defense=theirs).hash()
+    with pytest.raises(FglauditError, match="unknown defense"):
+        registry.load("defense", registry.reference(ours))
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ CASES: list[tuple[str, dict[str, Any], FederatedProtocol]] = [
     ("merge-neighbors", {"size": 2}, MATRICES),
     ("merge-neighbors", {"size": 2}, VECTORS),
     ("fewer-features", {"share": 0.5}, MATRICES),
+    ("fewer-features", {"share": 0.5}, SUMS),
     ("clipping", {"clip": [0.5, 0.2]}, APPNP),
     ("clipping", {"clip": [0.01, 0.2], "on": ["Latents", "ModelUpdate"]}, SHARED),
     ("quantisation", {"bits": 3}, APPNP),

@@ -52,8 +52,11 @@ def _children(process: int) -> list[int]:
 
 
 def _rows(out: Path) -> list[dict[str, str]]:
-    with (out / "findings.csv").open(newline="") as file:
-        return [{k: v for k, v in row.items() if not k.startswith("seconds_")} for row in csv.DictReader(file)]
+    found: list[dict[str, str]] = []
+    for name in ("findings.csv", "coverage.csv"):
+        with (out / name).open(newline="") as file:
+            found += csv.DictReader(file)
+    return [{k: v for k, v in row.items() if not k.startswith("seconds_")} for row in found]
 
 
 def _case(rng: random.Random, folder: Path, out: str, seconds: float, expected: list[dict[str, str]]) -> str:

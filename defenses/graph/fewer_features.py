@@ -23,7 +23,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts import ROWS, Fact, KeptColumns
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import RawFeatures
+from fglaudit.payloads import NeighborSums, RawFeatures
 from fglaudit.privacy.strength import check_factor
 from fglaudit.rng import derive
 
@@ -68,10 +68,10 @@ class FewerFeatures(Defense):
             )
 
     def unsupported(self, context: Context) -> str | None:
-        if not any(release.payload is RawFeatures for release in context.releases):
+        if not any(release.payload in (NeighborSums, RawFeatures) for release in context.releases):
             return (
-                f"{context.protocol} uploads no feature rows; attacks on sums would take features that are not sent for"
-                " zeros and prove wrong rows"
+                f"{context.protocol} sends neither feature rows nor their sums; attacks on what it sends take features"
+                " that are never used for zeros, and would prove wrong rows"
             )
         return None
 

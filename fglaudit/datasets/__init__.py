@@ -1,10 +1,21 @@
-"""Data sets: the embedded block model, public sets read from raw files, and a user's own graph."""
+"""Data sets: the embedded block model, public sets read from raw files, and a user's own graph.
 
-from fglaudit.datasets.csbm import CsbmOptions
-from fglaudit.datasets.csbm_tasks import CsbmTask
-from fglaudit.datasets.facts import check_root, dataset_facts, dataset_names, verify_checksums
-from fglaudit.datasets.fetch import fetch
-from fglaudit.datasets.spec import DatasetSpec
+Names are imported when asked for: the list of data sets, and which files are there, need no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fglaudit.datasets.fetch import fetch as fetch  # itself, not the module of that name
+
+if TYPE_CHECKING:
+    from fglaudit.datasets.csbm import CsbmOptions
+    from fglaudit.datasets.csbm_tasks import CsbmTask
+    from fglaudit.datasets.facts import dataset_facts
+    from fglaudit.datasets.holdings import check_root, dataset_names, verify_checksums
+    from fglaudit.datasets.spec import DatasetSpec
 
 __all__ = [
     "CsbmOptions",
@@ -16,3 +27,19 @@ __all__ = [
     "fetch",
     "verify_checksums",
 ]
+
+_HOMES = {
+    "CsbmOptions": "csbm",
+    "CsbmTask": "csbm_tasks",
+    "DatasetSpec": "spec",
+    "check_root": "holdings",
+    "dataset_facts": "facts",
+    "dataset_names": "holdings",
+    "verify_checksums": "holdings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -25,6 +25,17 @@ DESCRIPTIONS = {
     "ogbn-arxiv": "arXiv citations, 169343 nodes, 40 classes, real-valued features",
     "ogbn-products": "Amazon co-purchases, 2449029 nodes, 47 classes, real-valued features",
 }
+DETAILS = {
+    "npz": """\
+arrays of the file (N nodes, F features, E edges; numpy.savez or `fglaudit import` writes it):
+  x [N, F]           numbers of any kind, finite as float32: one feature row per node
+  edge_index [2, E]  integers 0 ... N - 1, row numbers of x; used undirected, distinct and without loops
+  y [N]              integers: class numbers 0, 1, ..., at most as many as nodes; -1 is unlabelled
+  train_mask, val_mask, test_mask [N]
+                     booleans, all three or none, disjoint, labelled nodes only; without them use split: random
+A relative path is looked for here, then in the folder of the suite file.""",
+}
+"""What ``fglaudit show`` adds about a data set."""
 ALIASES = {"amazon-computers": "computers", "amazon-photo": "photo", "wiki-cs": "wikics"}
 
 
@@ -147,3 +158,10 @@ OGB_SOURCES = {
     "ogbn-arxiv": OgbSource("ogb/ogbn_arxiv", "time", 169343, 128, 40, f"{_OGB}/arxiv.zip"),
     "ogbn-products": OgbSource("ogb/ogbn_products", "sales_ranking", 2449029, 100, 47, f"{_OGB}/products.zip"),
 }
+OGB_SPLITS = {"train": "train", "val": "valid", "test": "test"}
+
+
+def ogb_files(name: str) -> list[str]:
+    """Return the files needed, relative to the data set's folder."""
+    raw = [f"raw/{part}.csv.gz" for part in ("edge", "node-feat", "node-label")]
+    return raw + [f"split/{OGB_SOURCES[name].split}/{part}.csv.gz" for part in OGB_SPLITS.values()]

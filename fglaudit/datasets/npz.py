@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -39,10 +40,24 @@ def load_npz(path: str, sha256: str | None = None) -> RawGraph:
             " put the old file back, or start a new run with another --out"
         )
     arrays, names = read_arrays(data, (*REQUIRED, *MASKS), str(file))
+    return checked(arrays, str(file), names)
+
+
+def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | None = None) -> RawGraph:
+    """Return the graph of x [N, F], edge_index [2, E], y [N] and, all or none, boolean masks [N].
+
+    Args:
+        where: they are from, for messages.
+        names: of all arrays there, for messages.
+
+    Raises:
+        FglauditError: as :func:`load_npz`.
+    """
     missing = [name for name in REQUIRED if name not in arrays]
+    found = shown(sorted(arrays if names is None else names))
     _require(
         not missing,
-        f"{file} must hold x, edge_index and y; missing {missing}, found {shown(names)}",
+        f"{where} must hold x, edge_index and y; missing {missing}, found {found}",
         "add the missing arrays",
     )
     x, edge_index, y = (arrays[name] for name in REQUIRED)
@@ -129,7 +144,7 @@ def _edges(edge_index: Array, nodes: int) -> Integers:
     return np.ascontiguousarray(edge_index, dtype=np.int64)
 
 
-def _masks(arrays: dict[str, Array], labels: Integers) -> dict[str, torch.Tensor]:
+def _masks(arrays: Mapping[str, Array], labels: Integers) -> dict[str, torch.Tensor]:
     nodes = len(labels)
     given = [name for name in MASKS if name in arrays]
     if not given:

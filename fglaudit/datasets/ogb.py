@@ -14,18 +14,10 @@ import pandas as pd
 import torch
 
 from fglaudit import limits
-from fglaudit.datasets.catalog import OGB_SOURCES, OgbSource
+from fglaudit.datasets.catalog import OGB_SOURCES, OGB_SPLITS, OgbSource, ogb_files
 from fglaudit.datasets.raw import RawGraph
 from fglaudit.datasets.root import find_root
 from fglaudit.errors import FglauditError
-
-SPLITS = {"train": "train", "val": "valid", "test": "test"}
-
-
-def ogb_files(name: str) -> list[str]:
-    """Return the files needed, relative to the data set's folder."""
-    raw = [f"raw/{part}.csv.gz" for part in ("edge", "node-feat", "node-label")]
-    return raw + [f"split/{OGB_SOURCES[name].split}/{part}.csv.gz" for part in SPLITS.values()]
 
 
 def load_ogb(name: str, root: str | None) -> RawGraph:
@@ -59,7 +51,7 @@ def _read(folder: Path, source: OgbSource) -> RawGraph:
     edge_index = _table(folder / "raw/edge.csv.gz", np.int64, limits.SIZES["edges"]).T
     ids = {
         mask: _table(folder / f"split/{source.split}/{part}.csv.gz", np.int64, source.nodes).reshape(-1)
-        for mask, part in SPLITS.items()
+        for mask, part in OGB_SPLITS.items()
     }
     got, expected = (*x.shape, int(y.max()) + 1), (source.nodes, source.features, source.classes)
     named = np.concatenate([edge_index.reshape(-1), *ids.values()])
@@ -77,7 +69,7 @@ def _read(folder: Path, source: OgbSource) -> RawGraph:
             f" other nodes; those in {folder} give {got}, {len(y)} labels and node ids {named.min()} ... {named.max()};"
             f" unpack {source.url} again"
         )
-    masks = {mask: torch.zeros(len(x), 1, dtype=torch.bool) for mask in SPLITS}
+    masks = {mask: torch.zeros(len(x), 1, dtype=torch.bool) for mask in OGB_SPLITS}
     for mask, nodes in ids.items():
         masks[mask][torch.from_numpy(nodes)] = True
     return RawGraph(

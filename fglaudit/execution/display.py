@@ -1,12 +1,11 @@
-"""What a run prints: progress while it runs, a table of findings at its end; plain lines if there is no terminal."""
+"""What a run prints: progress while it runs, a table of failures at its end; plain lines if there is no terminal."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from types import TracebackType
 
 from rich.console import Console
@@ -26,7 +25,6 @@ from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.worker import Progress as Rounds
 from fglaudit.execution.worker import Task, phase
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.scoring.clusters import TOO_FEW
 from fglaudit.suite.cell import Cell, arguments
 from fglaudit.suite.suite import Suite
 
@@ -157,87 +155,8 @@ def _first_failure(record: CellRecord) -> list[Finding]:
     return [row for row in record.findings if row.status is Status.FAILED][:1]
 
 
-def findings_table(records: Sequence[CellRecord]) -> Table:
-    """Return per cell (seeds together) and observer the attack that got furthest ahead of its control.
-
-    Settings that could not be run at all are counted in the caption; the report says why.
-    """
-    groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
-    for row in (row for record in records for row in record.findings):
-        observer = f"{row.observer} ({row.observer_knowledge})" if row.observer_knowledge else row.observer
-        setting = (
-            f"{row.dataset} {row.partition}",
-            _call(row.protocol, row.protocol_args),
-            _call(row.defense, row.defense_args),
-        )
-        groups[*setting, observer].append(row)
-    settings: dict[tuple[str, ...], dict[str, list[Finding]]] = defaultdict(dict)
-    for key, found in groups.items():
-        settings[key[:-1]][key[-1]] = found
-    one_source = len({data for data, _, _ in settings}) == 1
-
-    table = Table(title="Who learns what: the strongest attack of each observer, mean over seeds", title_justify="left")
-    for column in ("data", "protocol", "defense", "observer")[one_source:]:
-        table.add_column(column, overflow="fold")
-    for column in ("accuracy", "best attack", "value", "control", "advantage [95 %]"):
-        table.add_column(column, justify="left" if column == "best attack" else "right")
-    skipped = 0
-    for where, observers in settings.items():
-        rows = [row for found in observers.values() for row in found]
-        accuracy = _mean(row.accuracy for row in rows)
-        head = [escape(word) for word in where[one_source:]]
-        if any(row.status is not Status.NOT_APPLICABLE for row in rows):
-            for observer, found in observers.items():
-                table.add_row(*head, escape(observer), _number(accuracy), *_best(found))
-        elif accuracy is not None:
-            table.add_row(*head, "all", _number(accuracy), "nothing to attack", "", "", "")
-        else:
-            skipped += 1
-    if one_source:
-        table.title = f"{table.title}; {escape(next(iter(settings))[0])}"
-    if skipped:
-        table.caption = (
-            f"{skipped} settings where the defense does not apply to the protocol are not shown; the report says why"
-        )
-    return table
-
-
 def _call(name: str, args: str) -> str:
     return f"{name} {args.replace(';', ' ')}" if args else name
-
-
-def _best(rows: Sequence[Finding]) -> list[str]:
-    """Columns for the attack with the highest mean advantage, or why there is none."""
-    attacks: dict[str, list[Finding]] = defaultdict(list)
-    for row in rows:
-        if row.status is Status.OK and row.advantage is not None:
-            attacks[row.attack].append(row)
-    trouble = {row.status for row in rows} & {Status.FAILED, Status.BROKEN_ATTACK}
-    note = f" [red]({', '.join(sorted(trouble))} too)[/red]" if trouble else ""
-    if not attacks:
-        kind = "[red]" + ", ".join(sorted(trouble)) + "[/red]" if trouble else "not applicable"
-        return [kind, "", "", ""]
-    best = max(attacks.values(), key=lambda found: _mean(row.advantage for row in found) or 0.0)
-    low, high = _mean(r.advantage_low for r in best), _mean(r.advantage_high for r in best)
-    if len(best) > 1:  # one interval over the seeds is in summary.csv; a mean of intervals would be none
-        low = min(r.advantage_low for r in best if r.advantage_low is not None)
-        high = max(r.advantage_high for r in best if r.advantage_high is not None)
-    few = f" {TOO_FEW}: range" if any(row.interval == "range" for row in best) else ""
-    return [
-        f"{escape(best[0].attack)} ({best[0].metric}){note}",
-        _number(_mean(row.value for row in best)),
-        _number(_mean(row.control for row in best)),
-        f"{_number(_mean(row.advantage for row in best))}{few} [{_number(low)}, {_number(high)}]".replace("[", r"\["),
-    ]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return fmean(known) if known else None
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
 
 
 def failures_table(rows: Sequence[Finding]) -> Table:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fglaudit.errors import FglauditError
+from fglaudit.execution.cores import available_cores as available_cores
 from fglaudit.execution.rows import blank_record
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord, Status
@@ -86,11 +87,6 @@ def check_timeout(seconds: float | None) -> None:
     """Raise :class:`FglauditError` unless a cell can be given ``seconds``."""
     if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
         raise FglauditError(f"--cell-timeout must be above 0 and at most {LONGEST:.0f} seconds; got {seconds:g}")
-
-
-def available_cores() -> int:
-    """Number of CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_jobs(cells: int, device: str) -> int:

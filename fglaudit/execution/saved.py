@@ -107,20 +107,37 @@ def attack_saved(
     folder = source.run / ATTACKS / name
     if folder.exists():
         raise FglauditError(f"attacks on a saved run never replace others; {folder} exists; use another --name")
-    made = Made(__version__, torch.get_num_threads(), {}, dict(registry.loaded_files()))
     records = []
     for path in source.recordings:
         announce(f"attacking {path}")
         record, results = _attacked(Recording.load(path), source, path, observers, attacks, device)
-        make_folder(folder / "cells")
-        write_atomic(folder / "cells" / f"{record.cell}.json", _text(record, made), linked=False)
+        store_record(folder, record)
         for file, tensors in results.items():
             make_folder(folder / "results")
             write_new(folder / "results" / f"{record.cell}-{file}.safetensors", save(tensors), 0o644)
         records.append(record)
-    plan = tuple(Planned.like(record) for record in records)
-    write_atomic(folder / "run.json", Manifest(source.suite, made, plan).text())
+    store_plan(folder, source.suite, records)
     return folder, records
+
+
+def store_record(folder: Path, record: CellRecord) -> None:
+    """Write one record into ``folder``, as a run does.
+
+    Raises:
+        FglauditError: it holds values that cannot be.
+    """
+    make_folder(folder / "cells")
+    write_atomic(folder / "cells" / f"{record.cell}.json", _text(record, _made()), linked=False)
+
+
+def store_plan(folder: Path, suite: str, records: Sequence[CellRecord]) -> None:
+    """Write ``run.json`` for records that are all there, so that ``fglaudit report`` reads the folder."""
+    plan = tuple(Planned.like(record) for record in records)
+    write_atomic(folder / "run.json", Manifest(suite, _made(), plan).text())
+
+
+def _made() -> Made:
+    return Made(__version__, torch.get_num_threads(), {}, dict(registry.loaded_files()))
 
 
 def _attacked(

@@ -1,4 +1,4 @@
-"""The folder of one run: atomic records, resume, and ``findings.csv``.
+"""The folder of one run: atomic records, resume, ``findings.csv`` and ``coverage.csv``.
 
 ::
 
@@ -9,7 +9,9 @@
               truth/HASH/        the truth of the same run, for the scorer alone
               attacks/NAME/      what `fglaudit attack` found later
               secret.key       with --secret, what makes the noise secret
-              findings.csv summary.csv report.html report.md
+              findings.csv     what was measured, and what failed
+              coverage.csv     with the same columns, what did not apply and why; both together have every row
+              summary.csv report.html report.md
               .spool/          the messages of cells that are being computed; removed whenever a run ends
               .lock            held while a run writes here
 
@@ -374,15 +376,24 @@ def read_records(directory: Path) -> list[CellRecord]:
 
 
 def write_findings(directory: Path, records: Sequence[CellRecord] | None = None) -> Path:
-    """Write ``findings.csv`` from the records, in suite order; floats in full so that equal runs give equal files."""
+    """Write ``findings.csv`` and, of what did not apply, ``coverage.csv``; the former is returned.
+
+    Every row of every record is in one of them, in suite order; floats in full so that equal runs give equal files.
+    """
+    every = [row for record in (read_records(directory) if records is None else records) for row in record.findings]
+    idle = [row for row in every if row.status is Status.NOT_APPLICABLE]
+    write_atomic(directory / "coverage.csv", _table(idle))
+    path = directory / "findings.csv"
+    write_atomic(path, _table([row for row in every if row.status is not Status.NOT_APPLICABLE]))
+    return path
+
+
+def _table(rows: Sequence[Finding]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for record in read_records(directory) if records is None else records:
-        writer.writerows([csv_cell(getattr(row, column)) for column in COLUMNS] for row in record.findings)
-    path = directory / "findings.csv"
-    write_atomic(path, text.getvalue())
-    return path
+    writer.writerows([csv_cell(getattr(row, column)) for column in COLUMNS] for row in rows)
+    return text.getvalue()
 
 
 def failed_rows(records: Sequence[CellRecord]) -> list[Finding]:

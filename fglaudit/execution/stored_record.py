@@ -16,6 +16,7 @@ from fglaudit.errors import FglauditError, shown
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.own_files import stamped, unstamped
+from fglaudit.scoring.clusters import PairedClusters
 
 NAME = re.compile(r"[0-9a-f]{16}")
 """A cell's hash, the only thing that may name its files."""
@@ -112,11 +113,11 @@ def check_record(data: Mapping[str, Any]) -> None:
     _demand(_is_mapping(data["clusters"], (list, tuple)), "clusters", data["clusters"])
     for clusters in data["clusters"].values():
         for cluster in clusters:
-            _demand(
-                isinstance(cluster, (list, tuple)) and len(cluster) >= 2 and all(map(_is_number, cluster)),
-                "clusters",
-                cluster,
-            )
+            _demand(isinstance(cluster, (list, tuple)) and all(map(_is_number, cluster)), "clusters", cluster)
+        try:
+            PairedClusters.from_rows(clusters)
+        except (FglauditError, OverflowError) as error:
+            raise ValueError(f"clusters: {error}") from error
     _check_guarantee(data["verdict"], data["fields"])
     _demand(_is_mapping(data["breakdowns"], dict), "breakdowns", data["breakdowns"])
     for groups in data["breakdowns"].values():

@@ -15,23 +15,10 @@ from fglaudit.partition.dirichlet import dirichlet
 from fglaudit.partition.louvain import louvain
 from fglaudit.partition.metis import metis
 from fglaudit.partition.overlapping import overlapping
+from fglaudit.partition.schemes import DESCRIPTIONS
 from fglaudit.partition.splits import split_masks
 from fglaudit.partition.unbalanced import unbalanced
 from fglaudit.rng import split
-
-DESCRIPTIONS = {
-    "dirichlet": "label skew: every class is cut over the clients by Dirichlet(beta)",
-    "metis": "equal parts with few edges between them",
-    "louvain": "communities, packed into clients of similar size",
-    "overlapping": "METIS parts, from each half of the nodes drawn five times; clients share nodes",
-    "unbalanced": "METIS parts, each keeps a random 10-100 % of its nodes; the others vanish",
-    "per-node": "every node is a client of its own; clients is not used",
-}
-
-
-def partition_schemes() -> dict[str, str]:
-    """Return a one-line description per scheme."""
-    return dict(DESCRIPTIONS)
 
 
 @dataclass(frozen=True)

@@ -117,4 +117,5 @@ def node_examples(
     copies = 1 if pooled else int(torch.bincount(torch.cat(graph.clients), minlength=graph.num_nodes).max().item())
     sizes = [int(train.sum().item()) for train in graph.train]
     most = sum(sizes) if across or pooled else copies * max(sizes)
-    return Examples(passes, hops, by_degree, across, copies, most, widest, pooled)
+    losses = (sum(sizes),) if pooled else tuple(sizes)
+    return Examples(passes, hops, by_degree, across, copies, most, widest, pooled, losses)

@@ -149,5 +149,8 @@ class Cell:
         data["dataset"] = {k: v for k, v in data["dataset"].items() if k not in ("root", "sha256")}
         if self.dataset.sha256 is not None:
             data["content"] = self.dataset.sha256
+        plugins = (self.protocol, self.defense, *self.attacks)
+        if borrowed := [registry.reference(plugin) for plugin in plugins if registry.borrows_a_name(plugin)]:
+            data["classes"] = borrowed
         text = json.dumps([__version__, data], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -16,7 +16,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +29,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, describe, stacked
 from fglaudit.suite.checks import check_observers, check_partition_fits
+from fglaudit.suite.embedded import embedded as embedded
 from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
 from fglaudit.suite.stacks import named_parts
 from fglaudit.suite.sweep import expanded
@@ -96,9 +96,7 @@ class Suite:
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
         """Return the attacks to run on ``protocol``: the ones listed; for ``attacks: all`` the ones whose payloads it
         all sends (where none fits, all of them, so that every observer still has rows that say so)."""
-        sent = set(type(protocol).emits)
-        fitting = tuple(attack for attack in self.attacks if sent.issuperset(type(attack).consumes))
-        return fitting if self.all_attacks and fitting else self.attacks
+        return fitting(protocol, self.attacks) if self.all_attacks else self.attacks
 
     def resolved(self) -> dict[str, Any]:
         """Return the suite as plain data with all defaults filled in; ``suite.yaml`` of a run holds it."""
@@ -116,6 +114,12 @@ class Suite:
         return plain
 
 
+def fitting(protocol: FederatedProtocol, attacks: Sequence[Attack]) -> tuple[Attack, ...]:
+    """Return those of ``attacks`` whose payloads ``protocol`` all sends; all of them where none fits."""
+    sent = set(type(protocol).emits)
+    return tuple(attack for attack in attacks if sent.issuperset(type(attack).consumes)) or tuple(attacks)
+
+
 def _written_back(plugin: Any) -> dict[str, Any]:
     """Return the entry of a suite that names ``plugin`` with all its fields."""
     parts = {name: [_written_back(part) for part in defenses] for name, defenses in stacked(plugin)}
@@ -129,12 +133,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
-def embedded() -> dict[str, str]:
-    """Return the texts of the suites that come with the package, by name."""
-    folder = files("fglaudit.suite.embedded")
-    return {p.name.removesuffix(".yaml"): p.read_text("utf-8") for p in folder.iterdir() if p.name.endswith(".yaml")}
 
 
 def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:

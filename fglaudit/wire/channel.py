@@ -12,7 +12,9 @@ from fglaudit.facts import ROWS, Additive, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
+from fglaudit.privacy.counted import Counted
 from fglaudit.view import Observer
+from fglaudit.wire.counting import Counter
 from fglaudit.wire.observed import Observed
 from fglaudit.wire.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
@@ -86,13 +88,16 @@ class RecordingChannel:
         self.bytes_sealed = 0
         self.inputs: dict[int, Tensor] = {}
         self._observed = Observed(session)
+        self._counter = Counter(num_clients, exact=self._observed.watches("release"))
         self._rng = rng
         self._progress = progress
+        self._home: torch.device | None = None
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph as the defense prepares it."""
         before = copied(client) if self._observed.watches("prepare") else None
         prepared = self.session.prepare(client, self._rng)
+        self._counter.prepared(client.client)
         if before is not None:
             self._observed.prepared(before, prepared)
         if any(fact.target == ROWS for fact in self.session.facts()):
@@ -132,6 +137,7 @@ class RecordingChannel:
         return self._update
 
     def _update(self, gradients: Tensor) -> Tensor:
+        self._counter.updated(gradients)
         if not self._observed.watches("local_update"):
             return self.session.local_update(gradients, self._rng)
         expected = self._observed.expected_update(gradients)  # before the call, which may edit gradients in place
@@ -144,15 +150,22 @@ class RecordingChannel:
         """What the defense changed and no fact of it explains: for the scorer, never for attacks."""
         return self._observed.unstated
 
+    @property
+    def counted(self) -> Counted:
+        """How often each kind of payload was released, and gradients were used."""
+        return self._counter.counted
+
     def send(self, batch: MessageBatch) -> Payload:
         """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
         entered = None  # what was sealed just now
         if batch.payload.sealed_fields():
             batch = self.session.forward(batch)
+            self._counter.sent(batch)
             if not batch.payload.sealed_fields():
                 self._observed.arrived(batch)
         else:
             batch = self._released(batch)
+            self._counter.sent(batch)
             if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
                 entered, batch = self._sealed(batch)
         self._count(batch)
@@ -164,7 +177,7 @@ class RecordingChannel:
         self._record(batch.ciphertexts())
         readers = self.session.readers(batch)
         if bool((batch.receivers != SERVER).all()):
-            opened = self.session.unseal(batch)
+            opened = self._unsealed(batch)
             if entered is not None:
                 self._observed.opened(entered, opened)
             self._observed.arrived(opened)
@@ -172,12 +185,12 @@ class RecordingChannel:
             return opened.payload
         readable = self._readable(batch, readers)
         if bool(readable.any()):
-            opened = self.session.unseal(batch.select(readable))
+            opened = self._unsealed(batch.select(readable))
             if entered is not None:
                 self._observed.opened(entered, opened)
             self._record(opened, readers)
         if entered is not None and bool((more := self._observed.to_open(batch, readable)).any()):
-            self._observed.opened(entered, self.session.unseal(batch.select(more)))
+            self._observed.opened(entered, self._unsealed(batch.select(more)))
         return batch.payload
 
     def _released(self, batch: MessageBatch) -> MessageBatch:
@@ -193,10 +206,19 @@ class RecordingChannel:
     def _sealed(self, batch: MessageBatch) -> tuple[MessageBatch, MessageBatch]:
         """Return what entered the seal, in memory of its own, and what left it."""
         payload = type(batch.payload).from_tensors({n: _copy(value) for n, value in batch.payload.tensors().items()})
+        self._home = next(value.device for value in payload.tensors().values())
         before = MessageBatch(batch.round, batch.senders.clone(), batch.receivers.clone(), payload, batch.splits)
         after = self.session.seal(batch, self._rng)
         self._observed.sealed(before, after)
         return before, after
+
+    def _unsealed(self, batch: MessageBatch) -> MessageBatch:
+        """Return what the holder of a key reads, on the device where clients compute: seals have no device."""
+        opened = self.session.unseal(batch)
+        if self._home is None:
+            return opened
+        payload = type(opened.payload).from_tensors({n: v.to(self._home) for n, v in opened.payload.tensors().items()})
+        return MessageBatch(opened.round, opened.senders, opened.receivers, payload, opened.splits)
 
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""

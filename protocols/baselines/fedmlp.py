@@ -74,10 +74,9 @@ class FedMLP(FederatedProtocol):
 
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's losses are those of its own training samples; the graph is not used."""
-        samples = max(int(train.sum().item()) for train in graph.train)
-        return Examples(
-            self.rounds * self.local_steps, 0, by_degree=False, across=False, per_node=samples, most=samples
-        )
+        samples = tuple(int(train.sum().item()) for train in graph.train)
+        most, passes = max(samples), self.rounds * self.local_steps
+        return Examples(passes, 0, by_degree=False, across=False, per_node=most, most=most, losses=samples)
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
         return largest_share(graph, 1.0, "uniform") if self.federated else super().uploads(graph)

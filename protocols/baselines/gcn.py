@@ -20,7 +20,7 @@ from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import node_examples
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 from fglaudit.structure import Structure
 
 
@@ -73,14 +73,15 @@ class GCN(FederatedProtocol):
         problem = Problem.local(clients, graph.degrees(), device)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
-        noise = torch.Generator(device).manual_seed(dropout.initial_seed())
+        noise = moved(dropout, device)
         start = glorot(layout, initial).to(device).expand(len(clients), -1)
         models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())
         owner = graph.owner().to(device)[problem.rows.node[problem.test]]
+        tested = test.mask.nonzero(as_tuple=True)
         correct = []
         for round in range(1, self.rounds + 1):
             models.step(self.local_steps)
-            hit = hits(test, models.vectors(), layout)[test.mask]
+            hit = hits(test, models.vectors(), layout)[tested]
             correct.append(torch.zeros(graph.num_clients, device=device).index_add_(0, owner, hit.float()))
             channel.round_done(round, self.rounds)
         accuracy, accuracy_global = accuracies(correct, torch.bincount(owner, minlength=graph.num_clients))

@@ -19,7 +19,7 @@ from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, projec
 from fglaudit.nn.weights import Layout, flatten, unflatten
 from fglaudit.payloads import Embeddings, MessageBatch
 from fglaudit.protocols.fedgat.gat_field import Exchange, Field
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 from fglaudit.sealing import SealedTensor
 
 FirstLayer = Callable[[LayerWeights], Tensor]
@@ -182,7 +182,7 @@ class GatTraining:
             federated: whether there are messages; otherwise there is one client, and no averaging.
         """
         averaging, problem = self.averaging, self.problem
-        self._dropout = torch.Generator(initial.device).manual_seed(split(rng, "dropout").initial_seed())
+        self._dropout = moved(split(rng, "dropout"), initial.device)
         sampling = split(rng, "participation")
         counts = problem.train.field.counts.cpu()
         eligible = counts.nonzero().squeeze(1)

@@ -55,7 +55,7 @@ BUCKET = 2**26
 
 @dataclass(frozen=True)
 class CNFGNN(SplitProtocol):
-    """CNFGNN; fields as in :class:`fglaudit.protocols.nfedgnn.nfedgnn.NFedGNN`, and ``keep_optimizer`` (see above)."""
+    """CNFGNN; fields as in :class:`fglaudit.protocols.nfedgnn.nfedgnn.NFedGNN`, and ``keep_optimizer``."""
 
     name: ClassVar[str] = "cnfgnn"
     shown: ClassVar[tuple[str, ...]] = ("split", "optimizer")

@@ -20,7 +20,7 @@ from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, Payload
 from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, SplitGat, SplitGcn
 from fglaudit.protocols.nfedgnn.user_weights import Stepping
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 from fglaudit.structure import Latent, Structure, Training
 from fglaudit.view import Observer
 
@@ -321,9 +321,7 @@ class SplitProtocol(FederatedProtocol):
             The users' features [N, F] as the defense prepares them, the first layer [F, D] as the server draws it, the
                 server, and the generator of the dropout of features.
         """
-        masks, server_masks = (
-            torch.Generator(device).manual_seed(split(rng, p).initial_seed()) for p in ("features", "server")
-        )
+        masks, server_masks = (moved(split(rng, purpose), device) for purpose in ("features", "server"))
         x = graph.x
         if channel.prepares():
             x = torch.cat([channel.prepare(graph.client(k)).x for k in range(graph.num_clients)])

@@ -24,6 +24,7 @@ from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.protocols.baselines.dist_gat import DistGAT
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer
@@ -182,7 +183,8 @@ def test_where_they_do_not_apply() -> None:
         assert "dist-gat" in (refusal(defense, DistGAT()) or "")
     assert refusal(MinimumNeighborhood(), FedGCN(hops=1)) is None
     assert "no masked neighbourhoods" in (refusal(MergeNeighbors(), FedGCN(hops=1)) or "")
-    assert "prove wrong rows" in (refusal(FewerFeatures(), FedGCN(hops=1)) or "")
+    assert refusal(FewerFeatures(), FedGCN(hops=1)) is None
+    assert "neither feature rows nor their sums" in (refusal(FewerFeatures(), NFedGNN()) or "")
     with pytest.raises(FglauditError, match="use remote: embeddings"):
         record(FedGAT(remote="matrices", **SMALL), mixed_graph(torch.float32), MergeNeighbors(2))
 

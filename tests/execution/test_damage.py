@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,25 @@ def test_impossible_values_are_refused(column: str, value: Any) -> None:
         check_record(data)
 
 
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        ([3.0, 0.0], "got 2 numbers"),
+        ([3.0, 0.0, 1.0], "got 3 numbers"),
+        ([3.0, 0.0, 1.0, 0.0, 0.0], "got 5 numbers"),
+        ([3.0, 0.0, 4.0, 0.0], "cluster 0 has 3 targets, control 0, gained 4"),
+        ([3.0, -1.0, 0.0, 0.0], "control -1"),
+        ([3.0, math.nan, 0.0, 0.0], "finite"),
+        ([10**400, 0, 0, 0], "too large"),
+        ([3.0, "1", 0.0, 0.0], "clusters"),
+    ],
+)
+def test_clusters_are_four_numbers_that_can_be(cluster: list[Any], words: str) -> None:
+    data = {**record().to_json(), "clusters": {"a|b|c": [[3.0, 0.0, 1.0, 0.0], cluster][::-1]}}
+    with pytest.raises(ValueError, match=words):
+        check_record(data)
+
+
 def test_a_record_in_the_place_of_another_is_noticed() -> None:
     with pytest.raises(ValueError, match="digest"):
         parse_record(record_text(record(), MADE).encode(), "0" * 16)
@@ -150,7 +170,13 @@ def test_a_run_with_any_damaged_file_resumes_to_equal_findings(tmp_path: Path, d
     out = tmp_path / "out"
     what = suite()
     expected = [without_seconds(r) for r in run(what, out)[0]]
-    names = ["run.json", "suite.yaml", "findings.csv", *sorted(f"cells/{p.name}" for p in out.glob("cells/*.json"))]
+    names = [
+        "run.json",
+        "suite.yaml",
+        "findings.csv",
+        "coverage.csv",
+        *sorted(f"cells/{p.name}" for p in out.glob("cells/*.json")),
+    ]
     path = out / data.draw(st.sampled_from(names))
     content = path.read_bytes()
     change = data.draw(st.sampled_from(["remove", "empty", "folder", "flip", "cut", "link"]))
@@ -197,6 +223,15 @@ def test_the_empty_key_is_the_public_stream_and_another_key_another_stream() -> 
     assert not torch.equal(
         torch.rand(4, generator=child), torch.rand(4, generator=torch.Generator().manual_seed(child.initial_seed()))
     )
+
+
+def test_only_one_module_seeds_generators_from_seeds() -> None:
+    """``fglaudit.rng.moved`` keeps a stream as secret as its key; the first 64 bits of one would give it away."""
+    root = Path(__file__).parents[2]
+    files = [file for room in ("fglaudit", "protocols", "attacks", "defenses") for file in (root / room).rglob("*.py")]
+    assert len(files) > 200
+    seeding = {file for file in files if re.search(r"\.(initial_seed|manual_seed|seed)\(", file.read_text("utf-8"))}
+    assert {file.relative_to(root).as_posix() for file in seeding} == {"fglaudit/rng.py"}
 
 
 def _blake(text: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,11 @@ from fglaudit.own_files import stamped, unstamped
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "findings.csv").open(newline="") as file:
-        return [{k: v for k, v in row.items() if not k.startswith("seconds_")} for row in csv.DictReader(file)]
+    found: list[dict[str, str]] = []
+    for name in ("findings.csv", "coverage.csv"):
+        with (folder / name).open(newline="") as file:
+            found += csv.DictReader(file)
+    return [{k: v for k, v in row.items() if not k.startswith("seconds_")} for row in found]
 
 
 def test_a_failing_cell_costs_no_other_and_keeps_its_reason(tmp_path: Path) -> None:
@@ -120,6 +124,27 @@ def test_findings_have_the_contracts_columns_and_full_precision(tmp_path: Path) 
     assert float(body[0][header.index("value")]) == records[0].findings[0].value
     assert body[0][header.index("f1")] == ""
     assert all(math.isfinite(float(line[header.index("accuracy")])) for line in body)
+
+
+def test_findings_and_coverage_hold_every_row_once(tmp_path: Path) -> None:
+    what = suite(seeds=[0, 1])
+    records, _ = run(what, tmp_path)
+    first, second = records
+    idle = replace(second.findings[0], status=Status.NOT_APPLICABLE, reason="no sums")
+    changed = [first, replace(second, findings=(idle, *second.findings[1:]))]
+    write_findings(tmp_path, changed)
+    keys = {}
+    for name in ("findings.csv", "coverage.csv"):
+        with (tmp_path / name).open(newline="") as file:
+            header, *body = csv.reader(file)
+        assert tuple(header) == COLUMNS
+        where = [header.index(c) for c in ("cell", "observer", "observer_knowledge", "attack", "status")]
+        keys[name] = [tuple(line[i] for i in where) for line in body]
+    assert [key[-1] for key in keys["coverage.csv"]] == ["not-applicable"]
+    assert "not-applicable" not in {key[-1] for key in keys["findings.csv"]}
+    every = [(f.cell, f.observer, f.observer_knowledge, f.attack, f.status.value) for r in changed for f in r.findings]
+    assert sorted(keys["findings.csv"] + keys["coverage.csv"]) == sorted(every)
+    assert len(every) == len(what.cells()) * len(what.observers) * len(what.cells()[0].attacks)
 
 
 def test_a_record_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,174 @@
+"""One call from a graph in memory to a report: :func:`audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fglaudit import registry
+from fglaudit.attacking import run_attacks
+from fglaudit.datasets.from_memory import content_digest, graph_from
+from fglaudit.datasets.spec import DatasetSpec
+from fglaudit.errors import FglauditError
+from fglaudit.execution.rows import cell_record
+from fglaudit.execution.saved import store_plan, store_record
+from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.graph import Graph
+from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.observers import ObserverSpec
+from fglaudit.partition import PartitionSpec
+from fglaudit.recording import NotApplicableError, record
+from fglaudit.run import write_outputs
+from fglaudit.scoring.score import Scorer
+from fglaudit.suite.cell import Cell
+from fglaudit.suite.checks import check_observers
+from fglaudit.suite.overrides import dataset_entry, pick_device
+from fglaudit.suite.suite import dataset_spec, fitting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Named = str | Mapping[str, Any]
+"""A plugin by name, or as a mapping with a name and fields, as in a suite."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :func:`audit` found.
+
+    Attributes:
+        records: one per seed.
+        name: of the data set.
+    """
+
+    records: tuple[CellRecord, ...]
+    name: str
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """The rows of ``findings.csv``: what was measured, or failed."""
+        return _frame([f for f in self._rows() if f.status is not Status.NOT_APPLICABLE])
+
+    @property
+    def coverage(self) -> pd.DataFrame:
+        """The rows of ``coverage.csv``: pairs of observer and attack that do not apply, with the reason."""
+        return _frame([f for f in self._rows() if f.status is Status.NOT_APPLICABLE])
+
+    def save(self, folder: str | Path) -> Path:
+        """Write records, findings and the report into ``folder``, which must not exist; returns the report's page."""
+        target = Path(folder)
+        if target.exists():
+            raise FglauditError(f"a report is saved into a folder of its own; {target} exists; name another one")
+        for one in self.records:
+            store_record(target, one)
+        store_plan(target, self.name, self.records)
+        write_outputs(target)
+        return target / "report.html"
+
+    def _rows(self) -> list[Finding]:
+        return [finding for one in self.records for finding in one.findings]
+
+    def _repr_html_(self) -> str:
+        shown = ["observer", "attack", "status", "quantity", "value", "control", "advantage_low", "advantage_high"]
+        table: str = self.findings[shown].to_html(index=False, float_format="{:.3f}".format, na_rep="")
+        accuracy = next((f.accuracy for f in self._rows() if f.accuracy is not None), None)
+        first = self._rows()[0]
+        told = "" if accuracy is None else f", accuracy {accuracy:.3f}"
+        return f"<p><b>{first.protocol}</b> under <b>{first.defense}</b> on {self.name}{told}</p>{table}"
+
+
+def audit(
+    graph: Any,
+    *,
+    protocol: Named | FederatedProtocol = "fedgcn",
+    defense: Named | Defense = "none",
+    observers: Sequence[str | ObserverSpec] = ("server", "client:each"),
+    attacks: str | Sequence[Named | Attack] = "all",
+    clients: int = 10,
+    partition: PartitionSpec | None = None,
+    seeds: Sequence[int] = (0,),
+    split: str | None = None,
+    device: str = "auto",
+    name: str = "graph",
+) -> Report:
+    """Train ``protocol`` under ``defense`` on a graph, attack what each observer sees, and score it.
+
+    >>> report = fglaudit.audit("csbm-cora", protocol={"name": "fedgcn", "rounds": 30}, observers=["client:0"])
+    >>> report.findings[["observer", "attack", "exact_rate"]]
+    >>> report.save("runs/mine")
+
+    Args:
+        graph: the name of a data set, the path of an ``.npz`` file, or whatever
+            :func:`fglaudit.datasets.from_memory.graph_from` takes: a ``torch_geometric.data.Data``, a networkx graph,
+            a mapping of arrays.
+        protocol, defense: a name, a mapping with a name and fields as in a suite, or an instance of your own class.
+        observers: "server", "client:0", "client:each", "wire", joined by "+"; or with side knowledge as
+            :class:`fglaudit.observers.ObserverSpec`.
+        attacks: "all" that read what the protocol sends, or a list of names, mappings or instances.
+        clients: over how many the nodes are split, at random and evenly, unless ``partition`` says it.
+        seeds: one training each.
+        split: "public" masks of the graph, "random" or "random-shared"; by default the masks where there are any.
+        device: "auto", "cpu" or "cuda".
+        name: of the graph, for reports; that of a named data set stays.
+
+    Raises:
+        FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
+    """
+    if not seeds:
+        raise FglauditError("an audit needs at least one seed; got none; use e.g. seeds=(0,)")
+    spec, whole = _dataset(graph, name, split)
+    watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
+    chosen = partition or PartitionSpec("dirichlet", clients, 10000.0)
+    check_observers(watching, [chosen])
+    built: FederatedProtocol = registry.named("protocol", protocol, "protocol")
+    every = attacks == "all"
+    if isinstance(attacks, str) and not every:
+        raise FglauditError(f'attacks are "all" or a list; got {attacks!r}; write e.g. attacks=[{attacks!r}]')
+    listed = [registry.named("attack", a, "attacks") for a in (registry.names("attack") if every else attacks)]
+    where = torch.device(pick_device(device))
+    cells = [
+        Cell(
+            dataset=spec,
+            partition=chosen,
+            protocol=built,
+            server="honest",
+            defense=registry.named("defense", defense, "defense"),
+            seed=seed,
+            observers=watching,
+            attacks=fitting(built, listed) if every else tuple(listed),
+        )
+        for seed in seeds
+    ]
+    return Report(tuple(_audited(cell, whole, spec.name, where) for cell in cells), whole.name)
+
+
+def _audited(cell: Cell, whole: Graph, suite: str, device: torch.device) -> CellRecord:
+    try:
+        recording, truth = record(cell, device=device, whole=whole)
+    except NotApplicableError as error:
+        defense, protocol = type(cell.defense).name, type(cell.protocol).name
+        raise FglauditError(f"{defense} does not serve {protocol}: {error}; choose another of the two") from error
+    scorer = Scorer(truth)
+    outputs = run_attacks(recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask)
+    return cell_record(cell.hash(), suite, cell.description(), recording, [scorer.measure(o) for o in outputs])
+
+
+def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Graph]:
+    """Return the graph and what a cell says of it; a graph in memory is named by the digest of its content."""
+    if isinstance(graph, str | Path):
+        given = {} if split is None else {"split": split}
+        spec = dataset_spec({**dataset_entry(str(graph)), **given})
+        return spec, spec.load()
+    whole, _ = graph_from(graph, name)
+    chosen = split or ("random" if whole.train is None else "public")
+    return DatasetSpec("npz", path=f"{whole.name}.npz", sha256=content_digest(whole), split=chosen), whole
+
+
+def _frame(rows: Sequence[Finding]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))

@@ -1,0 +1,94 @@
+"""Graphs that a user has in memory: this package's own, PyTorch Geometric's ``Data``, networkx's, or arrays by name.
+
+They pass the same checks as a file does (:mod:`fglaudit.datasets.npz`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+
+from fglaudit.datasets.npz import MASKS, REQUIRED, checked
+from fglaudit.datasets.npz_archive import Array
+from fglaudit.datasets.raw import RawGraph, to_graph
+from fglaudit.errors import FglauditError
+from fglaudit.graph import Graph
+
+_ACCEPTED = (
+    "a fglaudit Graph, a torch-geometric Data, a networkx graph whose nodes have x and y, or a mapping of arrays"
+)
+
+
+def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[Graph, tuple[str, ...]]:
+    """Return ``source`` as a graph, with a note for every kind of edge that had to be changed.
+
+    Args:
+        source: a :class:`fglaudit.graph.Graph`; an object with attributes (``torch_geometric.data.Data``) or a mapping
+            with keys x [N, F], edge_index [2, E], y [N] and, all or none, train_mask, val_mask, test_mask [N]; or a
+            networkx graph whose nodes have attributes ``x`` (a row of numbers) and ``y`` (a class number).
+        split_index: which public split, where masks are [N, splits].
+
+    Raises:
+        FglauditError: it is none of these, or breaks a rule of own graphs.
+    """
+    if isinstance(source, Graph):
+        return source, ()
+    if isinstance(source, nx.Graph):
+        arrays = _networkx_arrays(source)
+    elif isinstance(source, Mapping):
+        arrays = {key: _array(value, key) for key, value in source.items() if key in (*REQUIRED, *MASKS)}
+    elif all(hasattr(source, key) for key in REQUIRED):
+        there = {key: getattr(source, key, None) for key in (*REQUIRED, *MASKS)}
+        arrays = {key: _array(value, key) for key, value in there.items() if value is not None}
+    else:
+        raise FglauditError(f"a graph is {_ACCEPTED}; got {type(source).__name__}; convert it")
+    masks = {key: arrays.pop(key) for key in MASKS if key in arrays}
+    arrays |= {key: mask[:, split_index] if mask.ndim == 2 else mask for key, mask in masks.items()}
+    raw: RawGraph = checked(arrays, name)
+    return to_graph(raw, name, 0)
+
+
+def content_digest(graph: Graph) -> str:
+    """Return the SHA-256 of a graph's content: equal graphs are one data set, wherever they come from."""
+    digest = hashlib.sha256()
+    for value in (graph.x, graph.y, graph.edge_index, graph.train, graph.val, graph.test):
+        if value is None:
+            digest.update(b"none")
+            continue
+        digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
+        digest.update(value.contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _array(value: Any, key: str) -> Array:
+    try:
+        found = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise FglauditError(f"{key} must be an array of numbers; {error}; convert it") from error
+    if found.dtype == object:
+        raise FglauditError(f"{key} must be an array of numbers; its rows differ in length or type; fill them in")
+    return found
+
+
+def _networkx_arrays(graph: Any) -> dict[str, Array]:
+    """Return x, y and edges of a networkx graph; nodes are numbered in the graph's own order."""
+    nodes = list(graph.nodes)
+    for key in ("x", "y"):
+        without = [node for node in nodes if key not in graph.nodes[node]]
+        if without:
+            raise FglauditError(
+                f"every node of a networkx graph needs an attribute {key!r}; {len(without)} of {len(nodes)} have none,"
+                f" the first is {without[0]!r}; add it with networkx.set_node_attributes"
+            )
+    number = {node: i for i, node in enumerate(nodes)}
+    edges = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2).T
+    return {
+        "x": _array([graph.nodes[node]["x"] for node in nodes], "x"),
+        "y": _array([graph.nodes[node]["y"] for node in nodes], "y"),
+        "edge_index": edges,
+    }

@@ -1,0 +1,52 @@
+"""What an answer says in one line: the figures of its row, or why there are none."""
+
+from __future__ import annotations
+
+from fglaudit.reports.answers import Answer, Word
+from fglaudit.reports.leaks import FEATURES, PROOF, Leak
+from fglaudit.reports.numbers import decimal, percent
+from fglaudit.reports.wording import METRIC_NAMES, deed, reading
+
+
+def achieved(leak: Leak) -> str:
+    """Return what an attack got beside what a guess gets; of feature rows the exact ones first, for every attack.
+
+    All figures are of this one row: means over its seeds, as in ``summary.csv``.
+    """
+    if leak.quantity != FEATURES:
+        return deed(leak)
+    parts = []
+    exact = leak.mean("exact_rate")
+    if exact is not None:
+        guess = percent(leak.mean("control_exact_rate") or 0.0)
+        parts.append(f"{percent(exact)} of {rows_of(leak.observer[0])} exact (a guess: {guess})")
+    for column in ("f1", "cosine"):
+        value, control = leak.mean(column), leak.mean(f"control_{column}")
+        if value is not None and (column == "f1" or leak.mean("f1") is None):
+            beside = f" ({decimal(control, 2)})" if control is not None else ""
+            parts.append(f"{METRIC_NAMES[column]} {decimal(value, 2)}{beside}")
+    if not parts:
+        return deed(leak)
+    if leak.metric not in ("exact_rate", "f1", "cosine") and leak.metric:
+        parts.append(
+            f"{METRIC_NAMES.get(leak.metric, leak.metric)} {reading(leak.metric, leak.mean('value'))}"
+            f" ({reading(leak.metric, leak.mean('control'))})"
+        )
+    if PROOF in leak.grounds and leak.proven:
+        parts.append(f"{percent(leak.proven)} proven to be determined")
+    return ", ".join(parts)
+
+
+def rows_of(parties: str) -> str:
+    """Whose rows an observer is after."""
+    if "client:" in parties and "server" not in parties and "wire" not in parties:
+        return "its neighbours\N{RIGHT SINGLE QUOTATION MARK} rows"
+    return "the clients\N{RIGHT SINGLE QUOTATION MARK} rows"
+
+
+def in_words(answer: Answer) -> str:
+    """Return figures and, unless it leaks, the reason; for what was not tested the reason alone."""
+    if answer.leak is None:
+        return answer.reason
+    figures = achieved(answer.leak)
+    return figures if answer.word in (Word.LEAKS, Word.HELD) else f"{figures}; {answer.reason}"

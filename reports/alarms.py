@@ -1,0 +1,98 @@
+"""What a reader must know before any figure: refuted guarantees, broken attacks, failures, fields nobody examined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from fglaudit.finding import Status
+from fglaudit.guarantees import Word
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.numbers import plural
+from fglaudit.reports.records import NOT_RUN, Run
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.wording import assurance
+
+UNEXAMINED = "unexamined"
+
+
+def alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
+    """Return one line per alarm: refuted first, then broken, failed and missing, then unexamined."""
+    if not run.cells:
+        return ["This run has no results at all.", *_lost(run, settings, labels)]
+    return [*_refuted(settings, labels), *_broken(run), *_lost(run, settings, labels), *_unexamined(settings, labels)]
+
+
+def refuted(setting: Setting) -> bool:
+    """Whether any audit contradicted a guarantee of the setting."""
+    words = (record.verdict.word for record in setting.records if record.verdict is not None)
+    rows = (finding.guarantee for record in setting.records for finding in record.findings)
+    return setting.contradicted or Word.REFUTED in words or Word.REFUTED.value in rows
+
+
+def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    lines = []
+    for setting in settings:
+        if not refuted(setting):
+            continue
+        said = dict.fromkeys(
+            record.verdict.reason
+            for record in setting.records
+            if record.verdict is not None and record.verdict.word is Word.REFUTED and record.verdict.reason
+        )
+        why = " ".join(said) or (assurance(setting) if setting.contradicted else "an audit contradicts it.")
+        lines.append(f"REFUTED: the guarantee of {labels.setting(setting)} on {place(setting)}: {why}")
+    return lines
+
+
+def _broken(run: Run) -> list[str]:
+    broken = sum(finding.status is Status.BROKEN_ATTACK for record in run.cells for finding in record.findings)
+    if not broken:
+        return []
+    return [
+        f"{plural(broken, 'finding')} {'comes' if broken == 1 else 'come'} from an attack that failed its self-test: "
+        "a low score there is no evidence that nothing leaks."
+    ]
+
+
+def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
+    statuses = Counter(finding.status for record in run.cells for finding in record.findings)
+    lines = []
+    if run.missing:
+        have = "has" if len(run.missing) == 1 else "have"
+        lines.append(f"{plural(len(run.missing), 'planned cell')} of the suite {have} no record: {few(run.missing)}.")
+    lines += [
+        f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable
+    ]
+    not_run = sum(finding.reason == NOT_RUN for record in run.cells for finding in record.findings)
+    if failed := statuses[Status.FAILED] - not_run:
+        lines.append(f"{plural(failed, 'finding')} failed: nothing is known about the leakage there.")
+    every = sorted({seed for setting in settings for seed in setting.seeds})
+    for setting in settings:
+        if absent := [str(seed) for seed in every if seed not in setting.seeds]:
+            lines.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {', '.join(absent)}.")
+    return lines
+
+
+def unexamined(setting: Setting) -> list[str]:
+    """Return the fields of the setting's messages that nothing examined, as "Payload.field"."""
+    fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
+    return list(dict.fromkeys(f"{state.payload}.{state.field}" for state in fields))
+
+
+def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    where: dict[tuple[str, ...], list[str]] = {}
+    for setting in settings:
+        if found := unexamined(setting):
+            where.setdefault(tuple(found), []).append(labels.setting(setting))
+    return [
+        f"UNEXAMINED: nothing here says what {few(names)} {'reveals' if len(names) == 1 else 'reveal'}"
+        f" ({few(list(dict.fromkeys(places)))})."
+        for names, places in where.items()
+    ]
+
+
+def few(names: Iterable[str], most: int = 5) -> str:
+    """Return the first names, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

@@ -1,0 +1,92 @@
+"""What a run prints at its end: alarms, then per observer what it learns in every setting, features first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fglaudit.errors import printable
+from fglaudit.reports.achieved import in_words
+from fglaudit.reports.alarms import alarms
+from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.leaks import sd
+from fglaudit.reports.numbers import THIN, percent_spread, plural
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import Setting, summarize
+from fglaudit.reports.wording import QUANTITY_NAMES, observer_label
+
+MOST = 16
+"""Lines of one observer and quantity; the rest is counted, and stands in the report."""
+STYLES = {Word.LEAKS: "bold red", Word.HELD: "green", Word.NOT_SHOWN: "yellow", Word.NOT_TESTED: "yellow"}
+
+
+def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None = None) -> None:
+    """Print alarms and answers.
+
+    Args:
+        settings: :func:`fglaudit.reports.summary.summarize` of ``run``, if it was made already.
+    """
+    settings = summarize(run) if settings is None else settings
+    labels = Labels.of(settings)
+    if lines := alarms(run, settings, labels):
+        console.print("[bold red]Alarms[/bold red]")
+        for line in lines:
+            console.print(f"  [red]![/red] {_safe(line)}", highlight=False, soft_wrap=True)
+    places = list(dict.fromkeys(place(setting) for setting in settings))
+    if not settings:
+        return
+    console.print(f"[bold]Who learns what[/bold] {_safe('; '.join(places))}", highlight=False)
+    found = [answer for answer in answers(settings) if answer.applies]
+    for observer in dict.fromkeys(answer.observer for answer in found):
+        console.print(f"[bold]{_safe(observer_label(observer))}[/bold]", highlight=False)
+        mine = [answer for answer in found if answer.observer == observer]
+        for quantity in sorted({a.quantity for a in mine}, key=lambda name: (name != "features", name)):
+            console.print(f"  {_safe(QUANTITY_NAMES.get(quantity, quantity))}", highlight=False)
+            console.print(_table([a for a in mine if a.quantity == quantity], labels, len(places) > 1))
+    idle = sum(not applies(setting) for setting in settings)
+    if idle:
+        console.print(
+            f"{plural(idle, 'setting')} where the defense does not apply to the protocol: see the report and"
+            " coverage.csv",
+            highlight=False,
+        )
+
+
+def _table(found: Sequence[Answer], labels: Labels, many_places: bool) -> Table:
+    """One line per setting; settings without a figure and with the same reason share one."""
+    groups: dict[tuple[Word, str], list[Answer]] = {}
+    for number, answer in enumerate(found):
+        text = in_words(answer)
+        key = (answer.word, text if answer.leak is None else f"{number} {text}")
+        groups.setdefault(key, []).append(answer)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=10, no_wrap=True)
+    for _ in range(2):
+        table.add_column(overflow="fold")
+    shown = list(groups.items())
+    for (word, _), same in shown[:MOST]:
+        names = ", ".join(dict.fromkeys(_where(answer, labels, many_places) for answer in same))
+        style = STYLES[word]
+        table.add_row(f"    [{style}]{word.upper()}[/{style}]", _safe(in_words(same[0])), _safe(names))
+    if len(shown) > MOST:
+        rest = Counter(answer.word for _, same in shown[MOST:] for answer in same)
+        told = ", ".join(f"{count} {word.value}" for word, count in rest.items())
+        table.add_row("", f"and {plural(sum(rest.values()), 'more setting')} ({told}): see the report", "")
+    return table
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text.replace(THIN, " ")))
+
+
+def _where(answer: Answer, labels: Labels, many_places: bool) -> str:
+    setting = answer.setting
+    values = setting.per_seed("accuracy")
+    accuracy = f" ({percent_spread(values, sd(values))} accuracy)" if values else ""
+    where = f" on {place(setting)}" if many_places else ""
+    return f"{labels.setting(setting)}{where}{accuracy}"

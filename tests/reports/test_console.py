@@ -1,0 +1,94 @@
+"""What the console says: alarms first, features first, figures of the rows they come from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from report_runs import DEFENSES, PROTOCOLS, make_cell, make_run, store
+from rich.console import Console
+
+from fglaudit.finding import CellRecord, Status
+from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.reports import write_report
+from fglaudit.reports.console import MOST, print_answers
+from fglaudit.reports.records import load_run
+
+
+def said(folder: Path, records: list[CellRecord]) -> str:
+    run = load_run(store(folder / "run", records))
+    console = Console(file=io.StringIO(), width=220)
+    print_answers(console, run)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert isinstance(text, str)
+    return text.replace("\u202f", " ")
+
+
+def test_alarms_come_first_then_one_block_per_observer_with_features_first(tmp_path: Path) -> None:
+    text = said(tmp_path, make_run())
+    order = ["Alarms", "failed: nothing is known", "Who learns what", "\nServer\n", "feature rows", "\nOne client\n"]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert re.search(r"NOT TESTED +no node's features reach this observer +local-gcn, no defense", text)
+
+
+def test_exact_rows_lead_for_every_observer_and_are_those_of_the_row(tmp_path: Path) -> None:
+    text = said(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], seed) for seed in (0, 1)])
+    write_report(tmp_path / "run")
+    with (tmp_path / "run" / "summary.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = re.findall(r"LEAKS +([\d.]+) % of .* rows exact \(a guess: 0 %\), F1 ([\d.]+) \(([\d.]+)\)", text)
+    assert len(lines) == 3
+    for found, observer in zip(lines, (("server", ""), ("client:each", ""), ("client:each", "x")), strict=True):
+        mine = [r for r in rows if r["observer"] == observer[0] and bool(r["observer_knowledge"]) == bool(observer[1])]
+        best = max((r for r in mine if r["leak"]), key=lambda r: float(r["exact_rate"]))
+        assert found == (
+            f"{100 * float(best['exact_rate']):.1f}", f"{float(best['f1']):.2f}", f"{float(best['control_f1']):.2f}"
+        )  # fmt: skip
+
+
+def test_a_defense_that_hides_the_rows_is_seen_to_change_something(tmp_path: Path) -> None:
+    cells = [make_cell(PROTOCOLS[0], d, 0, observers=[1], parties=45) for d in (DEFENSES[0], DEFENSES[2])]
+    linkage = [
+        replace(c.findings[0], attack="update-linkage", quantity="linkage", metric="auc", value=1.0, control=0.5,
+                advantage=1.0, advantage_low=1.0, advantage_high=1.0)
+        for c in cells
+    ]  # fmt: skip
+    text = said(tmp_path, [replace(c, findings=(*c.findings, row)) for c, row in zip(cells, linkage, strict=True)])
+    assert text.index("LEAKS") < text.index("HELD") < text.index("linkage\n")
+
+
+def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0, observers=[0])
+    judged = replace(
+        cell,
+        verdict=Verdict(Word.REFUTED, reason="the noise is a third of what was stated."),
+        fields=(FieldState("server", "NeighborSums", "degrees", "unexamined", "nothing reads it"),),
+    )
+    text = said(tmp_path, [judged])
+    assert (
+        text.index("REFUTED: the guarantee of fedgcn, gaussian") < text.index("UNEXAMINED") < text.index("Who learns")
+    )
+    assert "the noise is a third of what was stated." in text and "NeighborSums.degrees reveals" in text
+
+
+def test_nothing_is_dropped_silently(tmp_path: Path) -> None:
+    cells = []
+    for rounds in range(1, MOST + 6):
+        made = make_cell(("fedgcn", {"hops": 1, "rounds": rounds}, 0.8), DEFENSES[0], 0, observers=[0])
+        cells.append(made)
+    text = said(tmp_path, cells)
+    assert "and 5 more settings (5 leaks): see the report" in text
+
+
+def test_settings_that_could_not_be_run_are_counted(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[1], 0)
+    idle = tuple(
+        replace(f, status=Status.NOT_APPLICABLE, reason="nothing to drop", accuracy=None) for f in cell.findings
+    )
+    text = said(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], 0), replace(cell, findings=idle)])
+    assert "1 setting where the defense does not apply to the protocol" in text
+    assert "nothing to drop" not in text

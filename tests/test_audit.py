@@ -1,0 +1,129 @@
+"""One call from a graph in memory to a report."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import fglaudit
+from fglaudit.context import Context
+from fglaudit.datasets.from_memory import content_digest, graph_from
+from fglaudit.errors import FglauditError
+from fglaudit.finding import COLUMNS
+from fglaudit.interfaces import Defense, DefenseSession
+from fglaudit.observers import ObserverSpec
+from fglaudit.testing import example_graph
+
+FEDGCN = {"name": "fedgcn", "rounds": 2, "hops": 1}
+
+
+def arrays() -> dict[str, Any]:
+    graph = example_graph(nodes=30, features=8)
+    return {"x": graph.x.numpy(), "y": graph.y.numpy(), "edge_index": graph.edge_index.numpy()}
+
+
+def as_networkx(given: dict[str, Any]) -> Any:
+    graph: Any = nx.Graph()
+    for node, (x, y) in enumerate(zip(given["x"], given["y"], strict=True)):
+        graph.add_node(f"node {node}", x=x, y=int(y))
+    graph.add_edges_from((f"node {a}", f"node {b}") for a, b in given["edge_index"].T)
+    return graph
+
+
+def test_the_same_graph_in_any_form_is_the_same_data_set() -> None:
+    given = arrays()
+    data = Data(**{key: torch.from_numpy(value) for key, value in given.items()})
+    digests = {content_digest(graph_from(source)[0]) for source in (given, data, as_networkx(given))}
+    assert len(digests) == 1
+    other = {**given, "x": 1 - given["x"]}
+    assert content_digest(graph_from(other)[0]) not in digests
+
+
+def test_an_audit_measures_and_saves_what_a_run_would(tmp_path: Path) -> None:
+    report = fglaudit.audit(
+        arrays(), protocol=FEDGCN, clients=2, observers=["server", ObserverSpec(("client:0",), topology=True)],
+        attacks=["subset-sum", {"name": "row-space"}], name="mine",
+    )  # fmt: skip
+    found = report.findings
+    assert list(found.columns) == list(COLUMNS)
+    assert set(found.attack) == {"subset-sum", "row-space"} and set(found.observer) == {"client:0"}
+    assert found.accuracy.notna().all() and (found.exact_rate > found.control_exact_rate).any()
+    assert set(report.coverage.observer) == {"server"} and report.coverage.reason.str.len().min() > 0
+    page = report.save(tmp_path / "mine")
+    assert page.is_file() and "mine" in page.read_text("utf-8")
+    with (tmp_path / "mine" / "findings.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["value"]) for row in rows if row["value"]] == found["value"].dropna().tolist()
+    with pytest.raises(FglauditError, match="folder of its own"):
+        report.save(tmp_path / "mine")
+    assert "subset-sum" in report._repr_html_()
+
+
+def test_equal_calls_give_equal_findings() -> None:
+    once, again = (
+        fglaudit.audit(arrays(), protocol=FEDGCN, clients=2, observers=["client:0"], attacks=["row-space"])
+        for _ in range(2)
+    )
+    columns = [c for c in COLUMNS if not c.startswith("seconds")]
+    assert once.findings[columns].equals(again.findings[columns])
+
+
+@dataclass(frozen=True)
+class Unwilling(Defense):
+    """Serves nobody."""
+
+    name: ClassVar[str] = "unwilling"
+
+    def unsupported(self, context: Context) -> str | None:
+        return "it serves nobody"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return DefenseSession()
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"protocol": "fedgnc"}, "fedgcn"),
+    ({"defense": {"name": "gaussian", "epsilon": -1}}, "epsilon"),
+    ({"defense": Unwilling()}, "serves nobody"),
+    ({"observers": ["client:9"]}, "client:9"),
+    ({"observers": ["sever"]}, "sever"),
+    ({"attacks": "subset-sum"}, "a list"),
+    ({"attacks": [3]}, "must be of kind attack"),
+    ({"seeds": ()}, "at least one seed"),
+    ({"clients": 0}, "at least one client"),
+    ({"clients": 31}, "31 clients for 30 nodes"),
+    ({"split": "public"}, "public"),
+    ({"device": "gpu"}, "gpu"),
+]
+
+
+@pytest.mark.parametrize(("changed", "told"), WRONG, ids=[next(iter(w[0])) for w in WRONG])
+def test_a_wrong_argument_is_named(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(FglauditError, match=told):
+        fglaudit.audit(arrays(), **{"protocol": FEDGCN, "clients": 2, "observers": ["server"], **changed})
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (3, "a graph is"),
+        ({"x": np.ones((3, 2)), "y": np.zeros(3, dtype=int)}, "edge_index"),
+        ({**arrays(), "x": [[1.0], [1.0, 2.0]]}, "array of numbers"),
+        ({**arrays(), "y": np.zeros(3, dtype=int)}, "one label per row"),
+        ({**arrays(), "x": np.full((30, 8), np.nan)}, "finite"),
+        (nx.path_graph(3), "attribute 'x'"),
+        ("coar", "cora"),
+        ("missing.npz", "missing.npz"),
+    ],
+)
+def test_a_wrong_graph_is_named(source: Any, told: str) -> None:
+    with pytest.raises(FglauditError, match=told):
+        fglaudit.audit(source, protocol=FEDGCN)

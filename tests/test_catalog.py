@@ -1,0 +1,90 @@
+"""What ``show``, ``list`` and ``doctor`` say: quick, equal to what classes say of themselves, in whole sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fglaudit import registry
+from fglaudit.catalog import CATALOG, described, described_class, explain
+from fglaudit.class_source import UnreadableError, class_source
+from fglaudit.datasets import DatasetSpec
+from fglaudit.doctor import cuda_devices, examine
+from fglaudit.partition import PartitionSpec
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_what_the_source_says_is_what_the_class_says(kind: str) -> None:
+    for name in registry.names(kind):
+        assert described(kind, name) == described_class(registry.load(kind, name)), name
+
+
+@pytest.mark.parametrize("cls", [DatasetSpec, PartitionSpec])
+def test_so_do_data_sets_and_partitions(cls: type) -> None:
+    found = class_source(cls.__module__, cls.__name__)
+    assert [f.name for f in found.fields] == [f.name for f in dataclasses.fields(cls)]
+    said = [f.default for f in found.fields]
+    real = [f.default for f in dataclasses.fields(cls)]
+    assert said == ["" if value is dataclasses.MISSING else f" = {value!r}" for value in real]
+
+
+def test_nothing_heavy_is_imported_to_explain_or_examine() -> None:
+    for arguments in (["show", "subset-sum"], ["show", "fedgt"], ["show", "npz"], ["show", "quickstart"], ["doctor"]):
+        code = (
+            "import sys\nfrom fglaudit.cli import main\n"
+            f"try:\n    main({arguments!r})\nexcept SystemExit as done:\n    assert not done.code, done.code\n"
+            "heavy = {'torch', 'pandas', 'scipy', 'sklearn', 'numpy'} & set(sys.modules)\nassert not heavy, heavy\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def test_a_default_that_is_computed_is_asked_of_the_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "computed_defaults.py").write_text(
+        "from dataclasses import dataclass, field\n"
+        "SIZE = 2 + 3\n"
+        "@dataclass(frozen=True)\n"
+        "class Plain:\n    size: int = SIZE\n    flag: bool = field(default=False)\n"
+        "@dataclass(frozen=True)\n"
+        "class Made(Plain):\n    size: int = 7\n    more: list[int] = field(default_factory=list)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    fields = class_source("computed_defaults", "Plain").fields
+    assert [(f.name, f.type, f.default) for f in fields] == [("size", "int", " = 5"), ("flag", "bool", " = False")]
+    for cls, words in (("Made", "factory"), ("Missing", "no class")):
+        with pytest.raises(UnreadableError, match=words):
+            class_source("computed_defaults", cls)
+
+
+def test_listed_texts_are_whole_sentences_without_markup() -> None:
+    for kind in ("protocols", "attacks", "defenses", "suites"):
+        for name, text in CATALOG[kind].entries().items():
+            assert text.endswith("."), (name, text)
+            assert ":class:" not in text and "``" not in text, (name, text)
+    suites = CATALOG["suites"].entries()
+    assert suites["encryption"].endswith("and what ciphertexts show by being there.")  # goes on in the second line
+    assert suites["dp-training"].count(".") == 1
+
+
+def test_shapes_and_types_of_an_own_graph_are_shown() -> None:
+    text = explain("npz")
+    for words in ("x [N, F]", "edge_index [2, E]", "y [N]", "train_mask", "integers", "booleans", "float32"):
+        assert words in text
+
+
+def test_doctor_asks_torch_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    quick = {check.what: check for check in examine()}
+    full = {check.what: check for check in examine(torch_too=True)}
+    assert full["torch imports"].detail.startswith(torch.__version__) and "torch imports" not in quick
+    assert len(cuda_devices()) >= torch.cuda.device_count()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    broken = {check.what: check for check in examine(torch_too=True)}
+    assert broken["torch imports"].state == "broken"
+    assert {check.what for check in examine()} == set(quick)
