@@ -35,6 +35,7 @@ app = typer.Typer(
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command()(tool_commands.gate)
+app.command("import")(tool_commands.import_graph)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
