@@ -41,6 +41,8 @@ _COARSE = 1e-10
 _LARGE = 10**5
 Key = tuple[bool, str]
 BatchPair = tuple[MessageBatch, MessageBatch]
+Drawn = list[dict[str, tuple[Tensor, Tensor]]]
+"""By batch and field (plain, sent) [n, D], of one probe."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,12 @@ def _public(probes: Probes, rng: torch.Generator, device: torch.device) -> dict[
 
 
 def _field(
-    name: str, drawn: list, held: list, probes: Probes, rng: torch.Generator, device: torch.device
+    name: str,
+    drawn: Sequence[Drawn],
+    held: Drawn,
+    probes: Probes,
+    rng: torch.Generator,
+    device: torch.device,
 ) -> FieldMap | None:
     together = [tuple(torch.cat([batch[name][i] for batch in part]) for i in (0, 1)) for part in (*drawn, held)]
     plain, sent = (torch.cat([pair[i] for pair in together[:-1]]) for i in (0, 1))

@@ -85,4 +85,5 @@ def _ridge(y: Tensor, z: Tensor, new: Tensor) -> Tensor:
         if error < best:
             best, chosen = error, weights
     assert chosen is not None
-    return (new @ y.T / y.shape[1]) @ chosen + shift
+    rows: Tensor = (new @ y.T / y.shape[1]) @ chosen + shift
+    return rows

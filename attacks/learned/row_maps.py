@@ -114,7 +114,8 @@ def matched_columns(plain: Tensor, sent: Tensor) -> Tensor:
     z, y = plain - plain.mean(0), sent - sent.mean(0)
     z = z / z.norm(dim=0).clamp(min=1e-300)
     y = y / y.norm(dim=0).clamp(min=1e-300)
-    return (z.T @ y).abs().argmax(1)
+    best: Tensor = (z.T @ y).abs().argmax(1)
+    return best
 
 
 def affine(plain: Tensor, sent: Tensor, ridge: float) -> RowMap:
@@ -136,7 +137,8 @@ def _solved(gram: Tensor, ridge: Tensor, right: Tensor) -> Tensor:
     """Return ``(gram + ridge I)^-1 right``; by least squares where that is singular."""
     system = gram + ridge * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     solution, info = torch.linalg.solve_ex(system, right)
-    return solution if int(info.item()) == 0 else torch.linalg.pinv(system) @ right
+    solved: Tensor = solution if int(info.item()) == 0 else torch.linalg.pinv(system) @ right
+    return solved
 
 
 def orthogonal(plain: Tensor, sent: Tensor) -> RowMap:
