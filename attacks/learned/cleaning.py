@@ -16,7 +16,7 @@ from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
 from fglaudit.attacks.learned.probes import Probes, known_pairs, made_up_graph, rehearsed_pair
 from fglaudit.attacks.learned.row_maps import Learned, best_map, identity, learners, relative_error
 from fglaudit.payloads import MessageBatch, Payload
-from fglaudit.rng import split
+from fglaudit.rng import derive, split
 from fglaudit.view import Messages, View
 
 GOOD = 1e-4
@@ -314,7 +314,7 @@ def _from_wire(plain: Tensor, sent: Tensor, device: torch.device) -> FieldMap | 
     cut = max(1, len(plain) // 5)
     if len(plain) < 2 * cut + 2:
         return None
-    order = torch.randperm(len(plain), generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(len(plain), generator=derive(0, "pairs on the wire"))
     z, y = plain[order].to(device), sent[order].to(device)
     best = best_map(z[cut:], y[cut:], z[:cut], y[:cut])
     if best.name == "nothing" or best.error > 0.5 * min(1.0, relative_error(z[:cut], y[:cut])):

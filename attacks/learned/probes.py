@@ -118,9 +118,10 @@ def rehearsed_pair(
     if rehearse is None:
         return []
     found = []
-    seed = split(rng, "rehearsed pair").initial_seed()
+    state = split(rng, "rehearsed pair").get_state()
     for defended in (False, True):
-        drawn = torch.Generator().manual_seed(seed)
+        drawn = torch.Generator()
+        drawn.set_state(state)
         if not defended:
             split(drawn, "defense")  # which a defended rehearsal draws first
         try:
