@@ -33,6 +33,7 @@ from bench import (
     working_defenses,
 )
 from bench.redteam import measure as redteam
+from bench.redteam import power
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
@@ -54,6 +55,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "frontier": lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(),
+    "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
