@@ -28,10 +28,12 @@ from bench import (
     gfl_appnp_attacks,
     intervals,
     nfedgnn,
+    obfuscations,
     scale,
     working_defenses,
 )
 from bench.redteam import measure as redteam
+from bench.redteam import power
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
@@ -52,6 +54,8 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "frontier": lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets)),
     "intervals": lambda o: intervals.run(o.results),
+    "obfuscations": lambda o: obfuscations.run(),
+    "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
