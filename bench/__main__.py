@@ -28,6 +28,7 @@ from bench import (
     gfl_appnp_attacks,
     intervals,
     nfedgnn,
+    obfuscations,
     scale,
     working_defenses,
 )
@@ -53,6 +54,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "frontier": lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets)),
     "intervals": lambda o: intervals.run(o.results),
+    "obfuscations": lambda o: obfuscations.run(),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),

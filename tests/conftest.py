@@ -32,6 +32,8 @@ SLOW = (
     "empirical/test_empirical.py::test_p_values",
     "empirical/test_empirical_defense.py",
     "execution/test_changed_inputs.py",
+    "execution/test_shards.py::test_two_processes",
+    "execution/test_shards.py::test_workers",
     "execution/test_store.py::test_two_runs_give_equal_files",
     "execution/test_store.py::test_a_failing_cell_costs_no_other",
     "execution/test_memory.py::test_running_out_of_memory_ends_no_run",
