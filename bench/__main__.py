@@ -28,6 +28,7 @@ from bench import (
     gfl_appnp_attacks,
     intervals,
     nfedgnn,
+    obfuscations,
     scale,
     working_defenses,
 )
@@ -55,6 +56,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
     "intervals": lambda o: intervals.run(o.results),
+    "obfuscations": lambda o: obfuscations.run(),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
