@@ -1,5 +1,5 @@
-"""Pages that are made from docstrings when the site is built: one per protocol, attack, defense, data set, partition and
-suite, and one per module of the Python interface. A hook of mkdocs."""
+"""Pages that are made from docstrings when the site is built, a hook of mkdocs: one per protocol, attack, defense, data
+set, partition and suite, and one per module of the Python interface."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     for kind, section in CATALOG.items():
         entries = section.entries()
-        listed = "\n".join(f"| [{name}]({Path(_page(kind, name)).name}) | {_cell(said)} |" for name, said in entries.items())
+        listed = "\n".join(f"| [{name}]({name}.md) | {_cell(said)} |" for name, said in entries.items())
         text = f"# {kind.capitalize()}\n\n| name | what it is |\n|---|---|\n{listed}\n"
         files.append(File.generated(config, f"reference/{kind}/index.md", content=text))
         for name in entries:
-            files.append(File.generated(config, _page(kind, name), content=_explained(kind, name, section.explain(name))))
+            text = _explained(kind, name, section.explain(name))
+            files.append(File.generated(config, _page(kind, name), content=text))
     for module, title in MODULES.items():
         files.append(File.generated(config, f"reference/python/{module}.md", content=_module(module, title)))
     return files
@@ -95,7 +96,8 @@ def _methods(cls: Any) -> list[str]:
     for name, found in vars(cls).items():
         function = found.__func__ if isinstance(found, classmethod | staticmethod) else found
         if not name.startswith("_") and inspect.isfunction(function) and function.__doc__:
-            parts += [f"### {cls.__name__}.{name}", _signature(name, function), markdown(inspect.getdoc(function) or "")]
+            doc = markdown(inspect.getdoc(function) or "")
+            parts += [f"### {cls.__name__}.{name}", _signature(name, function), doc]
     return parts
 
 
