@@ -11,6 +11,7 @@ import torch
 
 from bench import (
     defense_matrix,
+    devices,
     encryption,
     encryption_protocols,
     fedgat_attacks,
@@ -48,6 +49,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "intervals": lambda o: intervals.run(o.results),
+    "devices": lambda o: devices.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 
