@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from fglaudit.facts import Additive, Fact
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Channel, Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
-from fglaudit.payloads import MessageBatch, NeighborSums, Payload
+from fglaudit.payloads import MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.testing import CPU, example_graph, record
 
@@ -86,14 +86,14 @@ class Twice(FedGCN):
     """Sends its sums again, and states one release."""
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return super().train(graph, _Doubling(channel), rng=rng, device=device)
+        return super().train(graph, cast(Channel, _Doubling(channel)), rng=rng, device=device)
 
 
 class _Doubling:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.channel, name)
 
     def send(self, batch: MessageBatch) -> Payload:
@@ -107,7 +107,7 @@ class Around(FedGCN):
     """Lets its models start from a number made of the rows as they were before the defense."""
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return super().train(graph, _Leaking(channel, float(graph.x.sum())), rng=rng, device=device)
+        return super().train(graph, cast(Channel, _Leaking(channel, float(graph.x.sum()))), rng=rng, device=device)
 
 
 class _Leaking(_Doubling):
@@ -118,7 +118,7 @@ class _Leaking(_Doubling):
     def send(self, batch: MessageBatch) -> Payload:
         if "vector" in batch.payload.tensors() and batch.round == 1:
             vector = batch.payload.tensors()["vector"] + self.secret
-            return self.channel.send(dataclasses.replace(batch, payload=type(batch.payload)(vector)))
+            return self.channel.send(dataclasses.replace(batch, payload=ModelUpdate(vector)))
         return self.channel.send(batch)
 
 
