@@ -15,6 +15,7 @@ import torch
 from fglaudit.context import Context
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
+from fglaudit.empirical import judge as judging
 from fglaudit.empirical.judge import judge
 from fglaudit.facts import Additive, Fact
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -122,6 +123,12 @@ class _Leaking(_Doubling):
         return self.channel.send(batch)
 
 
+@pytest.fixture
+def no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits by many replays have tests of their own, and take seconds."""
+    monkeypatch.setattr(judging, "statistical", lambda *_, **__: ())
+
+
 def judged(
     defense: Defense, protocol: FederatedProtocol = SUMS, *, quick: bool = False
 ) -> tuple[Verdict, tuple[FieldState, ...]]:
@@ -134,10 +141,19 @@ def outcome(verdict: Verdict, name: str) -> Outcome:
     return next(audit.outcome for audit in verdict.audits if audit.name == name)
 
 
+@pytest.mark.slow
+def test_an_honest_defense_is_verified() -> None:
+    verdict, _ = judged(Gaussian(epsilon=2.0))
+    assert verdict.word is Word.VERIFIED, verdict
+    assert "0.9" in verdict.reason and verdict.epsilon == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.usefixtures("no_statistics")
 def test_an_honest_defense_passes_every_audit() -> None:
     verdict, states = judged(Gaussian(epsilon=2.0))
     assert verdict.epsilon == pytest.approx(2.0, rel=1e-3) and verdict.claimed == 2.0
     assert all(audit.outcome is Outcome.PASSED for audit in verdict.audits), verdict.audits
+    assert verdict.word is Word.CLAIMED and "trade-off curve was not tested" in verdict.reason
     assert verdict.covers == ("NeighborSums",) and "labels" in verdict.not_covered
     by_field = {(s.observer, s.payload, s.field): s.state for s in states}
     assert by_field["server", "NeighborSums", "sums"] == "covered"
@@ -170,6 +186,7 @@ def test_more_releases_than_stated() -> None:
     assert verdict.epsilon is not None and verdict.epsilon > 5.5
 
 
+@pytest.mark.usefixtures("no_statistics")
 @pytest.mark.parametrize("source", ["global", "numpy", "system", "constant"])
 def test_foreign_randomness(source: str) -> None:
     verdict, _ = judged(Faulty(epsilon=4.0, fault=source))
@@ -178,12 +195,14 @@ def test_foreign_randomness(source: str) -> None:
     assert any(words in audit.detail for audit in verdict.audits)
 
 
+@pytest.mark.usefixtures("no_statistics")
 def test_rows_longer_than_their_clip() -> None:
     verdict, _ = judged(Faulty(epsilon=4.0, fault="wider rows"))
     assert verdict.word is Word.REFUTED and outcome(verdict, "sensitivity") is Outcome.REFUTED
     assert outcome(verdict, "facts") is Outcome.UNTESTED
 
 
+@pytest.mark.usefixtures("no_statistics")
 def test_a_way_around_the_defense() -> None:
     verdict, states = judged(Gaussian(epsilon=4.0), Around(hops=1, rounds=2))
     assert verdict.word is Word.CLAIMED and "no stated mechanism covers" in verdict.reason
