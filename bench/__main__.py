@@ -23,13 +23,17 @@ from bench import (
     fedgt_choices,
     fedgt_preprocessing,
     fedgt_tables,
+    frontier,
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
     nfedgnn,
+    obfuscations,
     scale,
     working_defenses,
 )
+from bench.redteam import measure as redteam
+from bench.redteam import power
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
@@ -48,7 +52,11 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "working-defenses": lambda o: working_defenses.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
+    "frontier": lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets)),
     "intervals": lambda o: intervals.run(o.results),
+    "obfuscations": lambda o: obfuscations.run(),
+    "audit-power": lambda o: power.run(o.results, o.seeds),
+    "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
@@ -63,6 +71,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the raw data sets (default: $FGLAUDIT_DATA or ../shared/data)")
     parser.add_argument("--threads", type=int, help="threads per operation (default: torch's)")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", help="part of the name of a case of redteam")
     parser.add_argument("--draws", type=int, default=20, help="draws of GFL-APPNP's data sets")
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
@@ -75,6 +84,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn"
+    )
+    parser.add_argument(
+        "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
     )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))

@@ -35,6 +35,9 @@ app = typer.Typer(
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command()(tool_commands.gate)
+app.command("import")(tool_commands.import_graph)
+app.command()(tool_commands.new)
+app.command()(tool_commands.check)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -113,12 +116,20 @@ def run(
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but what went wrong.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print every finding of a finished cell.")] = False,
+    log: Annotated[Path | None, typer.Option(help="Append what happens to this file, with the time.")] = None,
+    shard: Annotated[
+        str, typer.Option(help="i/N: compute every N-th cell; other processes compute the others in the same --out.")
+    ] = "",
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
+    from fglaudit.execution.shards import Shard
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import PluginFile, Trust
 
     console = _console()
+    console.quiet = quiet
 
     def announce(files: Sequence[PluginFile]) -> None:
         for file in files:
@@ -129,6 +140,7 @@ def run(
     trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
     resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
     directory = out or output_folder(resolved, dataset or ())
+    part = Shard.parse(shard) if shard else None
     chosen = pick_device(device)
     if dry_run:
         from fglaudit.execution.display import print_plan
@@ -142,14 +154,24 @@ def run(
     from fglaudit.execution.store import failed_rows
     from fglaudit.reports.console import print_answers
     from fglaudit.reports.records import Run
-    from fglaudit.run import run_suite
+    from fglaudit.run import ERRORS, run_suite
 
     if jobs is None:
         jobs = default_jobs(len(resolved.cells()), chosen)
     try:
         interrupt()
         chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
-        records = run_suite(resolved, directory, chosen_engine, chosen, console, secret=secret)
+        records = run_suite(
+            resolved,
+            directory,
+            chosen_engine,
+            chosen,
+            console,
+            secret=secret,
+            shard=part,
+            log=log,
+            verbose=verbose,
+        )
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)
@@ -159,7 +181,7 @@ def run(
     if failed:
         console.print(failures_table(failed))
     console.print(_results(directory), markup=False, highlight=False, soft_wrap=True)
-    _end(troubles(records, "the same command tries them again"))
+    _end(troubles(records, f"tracebacks: {directory / ERRORS}; the same command tries them again"))
 
 
 @app.command()
