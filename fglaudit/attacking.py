@@ -21,6 +21,7 @@ from fglaudit.recording import Recording
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
+from fglaudit.tracebacks import keep, place
 from fglaudit.view import Observer, View
 
 NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
@@ -82,7 +83,8 @@ def _attempt(
     except NotStatedError as error:
         return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
     except Exception as error:
-        failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}")
+        keep(error, f"attack {blank.attack} by {blank.observer} {blank.observer_knowledge}".rstrip())
+        failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}{place(error)}")
         return replace(output, blank=failed)
     return replace(
         output,
