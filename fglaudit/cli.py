@@ -116,8 +116,12 @@ def run(
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
     ] = None,
+    shard: Annotated[
+        str, typer.Option(help="i/N: compute every N-th cell; other processes compute the others in the same --out.")
+    ] = "",
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
+    from fglaudit.execution.shards import Shard
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import PluginFile, Trust
 
@@ -132,6 +136,7 @@ def run(
     trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
     resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
     directory = out or output_folder(resolved, dataset or ())
+    part = Shard.parse(shard) if shard else None
     chosen = pick_device(device)
     if dry_run:
         from fglaudit.execution.display import print_plan
@@ -152,7 +157,7 @@ def run(
     try:
         interrupt()
         chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
-        records = run_suite(resolved, directory, chosen_engine, chosen, console, secret=secret)
+        records = run_suite(resolved, directory, chosen_engine, chosen, console, secret=secret, shard=part)
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)

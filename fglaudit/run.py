@@ -16,6 +16,7 @@ from fglaudit.execution.kept import secret_key
 from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import check_ours, run_folder
+from fglaudit.execution.shards import Claims, Shard
 from fglaudit.execution.store import RunStore, open_run, read_manifest, write_findings
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
@@ -30,6 +31,18 @@ class _Recorder(Listener):
 
     store: RunStore
     display: Listener
+    claims: Claims | None = None
+
+    def wanted(self, task: Task) -> bool:
+        cell = task.cell.hash()
+        if self.claims is None:
+            return True
+        if not self.claims.take(cell):
+            return False
+        if cell in self.store.finished([cell]):  # by a process with another number of shards
+            self.claims.release(cell)
+            return False
+        return True
 
     def started(self, task: Task) -> None:
         self.display.started(task)
@@ -44,6 +57,8 @@ class _Recorder(Listener):
         record = self.store.write(record)
         task.cell.dataset.check_pin()  # on another content the rest of the run would fail cell by cell
         self.display.finished(task, record)
+        if self.claims is not None:
+            self.claims.release(record.cell)
 
 
 def run_suite(
@@ -55,6 +70,7 @@ def run_suite(
     runner: Runner = run_cell,
     *,
     secret: bool = False,
+    shard: Shard | None = None,
 ) -> list[CellRecord]:
     """Run or continue ``suite`` in ``directory``, write findings and reports, and return all records in suite order.
 
@@ -64,6 +80,7 @@ def run_suite(
         device: of the cells, ``cpu`` or ``cuda``.
         runner: what computes a cell; tests put their own here.
         secret: whether training and noise are drawn with a key of the run's own.
+        shard: the part of the cells to compute and return; other processes compute the others in the same folder.
 
     Raises:
         FglauditError: the folder is in use, holds another suite, or cannot be written.
@@ -71,14 +88,16 @@ def run_suite(
     check_ours(run_folder(directory))  # before minutes are spent on loading data
     cells = [replace(cell, secret=secret) for cell in suite.cells()]
     data = check_data(suite)
-    with open_run(directory, suite, cells, data.digests, engine.threads) as store:
+    with open_run(directory, suite, cells, data.digests, engine.threads, shard) as store:
         engine.threads = store.made.threads
         finished = store.finished()
         for note in [*data.notes, *store.notes]:
             _say(console, f"note: {note}")
         if finished:
-            _say(console, f"{len(finished)} of {len(cells)} cells are finished already in {directory}")
-        key = secret_key(directory, started=bool(finished)) if secret else b""
+            _say(console, f"{len(finished)} of {len(store.mine)} cells are finished already in {directory}")
+        with store.locked():
+            started = bool(finished) if shard is None else any((directory / "cells").glob("*.json"))
+            key = secret_key(directory, started=started) if secret else b""
         tasks = [
             Task(
                 cell,
@@ -89,12 +108,13 @@ def run_suite(
                 spool=store.spool / name,
                 key=key,
             )
-            for name, cell in store.cells.items()
-            if name not in finished
+            for name in store.mine
+            if name not in finished and (cell := store.cells[name])
         ]
-        display = _display(console, len(store.cells), len(finished))
+        claims = None if shard is None else Claims(directory)
+        display = _display(console, len(store.mine), len(finished))
         try:
-            recorder = _Recorder(store, display)
+            recorder = _Recorder(store, display, claims)
             with display:
                 for task in tasks:
                     if (why := data.too_large.get(task.cell.dataset)) is not None:
@@ -104,8 +124,12 @@ def run_suite(
                 engine.run(fitting, runner, recorder)
         finally:
             store.remove_spool()  # first: what follows takes long, and a second signal may be the last one
-            outputs = write_outputs(directory)
-        return list(outputs.cells)
+            if claims is not None:
+                claims.release_all()
+            with store.locked():
+                outputs = write_outputs(directory)
+        mine = set(store.mine)
+        return [record for record in outputs.cells if record.cell in mine]
 
 
 def _say(console: Console, text: str) -> None:

@@ -14,6 +14,7 @@ from fglaudit.empirical.fields_audit import fields_audit
 from fglaudit.empirical.local_stages import UpdateStage
 from fglaudit.empirical.local_update import reached_losses
 from fglaudit.empirical.planted_rows import planted_rows_audit
+from fglaudit.empirical.replays import farthest
 from fglaudit.empirical.reports_test import reports_audits
 from fglaudit.empirical.sampling import sampling_audit
 from fglaudit.empirical.staging import Staged, clients_of, staged
@@ -82,22 +83,23 @@ def audits(
 
 
 def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph], seed: int) -> Audit | None:
-    """Return whether a canary moved messages farther, or a node reaches more losses, than the account allows."""
+    """Return whether a canary moved what is released, or a node reaches more losses, than the account allows."""
     too_far: list[str] = []
     seen: list[str] = []
     for stage in (stage for stages in prepared.stages.values() for stage in stages):
+        allowed = stage.noise.sensitivity
+        found: list[tuple[float, float, str]] = []
         if isinstance(stage, CapturedStage):
-            allowed, found = stage.noise.sensitivity, stage.farthest
-            words = f"a canary moved {stage.noise.payload} by {found:.4g}, {allowed:.4g} are accounted"
-        elif isinstance(stage, UpdateStage) and not isinstance(examples, str) and not examples.across:
+            found.append((stage.farthest, allowed, f"a canary's row moved {stage.noise.payload} by"))
+        elif (moved := farthest(stage, seed)) is not None:
+            found.append((moved, allowed, f"a canary moved one release of {stage.name} by"))
+        if isinstance(stage, UpdateStage) and not isinstance(examples, str) and not examples.across:
             session, rng = prepared.fresh(), derive(seed, "audits", "edges")
-            allowed = float(stage.losses)
-            found = float(max(reached_losses(session.prepare(client, rng), examples.hops) for client in clients))
-            words = f"a node reaches {found:g} losses, {allowed:g} are accounted"
-        else:
-            continue
-        seen.append(words)
-        too_far += [words] if found > allowed * (1 + SLACK) else []
+            reached = max(reached_losses(session.prepare(client, rng), examples.hops) for client in clients)
+            found.append((float(reached), float(stage.losses), "losses that a node reaches:"))
+        for distance, most, words in found:
+            seen.append(f"{words} {distance:.4g}, {most:.4g} are accounted")
+            too_far += [seen[-1]] if distance > most * (1 + SLACK) else []
     if not seen:
         return None
     return Audit("reach", Outcome.REFUTED if too_far else Outcome.PASSED, "; ".join(too_far or seen))
