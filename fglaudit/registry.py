@@ -306,7 +306,8 @@ def reference(plugin: Any) -> str:
 
 def borrows_a_name(plugin: Any) -> bool:
     """Whether the class of ``plugin`` has the name of a known plugin without being it."""
-    return _borrows(type(plugin))
+    cls: Any = type(plugin)
+    return _borrows(cls)
 
 
 @cache
