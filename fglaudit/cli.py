@@ -5,6 +5,7 @@ Exit codes are those of :mod:`fglaudit.execution.exit_code`; 130 where a signal 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import sys
@@ -109,6 +110,9 @@ def run(
     secret: Annotated[
         bool, typer.Option("--secret", help="Draw the noise with a key of this run that nobody is told.")
     ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Audit no guarantee by replays: it is then claimed, never verified.")
+    ] = False,
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
     ] = None,
@@ -135,6 +139,8 @@ def run(
 
     trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
     resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
+    if quick:
+        resolved = dataclasses.replace(resolved, empirical=False)
     directory = out or output_folder(resolved, dataset or ())
     part = Shard.parse(shard) if shard else None
     chosen = pick_device(device)

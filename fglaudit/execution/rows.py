@@ -45,4 +45,6 @@ def cell_record(
         partition_facts=dict(recording.partition),
         history=dict(recording.history),
         notes=recording.notes,
+        verdict=recording.verdict,
+        fields=recording.fields,
     )
