@@ -101,7 +101,8 @@ def run(
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing, run no plugin file.")
+        bool,
+        typer.Option("--dry-run", help="Check the suite, open data and partitions; train nothing, run no plugin file."),
     ] = False,
     trust_plugins: Annotated[
         bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
@@ -145,8 +146,15 @@ def run(
     chosen = pick_device(device)
     if dry_run:
         from fglaudit.execution.display import print_plan
+        from fglaudit.execution.dry_run import FAILS, opened
 
         print_plan(console, resolved, directory)
+        lines = []
+        for line in opened(resolved):
+            lines.append(printable(line))
+            console.print(lines[-1], markup=False, highlight=False, soft_wrap=True)
+        if any(line.startswith(FAILS) for line in lines):
+            raise SystemExit(int(ExitCode.FAILED))
         return
 
     from fglaudit.execution.display import failures_table
