@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from fglaudit.execution.examined_fields import after_attacks
 from fglaudit.finding import Finding, Status
 from fglaudit.guarantees import FieldState
 
 OPEN = FieldState("server", "Latents", "values", "nothing", "moves")
-ROW = Finding(
-    **{
-        f.name: 0 if f.name == "seed" else ""
-        for f in dataclasses.fields(Finding)
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-    }
-)
+_BLANK: dict[str, Any] = {
+    f.name: 0 if f.name == "seed" else ""
+    for f in dataclasses.fields(Finding)
+    if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+}
+ROW = Finding(**_BLANK)
 GOOD = dataclasses.replace(ROW, observer="server", attack="decoder", status=Status.OK, adapted="yes")
 
 
