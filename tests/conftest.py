@@ -38,6 +38,7 @@ SLOW = (
     "execution/test_store.py::test_a_failing_cell_costs_no_other",
     "execution/test_memory.py::test_running_out_of_memory_ends_no_run",
     "execution/test_memory.py::test_what_is_wrong",
+    "execution/test_tracebacks.py::test_quiet",
     "execution/test_workers.py",
     "gate/test_gate_docs.py::test_the_documented_lines",
     "plugin_checks/test_plugin_check.py::test_noise_that_is",
