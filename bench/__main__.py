@@ -52,7 +52,9 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "working-defenses": lambda o: working_defenses.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
-    "frontier": lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets)),
+    "frontier": lambda o: frontier.run(
+        o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
+    ),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(),
     "audit-power": lambda o: power.run(o.results, o.seeds),
@@ -87,6 +89,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
+    )
+    parser.add_argument(
+        "--settings", nargs="*", choices=[one.name for one in frontier.SETTINGS], default=(), help="of frontier"
     )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))

@@ -5,6 +5,8 @@ seed. Accuracy is over the whole test set after the last round. A setting's cand
 nodes of seed 0; the best one is used for all seeds. Rows of the table are pairs (setting, candidate) and are measured
 once, so a stopped measurement goes on where it was.
 
+"Own row alone" is ``private-reports`` when nothing was reported yet: the encoder, the same head on a node's own row.
+
 Label propagation spreads the training labels over the whole graph (Zhou et al. 2004, alpha 0.9): labels travel there,
 and no feature does.
 """
@@ -27,7 +29,7 @@ from fglaudit.federated.home_head import rows_alone
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
 from fglaudit.partition import PartitionSpec
 from fglaudit.registry import build
 from fglaudit.reports.controls import Measured, bought, chance_level
@@ -37,9 +39,10 @@ from fglaudit.wire.channel import RecordingChannel
 
 DATASETS = ("cora", "citeseer", "pubmed", "photo")
 KEY = ("dataset", "setting", "candidate", "nodes", "seed")
-VALUES = ("accuracy", "chance", "epsilon", "seconds")
+VALUES = ("accuracy", "chance", "epsilon", "seconds", "before")
 PER_CLASS, VALIDATING = 20, 30
 SPREAD, STEPS = 0.9, 50
+REPORTED = "reports at 4"
 
 
 class Setting(NamedTuple):
@@ -87,7 +90,7 @@ SETTINGS: tuple[Setting, ...] = (
         tuple({**home, "features_at_home": "own-subgraph"} for home in _HOME),
         control=True,
     ),
-    Setting("reports at 4", "private-reports", _REPORTS, ("k-ary-response", {"epsilon": 4.0})),
+    Setting(REPORTED, "private-reports", _REPORTS, ("k-ary-response", {"epsilon": 4.0})),
     Setting("reports at 1", "private-reports", _REPORTS[:1], ("k-ary-response", {"epsilon": 1.0})),
     _noisy(8.0, (0,)),
     _noisy(8.0, (16, 32)),
@@ -96,12 +99,12 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 
-def run(results: Path, root: str | None, seeds: int, datasets: tuple[str, ...]) -> None:
-    """Measure what is missing in ``frontier.csv``, then print the table."""
+def run(results: Path, root: str | None, seeds: int, datasets: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Measure what is missing of ``settings`` (none: all) in ``frontier.csv``, then print the table."""
     table = Table(results / "frontier.csv", KEY, VALUES)
     for dataset in datasets:
         for seed in range(seeds):
-            for setting in SETTINGS:
+            for setting in (one for one in SETTINGS if not settings or one.name in settings):
                 index = choose(table, dataset, setting, root)
                 measure(table, dataset, setting, index, "test", seed, partial(federated, dataset, root, seed))
         show(table, dataset)
@@ -166,9 +169,11 @@ def measure(
     if setting.protocol:
         protocol: FederatedProtocol = build("protocol", setting.protocol, setting.candidates[index])
         defense: Defense = build("defense", *setting.defense)
-        accuracy = trained(protocol, bound(defense, protocol.context(data)), data, seed)
+        found = trained(protocol, bound(defense, protocol.context(data)), data, seed)
+        accuracy, encoder = found.whole_test_set, getattr(protocol, "encoder_rounds", None)
+        before = "" if encoder is None else f"{float(found.accuracy_global[encoder - 1]):.6f}"
     else:
-        accuracy = spread_labels(data)
+        accuracy, before = spread_labels(data), ""
     seconds = time.perf_counter() - start
     test = torch.zeros(data.num_nodes, dtype=torch.bool)
     for ids, mask in zip(data.clients, data.test, strict=True):
@@ -180,17 +185,18 @@ def measure(
             "chance": chance_level(data.y, test),
             "epsilon": setting.epsilon,
             "seconds": f"{seconds:.2f}",
+            "before": before,
         }
     )
     print(*key.values(), f"{100 * accuracy:.1f} % in {seconds:.1f} s", flush=True)
 
 
-def trained(protocol: FederatedProtocol, session: DefenseSession, graph: FederatedGraph, seed: int) -> float:
-    """Return the accuracy over all test nodes, with code seeds that follow ``seed``."""
+def trained(protocol: FederatedProtocol, session: DefenseSession, graph: FederatedGraph, seed: int) -> Trained:
+    """Train with codes that follow ``seed``."""
     if any(f.name == "code_seed" for f in dataclasses.fields(protocol)):  # type: ignore[arg-type]
         protocol = dataclasses.replace(protocol, code_seed=seed)  # type: ignore[type-var]
     channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
-    return protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu")).whole_test_set
+    return protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
 
 
 def spread_labels(graph: FederatedGraph) -> float:
@@ -219,6 +225,8 @@ def show(table: Table, dataset: str) -> None:
         )
         for setting in SETTINGS
     ]
+    before = {int(r["seed"]): float(r["before"]) for r in rows if r["setting"] == REPORTED}
+    measured.append(Measured("own row alone", before, 0.0, control=True))
     chance = 100 * sum(float(row["chance"]) for row in rows) / max(1, len(rows))
     print(f"\n{dataset}, chance {chance:.1f} %\n\n| setting | epsilon | seeds | accuracy | bought | seconds |")
     print("|---|---|---|---|---|---|")
@@ -228,5 +236,9 @@ def show(table: Table, dataset: str) -> None:
         gain = bought(one, measured)
         words = "control" if one.control else gain.words if gain is not None else "no control"
         spent = "in the clear" if math.isinf(one.epsilon) else f"{one.epsilon:g}"
-        seconds = sum(float(row["seconds"]) for row in rows if row["setting"] == one.name) / len(one.accuracy)
-        print(f"| {one.name} | {spent} | {len(one.accuracy)} | {100 * one.mean:.1f} | {words} | {seconds:.1f} |")
+        seconds = [float(row["seconds"]) for row in rows if row["setting"] == one.name]
+        took = f"{sum(seconds) / len(seconds):.1f}" if seconds else ""
+        print(f"| {one.name} | {spent} | {len(one.accuracy)} | {100 * one.mean:.1f} | {words} | {took} |")
+    reports = next(one for one in measured if one.name == REPORTED)
+    if (gain := bought(reports, [measured[-1]])) is not None:
+        print(f"\n{REPORTED}, the same head before any report: {gain.words}")

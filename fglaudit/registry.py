@@ -306,7 +306,12 @@ def reference(plugin: Any) -> str:
 
 def borrows_a_name(plugin: Any) -> bool:
     """Whether the class of ``plugin`` has the name of a known plugin without being it."""
-    cls = type(plugin)
+    cls: Any = type(plugin)
+    return _borrows(cls)
+
+
+@cache
+def _borrows(cls: type[Any]) -> bool:
     interfaces = importlib.import_module("fglaudit.interfaces")
     kind = next((k for k, spec in KINDS.items() if issubclass(cls, getattr(interfaces, spec.base))), None)
     return kind is not None and cls.name in names(kind) and load(kind, cls.name) is not cls

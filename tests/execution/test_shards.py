@@ -99,6 +99,15 @@ def test_a_cell_that_another_process_has_is_left_alone(tmp_path: Path) -> None:
     assert len([r for r in run(what, tmp_path, shard=Shard(1, 1))[0] if r.findings[0].reason == NOT_RUN]) == 0
 
 
+def test_workers_are_not_given_what_another_process_has(tmp_path: Path) -> None:
+    what = suite(seeds=SEEDS)
+    run(what, tmp_path, shard=Shard(5, 5))
+    other = Claims(tmp_path)
+    assert all(other.take(cell.hash()) for cell in what.cells()[::2])
+    records, _ = run(what, tmp_path, jobs=2, shard=Shard(1, 1))
+    assert [record.findings[0].reason == NOT_RUN for record in records] == [True, False, True, False, False]
+
+
 def test_a_killed_process_loses_its_claims(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from fglaudit.execution.shards import Claims; import time;"
