@@ -66,6 +66,7 @@ def test_maps_by_place_are_learned_from_made_up_values_in_the_same_places() -> N
     places = torch.zeros(8, dtype=torch.long)
     probes = [rows(8, f"probe {i}") for i in range(4)]
     held = rows(8, "held")
-    for hidden in (lambda x: x + shift, lambda x: x + 0.5 * x.roll(1, 0)):
+    both: tuple[Callable[[Tensor], Tensor], ...] = (lambda x: x + shift, lambda x: x + 0.5 * x.roll(1, 0))
+    for hidden in both:
         learned = best_place_map([(x, hidden(x)) for x in probes], (held, hidden(held)), places, 1.0)
         assert learned is not None and learned.error < 1e-10
