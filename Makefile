@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: audit test test-all test-foreign fuzz lint bench benchmarks clean
+.PHONY: audit test test-all test-foreign fuzz lint bench benchmarks gpu clean
 
 audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the embedded data set
 	$(BIN)/fglaudit run quickstart --out runs/quickstart
@@ -33,6 +33,11 @@ bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it 
 
 benchmarks: $(VENV)/.dev  ## speed and memory, medians of several runs
 	$(BIN)/python -m tests.benchmarks
+
+gpu: $(VENV)/.dev  ## on a GPU: the tests that need one, then speed and memory of training in one table, bench/results/devices.csv
+	FGLAUDIT_REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m tests.benchmarks --device cuda
+	$(BIN)/python -m bench devices
 
 clean:
 	rm -rf $(VENV) build *.egg-info runs bench/results

@@ -40,5 +40,6 @@ ATTACKS: dict[str, str] = {
     "update-labels": "fglaudit.attacks.updates.update_labels:UpdateLabels",
     "one-node-clusters": "fglaudit.attacks.global_nodes.one_node_clusters:OneNodeClusters",
     "row-presence": "fglaudit.attacks.sums.row_presence:RowPresence",
+    "code-edges": "fglaudit.attacks.codes.code_edges:CodeEdges",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
 }

@@ -11,6 +11,7 @@ import torch
 
 from bench import (
     defense_matrix,
+    devices,
     encryption,
     encryption_protocols,
     fedgat_attacks,
@@ -18,7 +19,6 @@ from bench import (
     fedgat_memory,
     fedgat_table1,
     fedgat_theory,
-    fedgcn_table2,
     fedgt_attacks,
     fedgt_choices,
     fedgt_preprocessing,
@@ -32,7 +32,6 @@ from bench import (
 )
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
-    "table2": lambda o: fedgcn_table2.run(o.results, o.root, o.seeds, o.features),
     "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
     "fedgat-attacks": lambda o: fedgat_attacks.run(o.results, o.root),
     "fedgat-memory": lambda o: fedgat_memory.run(o.results, o.root),
@@ -50,6 +49,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "intervals": lambda o: intervals.run(o.results),
+    "devices": lambda o: devices.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 
@@ -64,7 +64,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="threads per operation (default: torch's)")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--draws", type=int, default=20, help="draws of GFL-APPNP's data sets")
-    parser.add_argument("--features", choices=("raw", "row-normalised"), default="raw", help="of table2")
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
     parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")

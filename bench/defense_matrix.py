@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 
 from bench.defense_settings import SETUPS, Setup, defenses
-from bench.table import Table
 from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.finding import Finding, Status
 from fglaudit.observers import ObserverSpec
+from fglaudit.reproduce.measurements import Table
 from fglaudit.suite.cell import Cell, arguments
 from fglaudit.suite.suite import Suite
 

@@ -82,6 +82,7 @@ SETUPS: tuple[Setup, ...] = (
     Setup("fedavg-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
     Setup("fedavg-gophormer", {"rounds": 6}, *COMMUNITIES),
     Setup("fedavg-graphgps", {"rounds": 6}, *COMMUNITIES),
+    Setup("structure-only", {"hops": [2, 4], "width": 64, "rounds": 10}, *CLIENTS),
     Setup("local-gcn", {"rounds": 10}, *CLIENTS),
     Setup("local-gt", {"rounds": 4, "hidden": 32, "feed_forward": 64}, *COMMUNITIES),
     Setup("gcn", {"rounds": 10}, *CLIENTS),

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bench.table import Table
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
@@ -35,6 +34,7 @@ from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import NeighborSums
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 

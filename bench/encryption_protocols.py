@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bench.table import Table
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.datasets.csbm_tasks import CsbmTask
@@ -30,6 +29,7 @@ from fglaudit.payloads import MessageBatch, payload_type
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 

@@ -18,7 +18,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bench.table import Table
 from fglaudit.attacks.neighborhoods.embedding_inversion import EmbeddingInversion
 from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
@@ -37,6 +36,7 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
 from fglaudit.quantities.game import Game, score
 from fglaudit.recording import record_training
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.view import Messages, Observer
 from fglaudit.wire.channel import Keep

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import torch
 
-from bench.table import Table
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.datasets import DatasetSpec
@@ -31,6 +30,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.recording import record_training
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.suite.cell import Cell, arguments
 from fglaudit.wire.channel import Keep

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import torch
 
-from bench.table import Table
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
@@ -26,6 +25,7 @@ from fglaudit.payloads import MaskedMatrices
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.quantities.game import Game, score
 from fglaudit.recording import record_training
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.view import Observer
 from fglaudit.wire.channel import Keep

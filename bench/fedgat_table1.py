@@ -2,10 +2,10 @@
 
 From the paper: 2 layers, 8 heads with 8 units (PubMed also 8 output heads), degree 16, the Planetoid splits. Its
 rounds, local steps, dropout and domain are not stated; Adam with learning rate 0.1 and regularisation 0.001 is, for
-Cora. Averaging Adam's steps of clients with 14 training nodes each overfits at once, so ``SETTINGS`` uses plain
-gradient steps; it was chosen on validation accuracy of seed 0 and holds for FedGAT, GAT and DistGAT alike.
-``fedgat-embeddings`` is FedGAT whose clients receive their neighbours' embeddings instead of matrices, so that
-gradients do not cross clients.
+Cora. Averaging Adam's steps of clients with 14 training nodes each overfits at once, so
+``fglaudit.reproduce.fedgat`` has plain gradient steps; that was chosen on validation accuracy of seed 0 and holds for
+FedGAT, GAT and DistGAT alike. ``fedgat-embeddings`` is FedGAT whose clients receive their neighbours' embeddings
+instead of matrices, so that gradients do not cross clients.
 
 FedGAT trains by moments here: nothing is recorded. ``accuracy`` is the mean over clients, ``accuracy_global`` over the
 whole test set; the paper does not say which it prints.
@@ -18,19 +18,16 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from bench.table import Table
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
-from fglaudit.protocols.baselines.dist_gat import DistGAT
-from fglaudit.protocols.baselines.gat import GAT
-from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.reproduce import fedgat
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
@@ -58,23 +55,6 @@ PUBLISHED = {
     ("pubmed", "10000", "gat"): 79.5,
 }
 """Means in percent that the paper prints; those of GAT are peaks."""
-
-GRADIENT_STEPS = {"rounds": 150, "local_steps": 1, "optimizer": "sgd", "learning_rate": 2.0}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "cora": GRADIENT_STEPS | {"weight_decay": 5e-3, "dropout": 0.5, "feature_dropout": 0.5},
-    "citeseer": GRADIENT_STEPS | {"weight_decay": 1e-2, "dropout": 0.0, "feature_dropout": 0.0},
-    "pubmed": (
-        GRADIENT_STEPS
-        | {
-            "weight_decay": 1e-3,
-            "learning_rate": 10.0,
-            "dropout": 0.0,
-            "feature_dropout": 0.0,
-            "weighting": "train-nodes",
-        }
-    ),
-}
-"""By data set, what the paper leaves open or what does not train as printed; the same for FedGAT, GAT and DistGAT."""
 
 DATASETS = ("cora", "citeseer", "pubmed")
 KEY = ("dataset", "beta", "method", "degree", "seed")
@@ -106,18 +86,13 @@ def cases(seeds: int, datasets: Sequence[str]) -> Iterator[Case]:
             yield Case("cora", 10000.0, "fedgat", degree, seed)
 
 
+METHODS = {"gat": "GAT", "dist-gat": "DistGAT", "fedgcn": "FedGCN"}
+
+
 def protocol(case: Case) -> FederatedProtocol:
     """Return what a case trains."""
-    if case.method == "fedgcn":
-        return FedGCN(hops=2)
-    shared = SETTINGS[case.dataset] | {"output_heads": 8 if case.dataset == "pubmed" else 1}
-    if case.method == "gat":
-        return GAT(**{name: value for name, value in shared.items() if name != "weighting"})
-    if case.method == "dist-gat":
-        return DistGAT(**shared)
-    return FedGAT(
-        degree=case.degree, remote="embeddings" if case.method == "fedgat-embeddings" else "matrices", **shared
-    )
+    remote = "embeddings" if case.method == "fedgat-embeddings" else "matrices"
+    return fedgat.protocol(METHODS.get(case.method, "FedGAT"), case.dataset, degree=case.degree, remote=remote)
 
 
 def run(results: Path, root: str | None, seeds: int, datasets: Sequence[str] = DATASETS) -> None:

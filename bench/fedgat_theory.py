@@ -37,7 +37,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bench.table import Table
 from bench.theory_figure import draw
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
@@ -63,6 +62,7 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.gat_field import Clients
 from fglaudit.protocols.fedgat.gat_plan import edge_layer
 from fglaudit.protocols.fedgat.gat_training import joined
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 

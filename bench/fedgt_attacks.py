@@ -19,7 +19,6 @@ from torch import Tensor
 
 from bench import fedgt_tables
 from bench.fedgt_tables import FIRST_SEED, federated
-from bench.table import Table
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
@@ -39,6 +38,7 @@ from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
 from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.recording import Recording, record_training
+from fglaudit.reproduce.measurements import Table
 from fglaudit.scoring import GroundTruth, score
 from fglaudit.view import Observer
 from fglaudit.wire.channel import Keep, RecordingChannel

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 
 from bench.fedgt_tables import BASELINES, Case, federated, noisy_channel
-from bench.table import Table
 from fglaudit.graph import FederatedGraph
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 
 KEY = ("method", "settings", "noise", "seed")

@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from bench.fedgt_tables import CLIENTS, DATASETS, FIRST_SEED, Case, federated
-from bench.table import Table
 from fglaudit.graph import FederatedGraph
 from fglaudit.nn.laplacian import laplacian_encoding
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 
 PUBLISHED = {

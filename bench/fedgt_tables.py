@@ -18,11 +18,10 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from bench.table import Table
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
@@ -34,6 +33,8 @@ from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.reproduce.fedgt import SETTINGS
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
@@ -45,8 +46,6 @@ SCHEMES = {
     "unbalanced": "unbalanced",
 }
 CLIENTS = {"non-overlapping": (5, 10, 20), "overlapping": (10, 30, 50)}
-LONG = {"rounds": 200, "local_epochs": 2}
-SETTINGS: dict[str, dict[str, Any]] = {"cora": {}, "citeseer": {}, "pubmed": {}, "photo": LONG, "computers": LONG}
 DATASETS = ("cora", "citeseer", "photo", "computers", "pubmed")
 TRANSFORMERS: dict[str, type[FederatedProtocol]] = {
     "fedavg-gophormer": FedAvgGophormer,

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bench.table import Table
 from fglaudit.datasets import CsbmTask, DatasetSpec
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
@@ -29,6 +28,8 @@ from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.baselines.graphsage import GraphSAGE
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.reproduce import gfl_appnp
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
@@ -73,10 +74,7 @@ PUBLISHED = {
 """Means in percent that the paper prints, with its 95 % confidence intervals."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "csbm-dnc": {"updates": 3000, "learning_rate": 0.5},
-    "subcora": {"updates": 4000, "learning_rate": 0.02},
-    "csbm-snc": {"updates": 5000, "learning_rate": 0.2},
-    "csbm-sc": {"updates": 2000, "learning_rate": 0.2, "batch_size": 5},
+    **gfl_appnp.SETTINGS,
     "connectivity": {"updates": 1500, "learning_rate": 0.5, "batch_size": 5},
 }
 V2_SNC = {"updates": 8000, "learning_rate": 0.6}

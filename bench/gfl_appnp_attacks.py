@@ -19,7 +19,6 @@ import torch
 from torch.nn.functional import normalize
 
 from bench.gfl_appnp import SETTINGS
-from bench.table import Table
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
@@ -31,6 +30,7 @@ from fglaudit.protocols.gfl_appnp import gfl_appnp
 from fglaudit.quantities.claims import SAME_DIRECTION, check_claims
 from fglaudit.quantities.game import Game, score
 from fglaudit.recording import record_training
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.scoring import GroundTruth
 from fglaudit.view import Observer, View

@@ -29,7 +29,7 @@ from bench.interval_draws import (
     score_advantage,
     scores,
 )
-from bench.table import Table
+from fglaudit.reproduce.measurements import Table
 from fglaudit.scoring.clusters import Interval, PairedClusters
 from fglaudit.scoring.many_attacks import leaking
 from fglaudit.scoring.rates import advantage_interval, clusters_needed, rate_interval

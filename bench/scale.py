@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.table import Table
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges
 from fglaudit.federated.problem import gather_features
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.table import Table
 from bench.working_cases import CASES, Case, Family
 from fglaudit import registry
 from fglaudit.attacking import run_attacks
@@ -28,6 +27,7 @@ from fglaudit.finding import Status
 from fglaudit.interfaces import Attack, Defense, DefenseSession
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.recording import Recording, record_training
+from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.scoring import GroundTruth, Measurement, score
 from fglaudit.scoring.clusters import NOTHING, PairedClusters

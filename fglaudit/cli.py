@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fglaudit import __version__
+from fglaudit import __version__, tool_commands
 from fglaudit.errors import FglauditError, printable, unknown
 from fglaudit.execution.exit_code import ExitCode, Trouble, combined, troubles
 from fglaudit.interruption import EXIT, end_at_once, interrupt
@@ -34,6 +34,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.command()(tool_commands.gate)
+app.command("import")(tool_commands.import_graph)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -243,6 +245,35 @@ def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` p
     from fglaudit.catalog import explain
 
     print(explain(name))
+
+
+@app.command()
+def reproduce(
+    table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
+    only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
+    seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
+    root: RootOption = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the measurements; runs/reproduce/TABLE.")] = None,
+) -> None:
+    """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
+    from fglaudit.reproduce.output import markdown, write
+    from fglaudit.reproduce.published import TITLES
+    from fglaudit.reproduce.run import reproduce as measured
+
+    if not table:
+        for name, title in TITLES.items():
+            print(f"{name:<19} {title}")
+        return
+    interrupt()
+    folder = out or Path("runs") / "reproduce" / table
+    rows = measured(
+        table, folder, quick=quick, only=only, root=str(root) if root else None, seeds=seeds,
+        announce=lambda text: print(text, file=sys.stderr, flush=True),
+    )  # fmt: skip
+    print(markdown(table, rows), end="")
+    for path in write(table, rows, folder):
+        print(path, file=sys.stderr)
 
 
 @app.command()

@@ -267,6 +267,37 @@ class ModelUpdate(Payload):
 
 
 @dataclass(frozen=True)
+class HopSums(Payload):
+    """Rows after some steps of propagation over the whole graph: what a neighbour at another client needs for the next.
+
+    Upwards from a node's owner, downwards to the clients of its neighbours. What was propagated is nobody's feature
+    row: public codes, or values that were released before.
+
+    Attributes:
+        nodes: [rows], 8 bytes each on the wire.
+        sums: [rows, D].
+    """
+
+    ragged: ClassVar[bool] = True
+    nodes: RowIds
+    sums: RowValues
+
+
+@dataclass(frozen=True)
+class ClassReports(Payload):
+    """The class that a node reports of itself, one-hot: from its owner to the server, and on to neighbours' owners.
+
+    Attributes:
+        nodes: [rows], 8 bytes each on the wire.
+        values: [rows, C].
+    """
+
+    ragged: ClassVar[bool] = True
+    nodes: RowIds
+    values: RowValues
+
+
+@dataclass(frozen=True)
 class Ciphertexts(Payload):
     """What a sealed message shows without the key: which rows it has, and how many bytes.
 

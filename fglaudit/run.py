@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fglaudit.errors import printable
 from fglaudit.execution.display import LiveProgress, PlainProgress
-from fglaudit.execution.engine import Engine, Listener, Running
+from fglaudit.execution.engine import Engine, Listener, Running, failed
 from fglaudit.execution.kept import secret_key
 from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
@@ -94,8 +94,14 @@ def run_suite(
         ]
         display = _display(console, len(store.cells), len(finished))
         try:
+            recorder = _Recorder(store, display)
             with display:
-                engine.run(tasks, runner, _Recorder(store, display))
+                for task in tasks:
+                    if (why := data.too_large.get(task.cell.dataset)) is not None:
+                        recorder.started(task)
+                        recorder.finished(task, failed(task, why))
+                fitting = [task for task in tasks if task.cell.dataset not in data.too_large]
+                engine.run(fitting, runner, recorder)
         finally:
             store.remove_spool()  # first: what follows takes long, and a second signal may be the last one
             outputs = write_outputs(directory)

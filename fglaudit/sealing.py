@@ -122,7 +122,7 @@ def _refusal(operation: str) -> FglauditError:
 
 def _sparse(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     return torch.sparse_coo_tensor(
-        torch.stack([rows, columns]).cpu(), values.double().cpu(), shape, check_invariants=False
+        torch.stack([rows.cpu(), columns.cpu()]), values.double().cpu(), shape, check_invariants=False
     ).coalesce()
 
 

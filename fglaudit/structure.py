@@ -19,6 +19,8 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Encoder`` | HiddenRepresentations, Jacobians | the map from rows, noise of the protocol's own |
 | ``Propagation`` | PropagatedRepresentations, PropagatedJacobians | the server's weights of the senders |
 | ``Centroids`` | GlobalNodes | number, width, momentum of the clusters |
+| ``Codes`` | HopSums | the public codes that are propagated, and how |
+| ``Reports`` | ClassReports | what a node reports |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Training`` | - | how clients train between two messages |
@@ -33,9 +35,11 @@ from typing import Any, ClassVar, TypeVar
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.payloads import (
+    ClassReports,
     Embeddings,
     GlobalNodes,
     HiddenRepresentations,
+    HopSums,
     Jacobians,
     Latents,
     MaskedMatrices,
@@ -202,6 +206,40 @@ class Centroids(Statement):
 
 
 @dataclass(frozen=True)
+class Codes(Statement):
+    """Hop t of ``HopSums`` is ``S_t = A S_{t-1}`` over the whole graph with self-loops, ``A_ij = 1 / sqrt((d_i + 1)
+    (d_j + 1))`` and d the degree in the whole graph. The first ``width`` columns of ``S_0`` are
+    :func:`fglaudit.nn.codes.public_codes` of the seed, which all parties know. Hops 1, 2, ... are sent in this order.
+
+    Attributes:
+        width: 0: no public codes.
+        seed: of the codes.
+        hops: how many steps are taken; the last one is not sent.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (HopSums,)
+    about: ClassVar[str] = "which codes are propagated"
+
+    width: int
+    seed: int
+    hops: int
+
+
+@dataclass(frozen=True)
+class Reports(Statement):
+    """A node reports, once, the class that a model common to all clients predicts from the node's own row alone.
+
+    Attributes:
+        classes: how many there are.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ClassReports,)
+    about: ClassVar[str] = "what a node's report is made of"
+
+    classes: int
+
+
+@dataclass(frozen=True)
 class Models(Statement):
     """What clients upload as ``ModelUpdate``.
 
@@ -332,7 +370,9 @@ class Structure:
 
 BUILT_IN: dict[str, type[Statement]] = {
     kind.__name__: kind
-    for kind in (Sums, Attention, Latent, Encoder, Propagation, Centroids, Models, Transformer, Training)
+    for kind in (
+        *(Sums, Attention, Latent, Encoder, Propagation, Centroids, Codes, Reports, Models, Transformer, Training),
+    )
 }
 
 

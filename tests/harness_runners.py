@@ -12,7 +12,9 @@ from pathlib import Path
 
 import torch
 
+from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
+from fglaudit.execution.data_child import Loaded
 from fglaudit.execution.rows import blank_record
 from fglaudit.finding import CellRecord, Status
 from fglaudit.suite.cell import Cell
@@ -42,6 +44,21 @@ def measure(
         for r in record.findings
     )
     return replace(record, findings=rows)
+
+
+def too_much(spec: DatasetSpec) -> Loaded:
+    """In place of loading a data set: memory runs out in the way that its seed asks for."""
+    assert spec.csbm is not None
+    seed = spec.csbm.seed
+    if seed == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seed == OUT_OF_MEMORY:
+        raise MemoryError
+    if seed == RAISES:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+    if seed == USER_ERROR:
+        raise FglauditError("a rule is broken; got 3; change it")
+    return Loaded(spec.name, spec.csbm.nodes, "0" * 16, ())
 
 
 def misbehave(

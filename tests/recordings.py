@@ -77,6 +77,11 @@ SETUPS: dict[str, Setup] = {
     "fedavg-sage": Setup("fedavg-sage", {"hidden": 8, "rounds": 3}),
     "fedavg-gophormer": Setup("fedavg-gophormer", {"rounds": 2}),
     "fedavg-graphgps": Setup("fedavg-graphgps", {"rounds": 2}),
+    # Codes as wide as twice the largest neighbourhood of the example graph, so that every row can be explained.
+    "structure-only": Setup("structure-only", {"hops": [1, 3], "width": 48, "rounds": 3}),
+    "structure-only-home": Setup(
+        "structure-only", {"hops": [2], "width": 48, "rounds": 3, "features_at_home": "own-subgraph"}
+    ),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

@@ -84,7 +84,11 @@ def content_digest(path: str) -> str | None:
 
 def _content(path: str) -> tuple[Path, bytes]:
     file = user_path(path, "the path of an own graph")
-    _require(is_file(file), f"name: npz reads a file; {file} is none", "give path: the .npz with x, edge_index and y")
+    _require(
+        is_file(file),
+        f"name: npz reads a file; {file} is none (looked in {file.absolute().parent})",
+        "give path: the .npz with x, edge_index and y",
+    )
     return file, read_file(file, "the file of an own graph", memory_limit())
 
 

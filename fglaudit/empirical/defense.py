@@ -55,13 +55,13 @@ CHUNK = 2**23
 
 
 @dataclass(frozen=True)
-class _Pair:
+class CapturedPair:
     """Messages with the canary and without.
 
     Attributes:
         present, absent: the same entries of the same batches.
         numbers: how many numbers get noise in one replay.
-        divergence: between both worlds, see :func:`_divergence`.
+        divergence: between both worlds, see :func:`divergence_of`.
     """
 
     present: list[MessageBatch]
@@ -157,7 +157,7 @@ def _worst(
     seed: int,
     device: torch.device,
     opposite: bool,
-) -> _Pair:
+) -> CapturedPair:
     """Return the messages of the canary that moves them most, judged without noise; at most ``limit`` numbers."""
 
     nodes = canary_nodes(graph)
@@ -175,26 +175,28 @@ def _worst(
 
     zeroed = messages(empty) if not opposite else []
 
-    def pair(node: int, row: Tensor) -> _Pair:
+    def pair(node: int, row: Tensor) -> CapturedPair:
         canary = Canary(node, row)
         absent = messages(canary.insert(empty, -1)) if opposite else zeroed
-        return _strongest(messages(canary.insert(empty, 1)), absent, noise, limit)
+        return strongest(messages(canary.insert(empty, 1)), absent, noise, limit)
 
     pairs = [pair(node, one) for node in nodes]
     best = max(range(len(nodes)), key=lambda i: pairs[i].divergence)
     return max((pairs[best], pair(nodes[best], even)), key=lambda p: p.divergence)
 
 
-def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: StatedNoise | None, limit: int) -> _Pair:
+def strongest(
+    present: list[MessageBatch], absent: list[MessageBatch], noise: StatedNoise | None, limit: int
+) -> CapturedPair:
     """Return the entries that differ most, as many as have ``limit`` numbers together: looking at fewer is no error."""
-    shown = [_divergence(one, other, noise) for one, other in zip(present, absent, strict=True)]
+    shown = [divergence_of(one, other, noise) for one, other in zip(present, absent, strict=True)]
     fields = noise.fields if noise else ()
     sizes = [
         torch.full(d.shape, sum(v[0].numel() for v in _values(b, fields).values()))
         for b, d in zip(present, shown, strict=True)
     ]
     if not shown:
-        return _Pair([], [], 0, 0.0)
+        return CapturedPair([], [], 0, 0.0)
     divergence, numbers = torch.cat(shown), torch.cat(sizes)
     order = torch.argsort(divergence, descending=True, stable=True)
     order = order[(numbers[order].cumsum(0) <= limit) & (divergence[order] > 0)]
@@ -205,10 +207,10 @@ def _strongest(present: list[MessageBatch], absent: list[MessageBatch], noise: S
         [select_entries(b, m) for b, m in zip(world, masks, strict=True) if bool(m.any())]
         for world in (present, absent)
     ]
-    return _Pair(kept[0], kept[1], int(numbers[order].sum().item()), float(divergence[order].sum().item()))
+    return CapturedPair(kept[0], kept[1], int(numbers[order].sum().item()), float(divergence[order].sum().item()))
 
 
-def _divergence(one: MessageBatch, other: MessageBatch, noise: StatedNoise | None) -> Tensor:
+def divergence_of(one: MessageBatch, other: MessageBatch, noise: StatedNoise | None) -> Tensor:
     """Return the Kullback-Leibler divergence of every entry [rows]; for unknown noise half the squared distance."""
     ids = entry_ids(one)
     if not torch.equal(ids, entry_ids(other)):
@@ -231,7 +233,7 @@ def _values(batch: MessageBatch, fields: Sequence[str]) -> dict[str, Tensor]:
 def _scores(
     session: DefenseSession,
     batches: list[MessageBatch],
-    pair: _Pair,
+    pair: CapturedPair,
     noise: StatedNoise | None,
     runs: int,
     rng: torch.Generator,
@@ -243,7 +245,7 @@ def _scores(
     for start in range(0, runs, step):
         copies = min(step, runs - start)
         for batch, one, other in zip(batches, pair.present, pair.absent, strict=True):
-            released = session.release(_repeated(batch, copies), rng).tensors()
+            released = session.release(repeated(batch, copies), rng).tensors()
             for name, value in _values(one, fields).items():
                 drawn = released[name].double().reshape(copies, *value.shape)
                 ratio = _ratio(drawn, value.double(), _values(other, fields)[name].double(), noise)
@@ -259,7 +261,7 @@ def _ratio(drawn: Tensor, present: Tensor, absent: Tensor, noise: StatedNoise | 
     return (drawn - (present + absent) / 2) * ((present - absent) / variance)
 
 
-def _repeated(batch: MessageBatch, copies: int) -> MessageBatch:
+def repeated(batch: MessageBatch, copies: int) -> MessageBatch:
     """Return the messages ``copies`` times after one another, as messages of their own."""
     entries = next(iter(batch.payload.tensors().values()))
     payload = batch.payload.select(torch.arange(len(entries), device=entries.device).repeat(copies))

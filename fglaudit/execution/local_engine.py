@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
+from fglaudit.execution.data_child import estimate
 from fglaudit.execution.engine import (
     CHECK_SECONDS,
     Engine,
@@ -136,10 +137,11 @@ class LocalEngine(Engine):
         """A worker died: the cell that it had begun has failed; a new worker takes its place."""
         if worker.task is None or worker.began is None:
             return self._replace(worker, waiting)
-        cause = self._remove(worker)
-        listener.finished(
-            worker.task, failed(worker.task, f"the worker process {cause} while {phase(worker.progress)}")
-        )
+        cause, doing = self._remove(worker), phase(worker.progress)
+        reason = f"the worker process {cause} while {doing}"
+        if worker.process.exitcode == -signal.SIGKILL:
+            reason = f"{reason}; the system does so when memory runs out: {estimate(worker.task.cell.dataset)}"
+        listener.finished(worker.task, failed(worker.task, reason))
         return None
 
     def _replace(self, worker: _Worker, waiting: deque[Task]) -> None:
@@ -188,10 +190,4 @@ def _clean(worker: _Worker) -> None:
 def _cause(exitcode: int | None) -> str:
     if exitcode is None or exitcode >= 0:
         return f"ended with exit code {exitcode}"
-    name = signal.Signals(-exitcode).name
-    hint = (
-        " (the system does so when memory runs out: use fewer --jobs or a smaller data set)"
-        if name == "SIGKILL"
-        else ""
-    )
-    return f"was killed by {name}{hint}"
+    return f"was killed by {signal.Signals(-exitcode).name}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 
+from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph
+from fglaudit.execution.data_child import TooLarge, look_safely
 from fglaudit.suite.suite import Suite
 
 LARGE = ("ogbn-arxiv", "ogbn-products")
@@ -16,17 +16,21 @@ cells."""
 
 @dataclass
 class DataCheck:
-    """Attributes:
-    digests: by entry of the suite, over the content of its graph: results on other content must not be mixed.
-    notes: what had to be changed in a graph, e.g. directed edges.
+    """What was found.
+
+    Attributes:
+        digests: by entry of the suite, over the content of its graph: results on other content must not be mixed.
+        notes: what had to be changed in a graph, e.g. directed edges; and what does not fit.
+        too_large: why the cells of a data set cannot be computed on this machine: they fail, and no others.
     """
 
     digests: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    too_large: dict[DatasetSpec, str] = field(default_factory=dict)
 
 
 def check_data(suite: Suite) -> DataCheck:
-    """Load every data set of ``suite`` once.
+    """Load every data set of ``suite`` once, each in a process of its own unless it is small.
 
     Raises:
         FglauditError: missing or corrupt files, a user's graph that breaks a rule, more clients than nodes.
@@ -37,25 +41,19 @@ def check_data(suite: Suite) -> DataCheck:
             continue
         where = f"datasets[{number}] {spec.path or spec.name}"
         try:
-            graph, notes = spec.load_with_notes()
+            found = look_safely(spec)
         except FglauditError as error:
             raise FglauditError(f"{where}: {error}") from error
-        result.notes += [note for note in notes if note not in result.notes]
-        result.digests[where] = digest(graph)
+        if isinstance(found, TooLarge):
+            result.too_large[spec] = found.reason
+            result.notes.append(f"{where}: {found.reason}; its cells fail")
+            continue
+        result.notes += [note for note in found.notes if note not in result.notes]
+        result.digests[where] = found.digest
         for i, partition in enumerate(suite.partitions):
-            if partition.scheme != "per-node" and partition.clients > graph.num_nodes:
+            if partition.scheme != "per-node" and partition.clients > found.nodes:
                 raise FglauditError(
                     f"partitions[{i}]: every client needs at least one node; got {partition.clients} clients for the "
-                    f"{graph.num_nodes} nodes of {graph.name}; lower clients, or use scheme: per-node"
+                    f"{found.nodes} nodes of {found.name}; lower clients, or use scheme: per-node"
                 )
     return result
-
-
-def digest(graph: Graph) -> str:
-    """Return 16 hex digits over features, labels, edges and public splits."""
-    content = hashlib.blake2b(digest_size=8)
-    for name in ("x", "y", "edge_index", "train", "val", "test"):
-        if (tensor := getattr(graph, name)) is not None:
-            content.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            content.update(tensor.contiguous().numpy().tobytes())
-    return content.hexdigest()

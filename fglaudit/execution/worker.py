@@ -20,7 +20,9 @@ from typing import Protocol
 import torch
 
 from fglaudit import registry
+from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
+from fglaudit.execution.data_child import is_memory, without_memory
 from fglaudit.execution.kept import remove_kept
 from fglaudit.finding import CellRecord
 from fglaudit.interruption import leave_to_parent
@@ -113,7 +115,7 @@ def compute(task: Task, runner: Runner, progress: Callable[[int, int], None]) ->
             key=task.key,
         )
     except Exception as error:
-        return Failure(explain(error, phase(last[0] if last else None)))
+        return Failure(explain(error, phase(last[0] if last else None), task.cell.dataset))
     finally:
         if task.spool is not None:
             remove_tree(task.spool)
@@ -128,19 +130,18 @@ def phase(progress: Progress | None) -> str:
     return "attacking and scoring"
 
 
-def explain(error: BaseException, doing: str = "") -> str:
-    """Return one line for the ``reason`` column; ``doing`` is the phase in which a cell ran out of memory."""
+def explain(error: BaseException, doing: str = "", dataset: DatasetSpec | None = None) -> str:
+    """Return one line for the ``reason`` column; ``doing`` is the phase in which a cell on ``dataset`` ran out of
+    memory."""
     text = " ".join(str(error).split())
     if isinstance(error, FglauditError):
         return text
-    memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
     name = type(error).__name__
-    if memory:
-        where = f" while {doing}" if doing else ""
-        return (
-            f"out of memory{where} ({name}: {text or 'no details'}); use fewer --jobs, fewer observers or a smaller"
-            " data set"
-        )
+    if is_memory(error):
+        cause = f"{name}: {text or 'no details'}"
+        if dataset is not None:
+            return without_memory(dataset, f"while {doing}", cause)
+        return f"out of memory ({cause}); use fewer --jobs, fewer observers or a smaller data set"
     return f"{name}: {text}" if text else name
 
 

@@ -48,7 +48,7 @@ class Relation(StrEnum):
         return f"{record} {self}; edges and labels public"
 
 
-_LIBRARY = {
+LIBRARY_RELATIONS = {
     Relation.ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
     Relation.ZERO_OUT: NeighboringRelation.REPLACE_SPECIAL,
     Relation.REPLACE: NeighboringRelation.REPLACE_ONE,
@@ -131,7 +131,7 @@ def epsilon_of(event: DpEvent, delta: float, relation: Relation) -> float:
     """
     if not 0 <= delta < 1:
         raise FglauditError(f"delta must lie in [0, 1); got {delta}; use e.g. delta: 1.0e-5")
-    parts = list(_parts(event, 1))
+    parts = list(parts_of(event))
     if delta > 0 and all(isinstance(part, dp_accounting.GaussianDpEvent) for part, _ in parts):
         squares = math.fsum(count * (relation.moves / part.noise_multiplier) ** 2 for part, count in parts)
         return float(dp_accounting.get_epsilon_gaussian(squares**-0.5, delta)) if squares else 0.0
@@ -169,13 +169,13 @@ def noise_multiplier(distribution: str, epsilon: float, delta: float, relation: 
     return high
 
 
-def _parts(event: DpEvent, count: int) -> Iterator[tuple[DpEvent, int]]:
+def parts_of(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
     """Yield what ``count`` times ``event`` is composed of, with how often it happens."""
     if isinstance(event, dp_accounting.ComposedDpEvent):
         for part in event.events:
-            yield from _parts(part, count)
+            yield from parts_of(part, count)
     elif isinstance(event, dp_accounting.SelfComposedDpEvent):
-        yield from _parts(event.event, count * event.count)
+        yield from parts_of(event.event, count * event.count)
     elif not isinstance(event, dp_accounting.NoOpDpEvent):
         yield event, count
 
@@ -192,13 +192,13 @@ def _pure_epsilon(event: DpEvent, relation: Relation) -> float:
 
 def _by_accountant(event: DpEvent, delta: float, relation: Relation, parts: Sequence[DpEvent]) -> float:
     halved = _rescaled(event, relation.moves)
-    renyi = rdp.RdpAccountant(neighboring_relation=_LIBRARY[relation])
+    renyi = rdp.RdpAccountant(neighboring_relation=LIBRARY_RELATIONS[relation])
     if any(isinstance(part, _ADDED_UP) for part in parts) and renyi.supports(halved):
         return float(renyi.compose(halved).get_epsilon(delta))
     # The grid's cost grows with the range of losses that it must cover, so its step follows the expected epsilon.
     rough = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
     expected = float(rough.compose(halved).get_epsilon(delta)) if rough.supports(halved) else 1.0
-    grid = pld.PLDAccountant(_LIBRARY[relation], max(1e-4, expected * 2e-6))
+    grid = pld.PLDAccountant(LIBRARY_RELATIONS[relation], max(1e-4, expected * 2e-6))
     # This accountant of the library (0.6) composes a randomised response once, however often it happens.
     if grid.supports(event) and not any(isinstance(part, dp_accounting.RandomizedResponseDpEvent) for part in parts):
         return float(grid.compose(event).get_epsilon(delta))

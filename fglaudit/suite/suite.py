@@ -295,7 +295,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
         raise FglauditError(f"a suite may have {limits.CELLS} cells; got {cells}; split it into several suites")
     suite = Suite(
         name=raw.name,
-        datasets=entries("datasets", raw.datasets, dataset_spec),
+        datasets=entries("datasets", raw.datasets, lambda e, w: dataset_spec(_located(e, relative_to, w), w)),
         partitions=entries(
             "partitions", raw.partitions, lambda e, w: registry.construct(PartitionSpec, "partition", e, w)
         ),
@@ -325,6 +325,22 @@ def _written(key: str, listed: Sequence[str | dict[str, Any]]) -> Iterator[tuple
         where = f"{key}[{i}]"
         named = {_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else entry
         yield from expanded(named, where) if key == "defenses" else [(named, where)]
+
+
+def _located(entry: dict[str, Any], folder: Path | None, where: str) -> dict[str, Any]:
+    """Return a data set's entry with the path of an own graph as it is found: from here, else beside the suite file."""
+    written = entry.get("path")
+    if folder is None or not isinstance(written, str):
+        return entry
+    path = user_path(written, "the path of an own graph")
+    if is_file(path) or path.is_absolute():
+        return entry
+    if not is_file(folder / path):
+        raise FglauditError(
+            f"{where}: the path of an own graph must lead to a file; there is no {path} in {Path.cwd()}, nor beside the"
+            f" suite in {folder.absolute()}; correct the path, or make the file with fglaudit import"
+        )
+    return {**entry, "path": str(folder / path)}
 
 
 def dataset_spec(entry: dict[str, Any], where: str = "") -> DatasetSpec:

@@ -91,6 +91,7 @@ class RecordingChannel:
         self._counter = Counter(num_clients, exact=self._observed.watches("release"))
         self._rng = rng
         self._progress = progress
+        self._home: torch.device | None = None
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph as the defense prepares it."""
@@ -176,7 +177,7 @@ class RecordingChannel:
         self._record(batch.ciphertexts())
         readers = self.session.readers(batch)
         if bool((batch.receivers != SERVER).all()):
-            opened = self.session.unseal(batch)
+            opened = self._unsealed(batch)
             if entered is not None:
                 self._observed.opened(entered, opened)
             self._observed.arrived(opened)
@@ -184,12 +185,12 @@ class RecordingChannel:
             return opened.payload
         readable = self._readable(batch, readers)
         if bool(readable.any()):
-            opened = self.session.unseal(batch.select(readable))
+            opened = self._unsealed(batch.select(readable))
             if entered is not None:
                 self._observed.opened(entered, opened)
             self._record(opened, readers)
         if entered is not None and bool((more := self._observed.to_open(batch, readable)).any()):
-            self._observed.opened(entered, self.session.unseal(batch.select(more)))
+            self._observed.opened(entered, self._unsealed(batch.select(more)))
         return batch.payload
 
     def _released(self, batch: MessageBatch) -> MessageBatch:
@@ -205,10 +206,19 @@ class RecordingChannel:
     def _sealed(self, batch: MessageBatch) -> tuple[MessageBatch, MessageBatch]:
         """Return what entered the seal, in memory of its own, and what left it."""
         payload = type(batch.payload).from_tensors({n: _copy(value) for n, value in batch.payload.tensors().items()})
+        self._home = next(value.device for value in payload.tensors().values())
         before = MessageBatch(batch.round, batch.senders.clone(), batch.receivers.clone(), payload, batch.splits)
         after = self.session.seal(batch, self._rng)
         self._observed.sealed(before, after)
         return before, after
+
+    def _unsealed(self, batch: MessageBatch) -> MessageBatch:
+        """Return what the holder of a key reads, on the device where clients compute: seals have no device."""
+        opened = self.session.unseal(batch)
+        if self._home is None:
+            return opened
+        payload = type(opened.payload).from_tensors({n: v.to(self._home) for n, v in opened.payload.tensors().items()})
+        return MessageBatch(opened.round, opened.senders, opened.receivers, payload, opened.splits)
 
     def round_done(self, round: int, rounds: int) -> None:
         """Report progress."""

@@ -63,11 +63,11 @@ class GradientDescent:
         }
         optimizer = torch.optim.SGD(weights.values(), lr=self.learning_rate)
         train = data.train.squeeze(1)
-        target = data.y.squeeze(1)[train]
+        target, trained = data.y.squeeze(1)[train], nodes[train]  # a mask in the loop would wait for its count
         for round in range(1, self.rounds + 1):
             for _ in range(self.local_steps):
                 optimizer.zero_grad()
-                functional.cross_entropy(logits(weights)[nodes[train]], target).backward()  # type: ignore[no-untyped-call]
+                functional.cross_entropy(logits(weights)[trained], target).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             with torch.no_grad():
                 model = torch.cat([weight.flatten() for weight in weights.values()]).unsqueeze(0)

@@ -77,10 +77,11 @@ class GCN(FederatedProtocol):
         start = glorot(layout, initial).to(device).expand(len(clients), -1)
         models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())
         owner = graph.owner().to(device)[problem.rows.node[problem.test]]
+        tested = test.mask.nonzero(as_tuple=True)
         correct = []
         for round in range(1, self.rounds + 1):
             models.step(self.local_steps)
-            hit = hits(test, models.vectors(), layout)[test.mask]
+            hit = hits(test, models.vectors(), layout)[tested]
             correct.append(torch.zeros(graph.num_clients, device=device).index_add_(0, owner, hit.float()))
             channel.round_done(round, self.rounds)
         accuracy, accuracy_global = accuracies(correct, torch.bincount(owner, minlength=graph.num_clients))

@@ -31,6 +31,11 @@ def directions(count: int, width: int) -> Tensor:
     return torch.cat(blocks)[:count].float()
 
 
+@functools.lru_cache(maxsize=8)
+def _placed(count: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return directions(count, width).to(device, dtype)
+
+
 def linear_attention(query: Tensor, key: Tensor, value: Tensor, present: Tensor, features: int) -> Tensor:
     """Return approximate softmax attention [K, h, m, d] of queries [K, h, m, d] over keys and values [K, h, n, d].
 
@@ -39,7 +44,7 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, present: Tensor,
         features: r.
     """
     width = query.shape[3]
-    w = directions(features, width).to(query) * width**-0.25
+    w = _placed(features, width, query.device, query.dtype) * width**-0.25
     half = width**-0.5 / 2
     mask = present[:, None, :, None]
     of_key = key @ w.T - half * key.square().sum(3, keepdim=True)

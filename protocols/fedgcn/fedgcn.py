@@ -25,7 +25,7 @@ Choices where the paper's text is silent:
 * Where a defense drops edges, ``i <- j`` counts as kept if the owner of ``i`` keeps it.
 * With 1 hop the second layer propagates among own nodes alone, with degrees in the whole graph. The paper's 1-hop
   accuracies are higher than that: its published code gives clients their neighbours' features
-  (``bench/published_one_hop.py``).
+  (``fglaudit/reproduce/published_one_hop.py``).
 * Accuracy is the new global model's, tested by every client on its own test nodes; the last round counts.
 """
 

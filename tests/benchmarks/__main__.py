@@ -16,9 +16,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--root", default=os.environ.get("FGLAUDIT_DATA", "../shared/data"), help="raw data sets")
+    parser.add_argument("--device", default="cpu", help="to train on, e.g. cuda")
     options = parser.parse_args()
     dataset = "cora" if Path(options.root).is_dir() else "csbm-cora"
-    print(f"FedGCN, {dataset}, 10 clients, 300 rounds x 3 local steps, accuracy every round, {options.threads} threads")
+    print(
+        f"FedGCN, {dataset}, 10 clients, 300 rounds x 3 local steps, accuracy every round, {options.threads} threads,"
+        f" on {options.device}"
+    )
     for hops in (0, 1, 2):
         command = [
             sys.executable,
@@ -28,6 +32,7 @@ def main() -> None:
             options.root,
             str(hops),
             str(options.threads),
+            options.device,
         ]
         runs = []
         for _ in range(options.runs):

@@ -18,7 +18,9 @@ from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
 
-def measure(dataset: str, root: str | None, hops: int, threads: int) -> tuple[float, float, float]:
+def measure(
+    dataset: str, root: str | None, hops: int, threads: int, device: torch.device
+) -> tuple[float, float, float]:
     """Train with 10 clients, 300 rounds of 3 local steps and accuracy every round.
 
     Returns:
@@ -30,8 +32,10 @@ def measure(dataset: str, root: str | None, hops: int, threads: int) -> tuple[fl
     partition = PartitionSpec("dirichlet", clients=10, beta=10000)
     graph = partition.apply(spec.load(), spec, derive(0, "partition"))
     channel = RecordingChannel(DefenseSession(), 10, derive(0, "defense"))
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # belongs to the imports
     start, cpu = time.perf_counter(), time.process_time()
-    trained = FedGCN(hops=hops).train(graph, channel, rng=derive(0, "train"), device=torch.device("cpu"))
+    trained = FedGCN(hops=hops).train(graph, channel, rng=derive(0, "train"), device=device)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     if len(trained.accuracy) != 300:
         raise RuntimeError("accuracy was not measured every round")
@@ -39,5 +43,9 @@ def measure(dataset: str, root: str | None, hops: int, threads: int) -> tuple[fl
 
 
 if __name__ == "__main__":
-    name, folder, hop_count, thread_count = sys.argv[1:]
-    print(*measure(name, folder if Path(folder).is_dir() else None, int(hop_count), int(thread_count)))
+    name, folder, hop_count, thread_count, where = sys.argv[1:]
+    print(
+        *measure(
+            name, folder if Path(folder).is_dir() else None, int(hop_count), int(thread_count), torch.device(where)
+        )
+    )

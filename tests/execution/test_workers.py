@@ -17,7 +17,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.display import heartbeat
 from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.local_engine import START_TRIES, LocalEngine
-from fglaudit.execution.worker import Progress, Task, explain
+from fglaudit.execution.worker import Progress, Task
 from fglaudit.finding import CellRecord, Status
 
 
@@ -100,6 +100,7 @@ def test_a_cell_without_end_is_ended_and_the_others_go_on(tmp_path: Path) -> Non
     assert slow.status is Status.FAILED and "--cell-timeout" in slow.reason and "raise the limit" in slow.reason
     assert fine.status is Status.OK
     assert killed.status is Status.FAILED and "SIGKILL" in killed.reason and "while loading data" in killed.reason
+    assert "labels and edges of its data set take about 0.0 MiB" in killed.reason
     assert heard.running and heard.running[0].task.cell.seed == SLOW
     assert list(tmp_path.iterdir()) == []
 
@@ -117,7 +118,3 @@ def test_the_display_says_what_a_cell_does_and_that_it_is_silent() -> None:
         "(round 3 of 9) for 70 s, no sign of life for 40 s"
     )
     assert heartbeat(Running(task, 70, None, Progress(9, 9))) == "attacking and scoring for 70 s"
-
-
-def test_out_of_memory_names_the_phase() -> None:
-    assert "out of memory while training (round 1 of 2)" in explain(MemoryError(), "training (round 1 of 2)")

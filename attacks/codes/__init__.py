@@ -1,0 +1,1 @@
+"""Attacks on propagated rows and on reports of single nodes."""

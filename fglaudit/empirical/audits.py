@@ -1,0 +1,99 @@
+"""All attempts to refute an account by replaying the defense's own hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from fglaudit.context import Examples
+from fglaudit.empirical.captured_stage import CapturedStage
+from fglaudit.empirical.dependence import noise_audits
+from fglaudit.empirical.distinguisher import distinguisher_audit
+from fglaudit.empirical.local_stages import UpdateStage
+from fglaudit.empirical.local_update import reached_losses
+from fglaudit.empirical.planted_rows import planted_rows_audit
+from fglaudit.empirical.sampling import sampling_audit
+from fglaudit.empirical.staging import Staged, clients_of, staged
+from fglaudit.empirical.trade_off_audit import trade_off_audit
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.guarantees import Audit, Outcome
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
+from fglaudit.privacy.accounted import Accounted
+from fglaudit.rng import derive
+
+SLACK = 1e-3
+"""Relative error of distances in single precision."""
+
+
+def audits(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    session: DefenseSession,
+    accounted: Accounted,
+    *,
+    seed: int,
+    device: torch.device,
+    quick: bool = False,
+) -> tuple[Audit, ...]:
+    """Return what came of every attempt to refute ``accounted``.
+
+    The defense is bound afresh for every replay; ``session``, which a training has used, must still state the same
+    facts. Each audit refutes an honest defense with probability 1e-5 at most, whatever number of tests it is made of.
+
+    Args:
+        session: as it was bound to the protocol's context on this graph.
+        accounted: what this tool accounted of it.
+        quick: fewer replays, and no audits that take long.
+    """
+    try:
+        prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
+    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+        why = f"the defense could not be replayed: {type(error).__name__}: {error}"
+        return (Audit("trade-off", Outcome.UNTESTED, why),)
+    if [repr(fact) for fact in prepared.facts] != [repr(fact) for fact in session.facts()]:
+        return (Audit("facts", Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"),)
+    clients = clients_of(protocol, graph)
+    attempts: list[tuple[str, Callable[[], Audit | tuple[Audit, ...] | None]]] = [
+        ("trade-off", lambda: trade_off_audit(prepared, accounted, seed=seed, quick=quick)),
+        ("reach", lambda: _reach(prepared, protocol.examples(graph), clients, seed)),
+        (
+            "noise",
+            lambda: noise_audits(prepared, defense, protocol.context(graph), accounted.mechanisms, clients, seed=seed),
+        ),
+        ("sampling", lambda: sampling_audit(prepared, seed=seed)),
+        ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),
+        ("planted rows", lambda: planted_rows_audit(prepared, seed=seed, quick=quick)),
+    ]
+    found: list[Audit] = []
+    for name, attempt in attempts:
+        try:
+            made = attempt()
+        except Exception as error:  # as above
+            made = Audit(name, Outcome.UNTESTED, f"could not be run: {type(error).__name__}: {error}")
+        if made is not None:
+            found += made if isinstance(made, tuple) else [made]
+    return tuple(found)
+
+
+def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph], seed: int) -> Audit | None:
+    """Return whether a canary moved messages farther, or a node reaches more losses, than the account allows."""
+    too_far: list[str] = []
+    seen: list[str] = []
+    for stage in (stage for stages in prepared.stages.values() for stage in stages):
+        if isinstance(stage, CapturedStage):
+            allowed, found = stage.noise.sensitivity, stage.farthest
+            words = f"a canary moved {stage.noise.payload} by {found:.4g}, {allowed:.4g} are accounted"
+        elif isinstance(stage, UpdateStage) and not isinstance(examples, str) and not examples.across:
+            session, rng = prepared.fresh(), derive(seed, "audits", "edges")
+            allowed = float(stage.losses)
+            found = float(max(reached_losses(session.prepare(client, rng), examples.hops) for client in clients))
+            words = f"a node reaches {found:g} losses, {allowed:g} are accounted"
+        else:
+            continue
+        seen.append(words)
+        too_far += [words] if found > allowed * (1 + SLACK) else []
+    if not seen:
+        return None
+    return Audit("reach", Outcome.REFUTED if too_far else Outcome.PASSED, "; ".join(too_far or seen))

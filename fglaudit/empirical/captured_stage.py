@@ -1,0 +1,162 @@
+"""Messages that a protocol makes of a graph with a canary row, replayed through the release with its noise.
+
+Where rows are clipped and the protocol states how far they move its messages, only messages that it really made can
+show that it states too little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fglaudit.context import Release
+from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes
+from fglaudit.empirical.capture import capture
+from fglaudit.empirical.defense import repeated, strongest
+from fglaudit.empirical.stages import Pair, Stage
+from fglaudit.empirical.stated_noise import StatedNoise
+from fglaudit.federated.neighborhood import with_neighbors
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
+from fglaudit.payloads import MessageBatch
+from fglaudit.privacy.accounting import Relation
+from fglaudit.rng import derive
+
+NODES = 6
+"""Nodes that canaries are tried at."""
+BEST = 3
+"""Canaries that are replayed: those that move the messages most."""
+NUMBERS = 4096
+"""Most numbers of one replay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedStage(Stage):
+    """Messages of the first release.
+
+    Attributes:
+        found: canaries, those that move the messages most first.
+        farthest: largest distance, in L2 over all messages of a release, that a canary moved them.
+        size: numbers of one replay.
+    """
+
+    found: tuple[Pair, ...]
+    farthest: float
+    size: int
+    fields: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        return f"{super().name} made of a canary's row"
+
+    @property
+    def numbers(self) -> int:
+        return self.size * self.noise.releases
+
+    def pairs(self, rng: torch.Generator) -> Sequence[Pair]:
+        return self.found
+
+    def play(self, given: list[MessageBatch], copies: int, rng: torch.Generator) -> Tensor:
+        session = self.fresh()
+        seen = []
+        for _ in range(self.noise.releases):
+            parts = []
+            for batch in given:
+                released = session.release(repeated(batch, copies), rng).tensors()
+                named = self.fields or tuple(n for n, v in batch.payload.tensors().items() if v.is_floating_point())
+                parts += [released[name].double().reshape(copies, -1) for name in named]
+            seen.append(torch.cat(parts, 1))
+        return torch.stack(seen, 1)
+
+
+def captured_stage(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    release: Release,
+    whole: Stage,
+    fresh: Callable[[], DefenseSession],
+    *,
+    seed: int,
+    device: torch.device,
+) -> CapturedStage | None:
+    """Return the stage for ``release`` with canaries at nodes of every client and degree; None if none reaches it.
+
+    Args:
+        whole: the same noise on synthetic messages.
+    """
+    rng = derive(seed, "audits", "canaries")
+    session = fresh()
+    stated = StatedNoise.of(session, release)
+    nodes = _nodes(graph, rng)
+    near = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    near[nodes] = True
+    ids = with_neighbors(near, graph.edge_index).nonzero().squeeze(1)
+    empty = graph
+    rows = _rows(graph, rng)
+    for node in nodes:
+        empty = Canary(node, rows[0][1]).insert(empty, 0)
+    turned = whole.relation is Relation.REPLACE
+
+    def messages(world: FederatedGraph) -> list[MessageBatch]:
+        train = derive(seed, "audits", "train")  # the same masks in every world
+        return capture(protocol, world, fresh(), release, ids, NUMBERS, rng=train, device=device)
+
+    zeroed = [] if turned else messages(empty)
+    found: list[tuple[float, int, Pair]] = []
+    farthest = 0.0
+    for number, node in enumerate(nodes):
+        name, row = rows[number % len(rows)]
+        canary = Canary(node, row)
+        present = messages(canary.insert(empty, 1))
+        absent = messages(canary.insert(empty, -1)) if turned else zeroed
+        farthest = max(farthest, _distance(present, absent, stated.fields if stated else ()))
+        pair = strongest(present, absent, stated, NUMBERS)
+        if pair.numbers:
+            title = f"{name} at node {node} of degree {int(graph.degrees()[node].item())}"
+            found.append((pair.divergence, pair.numbers, Pair(title, pair.present, pair.absent)))
+    if not found:
+        return None
+    best = sorted(found, key=lambda each: -each[0])[:BEST]
+    return CapturedStage(
+        noise=whole.noise,
+        relation=whole.relation,
+        fresh=fresh,
+        stated=whole.stated,
+        found=tuple(pair for _, _, pair in best),
+        farthest=farthest,
+        size=max(numbers for _, numbers, _ in best),
+        fields=stated.fields if stated else (),
+    )
+
+
+def _nodes(graph: FederatedGraph, rng: torch.Generator) -> list[int]:
+    """Return nodes with extreme degrees, then a random one of every client, at most ``NODES``."""
+    chosen = canary_nodes(graph)
+    for k in torch.randperm(graph.num_clients, generator=rng).tolist():
+        own = graph.clients[k]
+        chosen.append(int(own[int(torch.randint(len(own), (1,), generator=rng).item())].item()))
+    return list(dict.fromkeys(chosen))[:NODES]
+
+
+def _rows(graph: FederatedGraph, rng: torch.Generator) -> list[tuple[str, Tensor]]:
+    """Return rows [F]: one number, all numbers, a random direction."""
+    norm = LENGTH * max(1.0, float(graph.x.norm(dim=-1).max().item()))
+    one = torch.zeros(graph.num_features)
+    one[int(torch.randint(graph.num_features, (1,), generator=rng).item()) % 64] = norm
+    even = torch.full((graph.num_features,), norm / graph.num_features**0.5)
+    any_ = torch.randn(graph.num_features, generator=rng)
+    return [("one number", one), ("all numbers", even), ("a random row", norm * any_ / any_.norm())]
+
+
+def _distance(present: Sequence[MessageBatch], absent: Sequence[MessageBatch], fields: Sequence[str]) -> float:
+    total = 0.0
+    for one, other in zip(present, absent, strict=True):
+        there, gone = one.payload.tensors(), other.payload.tensors()
+        for name, value in there.items():
+            if value.is_floating_point() and (not fields or name in fields):
+                total += float((value.double() - gone[name].double()).square().sum().item())
+    return math.sqrt(total)

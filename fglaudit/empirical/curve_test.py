@@ -1,0 +1,221 @@
+"""Is a mechanism's trade-off curve where it is said to be? A test on scores of independent replays in two worlds.
+
+Guess "the record is there" where the score is beyond a threshold. If the stated curve f is true, the rates of false
+alarms a and of hits h of any such test have ``h <= 1 - f(a)``. Threshold, side and the way in which both counts are
+joined are chosen on a fifth of the replays; on the others the counts are binomial and independent, so for every a
+
+* ``p_hits(a) = P[Binomial(n1, 1 - f(a)) >= hits]`` and ``p_alarms(a) = P[Binomial(n0, a) <= alarms]`` are p-values,
+* joined by Fisher's sum or by a weighted sum of normal quantiles (Stouffer; weights fixed beforehand),
+
+and the largest joined p-value over all a in [0, 1] is the p-value of "the curve is not below f". Between two points of
+the grid of a the first count is taken at the upper and the second at the lower end, so nothing is missed in between.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+from scipy.stats import beta as beta_distribution
+from scipy.stats import binom, norm
+from torch import Tensor
+
+from fglaudit.errors import FglauditError
+from fglaudit.privacy.tradeoff import TradeOff
+
+Array = npt.NDArray[np.float64]
+
+CHOOSING = 0.2
+"""Share of the replays by which the test is chosen."""
+MAX_THRESHOLDS = 48
+FINALISTS = 6
+"""Thresholds, best by Fisher's sum, for which the weighted sum is tried too."""
+CAUTION = 0.1
+"""Quantile at which rates seen in few replays are taken when choosing."""
+MIN_REPLAYS = 40
+_TAILS = np.concatenate([[0.0], np.geomspace(1e-14, 1e-3, 60), np.linspace(1.2e-3, 0.5, 300)])
+ALPHAS: Array = np.concatenate([_TAILS, 1 - _TAILS[-2::-1]])
+"""Grid of rates of false alarms, from 0 to 1."""
+_SMALLEST_P = 1e-300
+_CUT = 6.5
+
+
+@dataclass(frozen=True)
+class Joined:
+    """How the p-values of two counts become one: Stouffer's ``weights``, or Fisher's sum where they are None."""
+
+    weights: tuple[float, float] | None = None
+
+    def p(self, hits: Array, alarms: Array) -> Array:
+        """Return joined p-values; at most 1."""
+        hits, alarms = np.maximum(hits, _SMALLEST_P), np.maximum(alarms, _SMALLEST_P)
+        if self.weights is None:
+            product = np.log(hits) + np.log(alarms)
+            return np.asarray(np.exp(product) * (1 - product))
+        first, second = self.weights
+        # Against a rate that is far too small for it a count has p = 1, the quantile -inf: cut there, which a joined
+        # p-value pays for with the probability of what was cut.
+        found = [np.maximum(-ndtri(np.minimum(p, 1.0)), -_CUT) for p in (hits, alarms)]
+        sum_ = first * found[0] + second * found[1]
+        return np.asarray(np.minimum(norm.sf(sum_ / math.hypot(first, second)) + 2 * norm.sf(_CUT), 1.0))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A stated curve on the grid, so that its many evaluations are made once."""
+
+    stated: TradeOff
+    hits: Array
+
+    @staticmethod
+    def of(stated: TradeOff) -> Curve:
+        return Curve(stated, 1 - stated.beta(ALPHAS))
+
+    def p_value(self, hits: Array, hit_runs: int, alarms: Array, alarm_runs: int, how: Joined) -> Array:
+        """Return p-values [...] of counts [...]: see the module."""
+        upper = np.asarray(binom.sf(np.asarray(hits)[..., None] - 1, hit_runs, self.hits[1:]))
+        lower = np.asarray(binom.cdf(np.asarray(alarms)[..., None], alarm_runs, ALPHAS[:-1]))
+        return np.asarray(how.p(upper, lower).max(-1))
+
+    def weights(self, hits: float, alarms: float, hit_runs: int, alarm_runs: int) -> tuple[float, float]:
+        """Return the weights with which a small move along the curve leaves the sum as it is, near such rates."""
+        near = int(np.clip(np.searchsorted(ALPHAS, alarms), 1, len(ALPHAS) - 1))
+        slope = (self.hits[near] - self.hits[near - 1]) / (ALPHAS[near] - ALPHAS[near - 1])
+        spread = [math.sqrt(max(r * (1 - r), 1 / n) / n) for r, n in ((hits, hit_runs), (alarms, alarm_runs))]
+        return spread[0] / float(np.clip(slope, 1e-3, 1e6)), spread[1]
+
+
+@dataclass(frozen=True)
+class CurveTest:
+    """What the counted replays say of a stated curve.
+
+    Attributes:
+        p_value: probability at most, if the curve is as stated, of counts that speak so strongly against it.
+        hits, alarms: rates among the replays that were counted.
+        replays: counted, per world.
+    """
+
+    p_value: float
+    hits: float
+    alarms: float
+    replays: int
+
+    def corrected(self, tests: int) -> float:
+        """Return the p-value of the smallest of ``tests`` many (Bonferroni)."""
+        return min(1.0, tests * self.p_value)
+
+
+def curve_test(present: Tensor, absent: Tensor, stated: TradeOff | Curve, *, rng: torch.Generator) -> CurveTest:
+    """Test whether the mechanism's curve is not below ``stated``.
+
+    Args:
+        present, absent: scores of independent replays with the record [n1] and without [n0], larger where it seems
+            there. Both directions are tried, on the replays that choose.
+        rng: separates the replays that choose from those that are counted.
+
+    Raises:
+        FglauditError: if there are fewer than 40 replays in a world, or a score is not finite.
+    """
+    curve = stated if isinstance(stated, Curve) else Curve.of(stated)
+    for scores in (present, absent):
+        if scores.dim() != 1 or len(scores) < MIN_REPLAYS or not bool(torch.isfinite(scores).all()):
+            raise FglauditError(
+                f"a test of a curve needs one finite score for each of at least {MIN_REPLAYS} replays per world; got"
+                f" shape {tuple(scores.shape)}, {int((~torch.isfinite(scores)).sum().item())} not finite; replay more"
+            )
+    (choose_in, count_in), (choose_out, count_out) = _separate(present, rng), _separate(absent, rng)
+    threshold, above, how = _chosen(choose_in, choose_out, curve, len(count_in), len(count_out))
+    yes_in, yes_out = int((count_in >= threshold).sum()), int((count_out >= threshold).sum())
+    if above:
+        hits, hit_runs, alarms, alarm_runs = yes_in, len(count_in), yes_out, len(count_out)
+    else:
+        hits, hit_runs = len(count_out) - yes_out, len(count_out)
+        alarms, alarm_runs = len(count_in) - yes_in, len(count_in)
+    p = float(curve.p_value(np.array(hits), hit_runs, np.array(alarms), alarm_runs, how))
+    return CurveTest(min(p, 1.0), hits / hit_runs, alarms / alarm_runs, min(hit_runs, alarm_runs))
+
+
+def _separate(scores: Tensor, rng: torch.Generator) -> tuple[Array, Array]:
+    shuffled: Array = scores.detach().double().cpu()[torch.randperm(len(scores), generator=rng)].numpy()
+    first = int(CHOOSING * len(shuffled))
+    return shuffled[:first], shuffled[first:]
+
+
+def _chosen(
+    scores_in: Array, scores_out: Array, curve: Curve, runs_in: int, runs_out: int
+) -> tuple[float, bool, Joined]:
+    """Return threshold, whether yes lies above it, and how to join the counts: the smallest p-value to be expected."""
+    pool = np.unique(np.concatenate([scores_in, scores_out]))
+    pool = pool[np.unique(np.linspace(min(1, len(pool) - 1), len(pool) - 1, MAX_THRESHOLDS).round().astype(int))]
+    above_in = len(scores_in) - np.searchsorted(np.sort(scores_in), pool)
+    above_out = len(scores_out) - np.searchsorted(np.sort(scores_out), pool)
+    best, found = math.inf, (float(pool[0]), True, Joined())
+    for above in (True, False):
+        counts = (above_in, above_out) if above else (len(scores_out) - above_out, len(scores_in) - above_in)
+        sizes = (len(scores_in), len(scores_out)) if above else (len(scores_out), len(scores_in))
+        runs = (runs_in, runs_out) if above else (runs_out, runs_in)
+        # Unlikely rates, not those seen: among many thresholds the luckiest would otherwise look best.
+        hits = beta_distribution.ppf(CAUTION, counts[0] + 0.5, sizes[0] - counts[0] + 0.5)
+        alarms = beta_distribution.ppf(1 - CAUTION, counts[1] + 0.5, sizes[1] - counts[1] + 0.5)
+        fisher = curve.p_value(np.floor(hits * runs[0]), runs[0], np.ceil(alarms * runs[1]), runs[1], Joined())
+        best, found = min((best, found), (float(fisher.min()), (float(pool[fisher.argmin()]), above, Joined())), key=_p)
+        for index in fisher.argsort()[:FINALISTS]:
+            how = Joined(curve.weights(hits[index], alarms[index], *runs))
+            counted = np.floor(hits[index] * runs[0]), runs[0], np.ceil(alarms[index] * runs[1]), runs[1]
+            p = float(curve.p_value(*counted, how))
+            if p < best:
+                best, found = p, (float(pool[index]), above, how)
+    return found
+
+
+def _p(pair: tuple[float, tuple[float, bool, Joined]]) -> float:
+    return pair[0]
+
+
+def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float, draws: int = 60) -> float:
+    """Return the probability that ``replays`` replays per world, of a mechanism whose curve is ``actual``, refute the
+    stated curve at ``level``.
+
+    Counts are drawn ``draws`` times at the best of a few thresholds; that the real one is chosen on few replays and is
+    not the best costs about a third of the replays, which are left out (``tests/empirical/test_curve_test.py``).
+    """
+    curve = stated if isinstance(stated, Curve) else Curve.of(stated)
+    runs = int(2 / 3 * (replays - int(CHOOSING * replays)))
+    rng = np.random.default_rng(0)
+    best = 0.0
+    for alarms in (1e-3, 0.05, 0.15, 0.3):
+        hits = actual.hits(alarms)
+        drawn = np.stack([rng.binomial(runs, hits, draws), rng.binomial(runs, alarms, draws)], 1).astype(np.float64)
+        p = curve.p_value(drawn[:, 0], runs, drawn[:, 1], runs, Joined(curve.weights(hits, alarms, runs, runs)))
+        best = max(best, float((p <= level).mean()))
+    return best
+
+
+def largest_epsilon(stated: TradeOff, replays: int, level: float, delta: float) -> float:
+    """Return the largest epsilon that as many replays can refute at ``level``, every guess right.
+
+    Of a Gaussian mechanism at ``delta``; for any other one the epsilon at delta 0.
+    """
+    runs = replays - int(CHOOSING * replays)
+
+    def refuted(strength: float) -> bool:
+        rates = 1 - _with_strength(stated, strength).beta(ALPHAS[1:])
+        best = Joined().p(np.asarray(binom.sf(runs - 1, runs, rates)), np.asarray(binom.cdf(0, runs, ALPHAS[:-1])))
+        return float(np.max(best)) <= level
+
+    low, high = 0.0, 60.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return _with_strength(stated, low).epsilon(delta) if stated.mu is not None and low > 0 else low
+
+
+def _with_strength(stated: TradeOff, strength: float) -> TradeOff:
+    """Return the Gaussian curve with mu ``strength``, or that of a pure epsilon."""
+    if stated.mu is not None:
+        return TradeOff.gaussian(strength)
+    return TradeOff(None, (strength,), (0.0,))

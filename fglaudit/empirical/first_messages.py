@@ -1,0 +1,85 @@
+"""One real batch of every kind of message that gets noise, as it is before the noise: shapes, senders, receivers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from fglaudit.facts import Additive, first
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import DefenseSession, FederatedProtocol, LocalUpdate
+from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.rng import split
+
+Kind = tuple[str, bool]
+"""Name of a payload, and whether the server sends it."""
+
+
+class _AllSeenError(Exception):
+    """Nothing else is wanted."""
+
+
+class _FirstMessages:
+    """Implements :class:`fglaudit.interfaces.Channel`: passes everything on as it is."""
+
+    def __init__(self, session: DefenseSession, wanted: Collection[Kind], rng: torch.Generator) -> None:
+        self.session = session
+        self.wanted = set(wanted)
+        self.rng = rng
+        self.found: dict[Kind, MessageBatch] = {}
+
+    def prepare(self, client: ClientGraph) -> ClientGraph:
+        return self.session.prepare(client, self.rng)
+
+    def prepares(self) -> bool:
+        return self.session.prepares()
+
+    def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
+        return self.session.merge(center, neighbor)
+
+    def wants(self, payload: type[Payload], round: int = 0) -> bool:
+        return any(name == payload.__name__ for name, _ in self.wanted)
+
+    def noise(self, payload: type[Payload]) -> Additive | None:
+        return first(self.session.facts(), Additive, payload)
+
+    def local_update(self) -> LocalUpdate | None:
+        return None
+
+    def seals(self, payload: type[Payload]) -> bool:
+        return False
+
+    def send(self, batch: MessageBatch) -> Payload:
+        by_server = bool((batch.senders == SERVER).all())
+        kind = (type(batch.payload).__name__, by_server)
+        # Models that the server sends before the first round are made from nobody's data.
+        start = by_server and batch.round == 0 and kind[0] == "ModelUpdate"
+        if kind in self.wanted and kind not in self.found and len(batch.senders) and not start:
+            self.found[kind] = batch
+            if set(self.found) == self.wanted:
+                raise _AllSeenError
+        return batch.payload
+
+    def round_done(self, round: int, rounds: int) -> None:
+        return
+
+
+def first_messages(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    session: DefenseSession,
+    wanted: Collection[Kind],
+    *,
+    rng: torch.Generator,
+    device: torch.device,
+) -> dict[Kind, MessageBatch]:
+    """Return the first batch of each wanted kind; those that training never sends are left out."""
+    if not wanted:
+        return {}
+    channel = _FirstMessages(session, wanted, split(rng, "prepare"))
+    with contextlib.suppress(_AllSeenError):
+        protocol.train(graph, channel, rng=rng, device=device)
+    return channel.found

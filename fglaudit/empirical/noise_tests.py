@@ -1,0 +1,186 @@
+"""Is noise as it is stated? Tests on residuals that are made standard normal by the stated distribution.
+
+Of ``z`` [G, T, S, D] (generators, releases, senders, numbers) every entry is an independent standard normal number if
+the noise is as stated, so every statistic here has a known distribution:
+
+* sums of squares (chi-squared): too small, altogether or in some release, sender or number;
+* the largest entry, and Kolmogorov's distance: another shape, or cut tails;
+* correlation of two slices, of values, of magnitudes and of ranks (Student's t, exact for two normal samples);
+* sums over an axis (chi-squared): a small part in common, or parts that cancel;
+* two slices with the same numbers in another order.
+
+Every test gives p-values that are at most uniform; those of one family are corrected for their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import stats
+from scipy.special import log_ndtr
+from torch import Tensor
+
+AXES = ("generators", "releases", "senders", "numbers")
+SLICES = 40
+"""Slices along an axis that are compared with one another."""
+SHAPE_SAMPLE = 200_000
+SAME = 1e-4
+"""Two sorted slices nearer than this everywhere hold the same numbers."""
+LONGEST_SORTED = 4000
+
+
+@dataclass(frozen=True)
+class Found:
+    """One test.
+
+    Attributes:
+        p: p-value.
+        words: what would be wrong.
+    """
+
+    p: float
+    words: str
+
+
+def standardised(residual: Tensor, distribution: str, scale: float) -> Tensor | None:
+    """Return noise as standard normal numbers, None for a distribution that is not known here."""
+    value = residual.double() / scale
+    if distribution == "gaussian":
+        return value
+    if distribution == "laplace":
+        tail = np.log(0.5) - value.abs().numpy()  # log of P[beyond |value|]
+        return _from_log_tail(tail, value)
+    if distribution == "laplace-difference":  # of two, each of scale 1: P[beyond x] = (2 + x) e^-x / 4
+        size = value.abs()
+        return _from_log_tail((torch.log((2 + size) / 4) - size).numpy(), value)
+    if distribution == "uniform":
+        inside = (0.5 - value.abs() / 2).clamp(min=1e-300)
+        return _from_log_tail(inside.log().numpy(), value)
+    return None
+
+
+def _from_log_tail(log_tail: np.ndarray, value: Tensor) -> Tensor:
+    size = -stats.norm.ppf(np.maximum(np.exp(log_tail), 1e-300))
+    return torch.from_numpy(np.sign(value.numpy()) * np.maximum(size, 0.0))
+
+
+def all_tests(z: Tensor) -> Iterator[Found]:
+    """Yield the tests of ``z`` [G, T, S, D]."""
+    yield from too_small(z)
+    yield from wrong_shape(z)
+    for axis in range(4):
+        yield from along(z, axis)
+
+
+def too_small(z: Tensor) -> Iterator[Found]:
+    """Yield whether some part of the noise is too small."""
+    squares = z.square()
+    yield Found(_lower(float(squares.sum()), z.numel()), f"noise is {_root(squares)} times as large as stated")
+    for axis in (1, 2, 3):
+        others = [other for other in range(4) if other != axis]
+        sums, count = squares.sum(others), z.numel() // z.shape[axis]
+        yield from _worst_group(sums.flatten(), count, f"in some of the {AXES[axis]}")
+    if z.shape[1] > 1 and z.shape[2] > 1:
+        yield from _worst_group(
+            squares.sum((0, 3)).flatten(), z.shape[0] * z.shape[3], "of some senders in some releases"
+        )
+
+
+def _worst_group(sums: Tensor, count: int, where: str) -> Iterator[Found]:
+    if len(sums) < 2 or count < 4:
+        return
+    p = stats.chi2.cdf(sums.numpy(), count) * len(sums)
+    worst = int(p.argmin())
+    size = math.sqrt(float(sums[worst]) / count)
+    yield Found(min(1.0, float(p[worst])), f"noise {where} is {size:.3g} times as large as stated")
+
+
+def _lower(total: float, count: int) -> float:
+    return float(stats.chi2.cdf(total, count))
+
+
+def _root(squares: Tensor) -> str:
+    return f"{math.sqrt(float(squares.mean())):.3g}"
+
+
+def wrong_shape(z: Tensor) -> Iterator[Found]:
+    """Yield whether tails are cut, or the shape is another one."""
+    flat = z.flatten()
+    largest = float(flat.abs().max())
+    # P[no entry beyond the largest one seen] = (1 - 2 P[above it]) ^ n
+    log_p = len(flat) * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
+    yield Found(math.exp(max(log_p, -700.0)), f"no noise beyond {largest:.3g} standard deviations, its tails are cut")
+    if float(stats.chi2.sf(float(flat.square().sum()), len(flat))) < 1e-4:
+        flat = flat / flat.square().mean().sqrt()  # more noise than stated: only the shape is in question
+    step = max(1, len(flat) // SHAPE_SAMPLE)
+    p = float(stats.kstest(flat[::step].numpy(), "norm", method="asymp").pvalue)
+    yield Found(p, "noise has another distribution than stated")
+
+
+def along(z: Tensor, axis: int) -> Iterator[Found]:
+    """Yield whether slices along ``axis`` depend on one another."""
+    length, name = z.shape[axis], AXES[axis]
+    if length < 2:
+        return
+    slices = z.movedim(axis, 0).reshape(length, -1)
+    count = slices.shape[1]
+    total = slices.sum(0).square().sum().item() / length
+    p = 2 * min(float(stats.chi2.cdf(total, count)), float(stats.chi2.sf(total, count)))
+    yield Found(min(1.0, p), f"noise has a part in common over {name}, or cancels over them")
+    if count < 8:
+        return
+    chosen = slices[torch.linspace(0, length - 1, min(length, SLICES)).round().long()]
+    magnitudes = torch.special.ndtri((torch.special.erf(chosen.abs() / math.sqrt(2))).clamp(1e-12, 1 - 1e-12))
+    for of, values in (("", chosen), ("the size of ", magnitudes), ("the rank of ", _ranks(chosen))):
+        if of == "the rank of " and count < 50:
+            continue
+        yield Found(_correlated(values), f"{of}noise in one of the {name} predicts another one's")
+    if 8 <= count <= LONGEST_SORTED and length >= 2:
+        sorted_ = chosen.abs().sort(1).values
+        near = (sorted_[1:, None] - sorted_[None, :-1]).abs().amax(2) if len(sorted_) * count < 40_000 else None
+        gaps = near[torch.ones_like(near).tril().bool()] if near is not None else _neighbors(sorted_)
+        same = bool((gaps < SAME).any())
+        yield Found(1e-12 if same else 1.0, f"the same numbers are used again in another of the {name}")
+
+
+def _neighbors(sorted_: Tensor) -> Tensor:
+    return (sorted_[1:] - sorted_[:-1]).abs().amax(1)
+
+
+def _ranks(slices: Tensor) -> Tensor:
+    ranks = slices.argsort(1).argsort(1).double()
+    scored: Tensor = torch.special.ndtri((ranks + 0.5) / slices.shape[1])
+    return scored
+
+
+def _correlated(slices: Tensor) -> float:
+    """Return the p-value of the largest correlation between two of ``slices`` [L, n]."""
+    length, count = slices.shape
+    norm = slices.norm(dim=1, keepdim=True)
+    if bool((norm == 0).any()):
+        return 1.0  # found out as too small
+    unit = slices / norm
+    r = (unit @ unit.T)[torch.ones(length, length).triu(1).bool()].abs().max().item()
+    return min(1.0, _p_of_correlation(r, count) * length * (length - 1) / 2)
+
+
+def _p_of_correlation(r: float, count: int) -> float:
+    """Return the two-sided p-value of a correlation around 0 of ``count`` pairs of normal numbers."""
+    r = min(r, 1 - 1e-15)
+    return float(2 * stats.t.sf(r * math.sqrt((count - 1) / (1 - r * r)), count - 1))
+
+
+def across(first: Tensor, second: Tensor, names: tuple[str, str]) -> Iterator[Found]:
+    """Yield whether the noise of two mechanisms of one run depends on one another: ``z`` of both [G, T, S, D]."""
+    count = min(first.shape[0], second.shape[0]), min(first.shape[1], second.shape[1])
+    pairs = [each[: count[0], : count[1]].flatten(2) for each in (first, second)]
+    width = min(pair.shape[2] for pair in pairs)
+    one, other = (pair[..., :width].flatten() for pair in pairs)
+    if len(one) < 8:
+        return
+    words = f"noise on {names[0]} predicts noise on {names[1]}"
+    yield Found(_correlated(torch.stack([one, other])), words)

@@ -1,0 +1,162 @@
+"""Does what is seen in replays fit the trade-off curve that was composed from facts? Over all releases, on worst cases.
+
+Every stage of every mechanism is replayed on several canaries, with the score of its stated noise; all mechanisms
+together against the curve of the whole event too. The smallest p-value counts, times the number of tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.empirical.curve_test import Curve, curve_test, largest_epsilon, power
+from fglaudit.empirical.replays import score_of, scores, stage_sampled
+from fglaudit.empirical.stages import Pair, Stage
+from fglaudit.empirical.staging import Staged
+from fglaudit.errors import FglauditError
+from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.privacy.accounted import Accounted
+from fglaudit.privacy.tradeoff import TradeOff, narrowed
+from fglaudit.rng import derive
+
+REPLAYS = (4000, 6000, 10000, 20000)
+"""Replays per world: the first of these with which noise too small by 1.5 is seen with probability 0.95."""
+QUICK = 400
+TOO_SMALL = 1.5
+ENOUGH = 0.9
+DRAWS = 2**28
+"""Numbers that may be drawn for one stage: a few seconds."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one canary showed.
+
+    Attributes:
+        p: p-value, not corrected.
+        words: which canary, and what was measured.
+        power: against noise too small by 1.5.
+        replays: per world.
+        scores: of both worlds.
+    """
+
+    p: float
+    words: str
+    power: float
+    replays: int
+    scores: tuple[Tensor, Tensor]
+
+
+def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: bool = False) -> Audit:
+    """Return the audit of the composed trade-off curve."""
+    if not staged.stages:
+        return Audit("trade-off", Outcome.UNTESTED, "; ".join(staged.left_out) or "nothing to replay")
+    listed = [
+        (number, stage, pair)
+        for number, stages in staged.stages.items()
+        for stage in stages
+        for pair in stage.pairs(derive(seed, "audits", "pairs", number))
+    ]
+    together = len(staged.stages) > 1 and not staged.left_out
+    tests = len(listed) + together
+    level = REFUTED_AT / tests
+    seen: dict[int, list[_Seen]] = {}
+    curves: dict[tuple[int, int], Curve] = {}
+    for count, (number, stage, pair) in enumerate(listed):
+        curve = curves.setdefault((number, id(stage)), Curve.of(stage.stated))
+        seen.setdefault(number, []).append(_measured(stage, pair, curve, level, (seed, count), quick))
+    all_ = [one for found in seen.values() for one in found]
+    if together:
+        all_.append(_together(seen, accounted, seed))
+    worst = min(all_, key=lambda one: one.p)
+    p = min(1.0, tests * worst.p)
+    least = min(max(one.power for one in found) for found in seen.values())
+    sampled = [stage for stages in staged.stages.values() for stage in stages if stage_sampled(stage)]
+    outcome = Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED if least >= ENOUGH else Outcome.UNTESTED
+    if staged.left_out and outcome is Outcome.PASSED:
+        outcome = Outcome.UNTESTED
+    fewest = min(one.replays for one in all_)
+    reachable = min(
+        largest_epsilon(stage.stated, fewest, level, accounted.delta) for _, stage, _ in _first_of_each(listed)
+    )
+    detail = (
+        f"{tests} canaries, up to {max(one.replays for one in all_)} replays per world of all releases, scored by the"
+        f" stated noise; most telling: {worst.words}"
+    )
+    if sampled and outcome is Outcome.UNTESTED:
+        detail += "; samples hide how small the noise is, which the audit of the noise itself sees"
+    if staged.left_out:
+        detail += "; not replayed: " + "; ".join(staged.left_out)
+    return Audit("trade-off", outcome, detail, p, least, reachable)
+
+
+def _first_of_each(listed: list[tuple[int, Stage, Pair]]) -> list[tuple[int, Stage, Pair]]:
+    return list({number: (number, stage, pair) for number, stage, pair in reversed(listed)}.values())
+
+
+def _measured(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[int, int], quick: bool) -> _Seen:
+    score = score_of(stage, pair, seed=derive_seed(*seed))
+    weaker = _weaker(stage, score.distance if score.distribution != "sum" else None)
+    affordable = max(100, DRAWS // (2 * stage.numbers))
+    copies, strength = min(QUICK, affordable), 0.0
+    for copies in (QUICK,) if quick else REPLAYS:
+        copies = min(copies, affordable)
+        strength = power(curve, weaker, copies, level) if weaker is not None else 0.0
+        if strength >= 0.95 or copies == affordable:
+            break
+    if strength < ENOUGH and not quick:  # this canary does not reach far enough: more replays would not help either
+        copies = min(REPLAYS[0], affordable)
+    rng = derive(seed[0], "audits", "replays", seed[1])
+    there = scores(stage, pair.present, score, copies, rng)
+    gone = scores(stage, pair.absent, score, copies, rng)
+    if not (bool(torch.isfinite(there).all()) and bool(torch.isfinite(gone).all())):
+        found = there.isfinite().logical_not().sum().item(), gone.isfinite().logical_not().sum().item()
+        return _Seen(1.0, f"{stage.name}, {pair.name}: values that are not finite {found}", 0.0, copies, (there, gone))
+    test = curve_test(there, gone, curve, rng=derive(seed[0], "audits", "split", seed[1]))
+    allowed = curve.stated.hits(test.alarms)
+    words = (
+        f"{stage.name}, {pair.name}: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
+        f" allows {allowed:.4f} (p {test.p_value:.2g})"
+    )
+    return _Seen(test.p_value, words, strength, copies, (there, gone))
+
+
+def derive_seed(seed: int, count: int) -> int:
+    """Return a seed of its own for one canary."""
+    return int(torch.randint(2**62, (1,), generator=derive(seed, "audits", "canary", count)).item())
+
+
+def _weaker(stage: Stage, distance: float | None) -> TradeOff | None:
+    """Return the curve that the canary would show with noise too small by 1.5; None where it is not known."""
+    stated, noise = stage.stated, stage.noise
+    if stage_sampled(stage):
+        return None
+    if stated.mu is not None:
+        assert distance is not None, "Gaussian noise has a score of its own"
+        return TradeOff.gaussian(TOO_SMALL * min(stated.mu, distance / noise.scale))
+    assert stated.event is not None and stated.relation is not None
+    reach = 1.0
+    if distance is not None:  # Laplace noise
+        whole = noise.scale * stated.pure
+        reach = min(1.0, distance / whole) if whole > 0 else 1.0
+    try:
+        return TradeOff.of(narrowed(stated.event, TOO_SMALL * reach), stated.relation)
+    except FglauditError:
+        return None
+
+
+def _together(seen: dict[int, list[_Seen]], accounted: Accounted, seed: int) -> _Seen:
+    """Return what the strongest canaries of all mechanisms show together, against the curve of the whole."""
+    chosen = [max(found, key=lambda one: (one.power, one.replays)) for found in seen.values()]
+    size = min(one.replays for one in chosen)
+    there = torch.stack([one.scores[0][:size] for one in chosen]).sum(0)
+    gone = torch.stack([one.scores[1][:size] for one in chosen]).sum(0)
+    stated = TradeOff.of(accounted.event, accounted.relation, accounted.delta)
+    test = curve_test(there, gone, stated, rng=derive(seed, "audits", "together"))
+    words = (
+        f"all mechanisms together: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
+        f" allows {stated.hits(test.alarms):.4f} (p {test.p_value:.2g})"
+    )
+    return _Seen(test.p_value, words, 0.0, size, (there, gone))

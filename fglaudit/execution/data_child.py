@@ -1,0 +1,143 @@
+"""A data set loaded to see whether it can be: in a process of its own where it might be too large for this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import torch
+
+from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.size import expected_size, in_words, machine_memory
+from fglaudit.errors import FglauditError
+from fglaudit.graph import Graph
+from fglaudit.interruption import held_back, leave_to_parent
+
+LOADED_HERE = 2**26
+"""Bytes up to which a data set is loaded in this process: a process of its own takes seconds to start."""
+UNFOLDS = 100
+"""By how much a file of one's own may grow when it is read: sparse binary features compress as much."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What is remembered of a data set that loads.
+
+    Attributes:
+        digest: over its content, see :func:`digest`.
+        notes: what had to be changed in it, e.g. directed edges.
+    """
+
+    name: str
+    nodes: int
+    digest: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TooLarge:
+    """Why a data set does not fit into the memory of this machine."""
+
+    reason: str
+
+
+Look = Callable[[DatasetSpec], Loaded]
+
+
+def look(spec: DatasetSpec) -> Loaded:
+    """Load a data set and forget it.
+
+    Raises:
+        FglauditError: missing or corrupt files, or a user's graph that breaks a rule.
+        MemoryError: it does not fit.
+    """
+    graph, notes = spec.load_with_notes()
+    return Loaded(graph.name, graph.num_nodes, digest(graph), notes)
+
+
+def digest(graph: Graph) -> str:
+    """Return 16 hex digits over features, labels, edges and public splits."""
+    content = hashlib.blake2b(digest_size=8)
+    for name in ("x", "y", "edge_index", "train", "val", "test"):
+        if (tensor := getattr(graph, name)) is not None:
+            content.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            content.update(tensor.contiguous().numpy().tobytes())
+    return content.hexdigest()
+
+
+def look_safely(spec: DatasetSpec, looking: Look = look) -> Loaded | TooLarge:
+    """Load a data set, in a process of its own unless it is small: what does not fit costs no more than that process.
+
+    Raises:
+        FglauditError: as :func:`look`.
+    """
+    size = expected_size(spec)
+    if size.bytes > machine_memory():
+        return TooLarge(without_memory(spec, "before loading its data"))
+    if size.bytes * (1 if spec.path is None else UNFOLDS) > LOADED_HERE:
+        return _apart(spec, looking)
+    try:
+        return looking(spec)
+    except (MemoryError, RuntimeError) as error:
+        return _too_large(spec, error)
+
+
+def without_memory(spec: DatasetSpec, doing: str, cause: str = "") -> str:
+    """Return the reason of a cell that ran out of memory while ``doing`` something."""
+    return f"out of memory {doing}{f' ({cause})' if cause else ''}: {estimate(spec)}"
+
+
+def estimate(spec: DatasetSpec) -> str:
+    """Return what is known of the memory that a cell on ``spec`` needs, and what to do about it, in words."""
+    return (
+        f"features, labels and edges of its data set take {expected_size(spec)}, loading and training a multiple, and"
+        f" this machine has {in_words(machine_memory())}; use fewer --jobs, fewer observers or a smaller data set"
+    )
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether memory ran out, also where torch says so in words alone."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
+
+def _too_large(spec: DatasetSpec, error: MemoryError | RuntimeError) -> TooLarge:
+    if not is_memory(error):
+        raise error
+    return TooLarge(without_memory(spec, "while loading its data", type(error).__name__))
+
+
+def _apart(spec: DatasetSpec, looking: Look) -> Loaded | TooLarge:
+    context = multiprocessing.get_context("spawn")  # a forked torch deadlocks in its thread pool
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(there, spec, looking), daemon=True)
+    with held_back():
+        process.start()
+    there.close()  # so that the end of the process closes the pipe
+    try:
+        found = here.recv()
+    except EOFError:
+        process.join()
+        return TooLarge(without_memory(spec, "while loading its data", f"the process ended with {process.exitcode}"))
+    finally:
+        process.kill()
+        process.join()
+        here.close()
+    if isinstance(found, FglauditError):
+        raise found
+    assert isinstance(found, (Loaded, TooLarge))
+    return found
+
+
+def _child(connection: Connection, spec: DatasetSpec, looking: Look) -> None:
+    leave_to_parent()
+    found: Loaded | TooLarge | FglauditError
+    try:
+        found = looking(spec)
+    except FglauditError as error:
+        found = FglauditError(str(error))
+    except (MemoryError, RuntimeError) as error:
+        found = _too_large(spec, error)
+    connection.send(found)

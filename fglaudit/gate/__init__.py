@@ -1,0 +1,1 @@
+"""``fglaudit gate``: does a run meet a policy? Whatever is not shown counts as broken."""

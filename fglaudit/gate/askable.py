@@ -1,0 +1,54 @@
+"""Is what a policy asks something that a run of this suite can show? If not, the policy is wrong, not the run."""
+
+from __future__ import annotations
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.execution.store import Manifest
+from fglaudit.gate.policy import Policy
+from fglaudit.reports.answers import Answer
+from fglaudit.reports.records import Run
+from fglaudit.scoring.clusters import MIN_CLUSTERS
+
+
+def observer_names(observer: tuple[str, str]) -> tuple[str, ...]:
+    """Return how a policy may name an observer: by its parties, which means every knowledge of it, or with its
+    knowledge in brackets, e.g. ``client:each (no-degrees)``."""
+    parties, knowledge = observer
+    return (parties, f"{parties} ({knowledge})") if knowledge else (parties,)
+
+
+def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[Answer]) -> None:
+    """Raise :class:`FglauditError` for the first thing that no run of this suite can show."""
+    planned = {(observer, knowledge) for cell in manifest.plan for observer, knowledge, _ in cell.rows}
+    known = [name for observer in sorted(planned) for name in observer_names(observer)]
+    for name, quantities in policy.observers.items():
+        if name not in known:
+            raise FglauditError(f"observers: {unknown('observer of this run', name, known)}")
+        here = [answer for answer in answers if name in observer_names(answer.observer)]
+        tried = {answer.quantity for answer in here}
+        for quantity in quantities:
+            if quantity not in tried:
+                raise FglauditError(
+                    f"observers.{name}: {unknown('quantity that an attack of this suite infers', quantity, tried)}"
+                )
+        if most := _too_few(here):
+            raise FglauditError(
+                f"observers.{name}: an upper end needs at least {MIN_CLUSTERS} clients x seeds; no setting of this"
+                f" suite has more than {most}; give it more clients or seeds"
+            )
+    if policy.epsilon is None:
+        return
+    columns = [cell.columns for cell in manifest.plan]
+    if all(column["defense"] == "none" for column in columns):
+        raise FglauditError("epsilon: a guarantee needs a defense; no cell of this suite has one; drop epsilon")
+    units = {row.privacy_unit for cell in run.cells for row in cell.findings if row.privacy_unit}
+    if units and policy.epsilon.unit not in units:
+        raise FglauditError(
+            f"epsilon.unit: {unknown('unit of a guarantee of this run', policy.epsilon.unit, sorted(units))}"
+        )
+
+
+def _too_few(answers: list[Answer]) -> int:
+    """Return the most clients x seeds of any setting where that is too few for any interval; else 0."""
+    most = max((answer.setting.first.clients * len(answer.setting.seeds) for answer in answers), default=0)
+    return most if 0 < most < MIN_CLUSTERS else 0

@@ -1,0 +1,218 @@
+"""The checks of a policy on a run: each passes or is broken, with what was wanted and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fglaudit.execution.exit_code import ExitCode, combined, refuted
+from fglaudit.execution.store import Manifest, read_manifest
+from fglaudit.finding import CellRecord, Status
+from fglaudit.gate.askable import check_askable, observer_names
+from fglaudit.gate.policy import Epsilon, Policy, Want
+from fglaudit.gate.upper_ends import concerns, upper_end
+from fglaudit.guarantees import Verdict
+from fglaudit.guarantees import Word as Guarantee
+from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.records import Run, load_run
+from fglaudit.reports.summary import Setting, summarize
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a policy asks, or that every policy asks.
+
+    Attributes:
+        name: e.g. ``client:each features advantage_high``.
+        wanted, got: in words.
+        passed: False if it is broken or not shown.
+        code: exit code where it is broken.
+    """
+
+    name: str
+    wanted: str
+    got: str
+    passed: bool
+    code: ExitCode = ExitCode.GATE
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a gate."""
+
+    run: str
+    checks: tuple[Check, ...]
+
+    @property
+    def broken(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+    @property
+    def code(self) -> ExitCode:
+        return combined(check.code for check in self.broken)
+
+
+def check_run(directory: Path, policy: Policy) -> Outcome:
+    """Compare the run in ``directory`` with ``policy``.
+
+    Raises:
+        FglauditError: no run, no readable ``run.json`` (nothing says which rows are expected), or the policy asks what
+            no run of this suite can show.
+    """
+    manifest = read_manifest(directory)
+    run = load_run(directory)
+    settings = summarize(run)
+    found = answers(settings)
+    check_askable(policy, run, manifest, found)
+    labels = Labels.of(settings)
+    trained = [setting for setting in settings if applies(setting)]
+    checks = [*_whole(run, manifest, policy.allow.failed), _refuted(run.cells)]
+    for name, quantities in policy.observers.items():
+        here = [a for a in found if name in observer_names(a.observer) and a.applies]
+        for quantity, want in quantities.items():
+            asked = [answer for answer in here if answer.quantity == quantity]
+            checks += _observer(name, quantity, want, asked, trained, labels)
+    if policy.observers:
+        checks.append(_unexamined(run.cells, policy))
+    if policy.accuracy is not None:
+        checks.append(_accuracy(trained, policy.accuracy.min, labels))
+    if policy.epsilon is not None:
+        checks.append(_epsilon(trained, policy.epsilon, labels))
+    return Outcome(str(directory), tuple(checks))
+
+
+def _whole(run: Run, manifest: Manifest, allowed: int) -> Iterable[Check]:
+    """Are all planned rows there, readable, and measured?"""
+    rows = {
+        record.cell: {(f.observer, f.observer_knowledge, f.attack) for f in record.findings} for record in run.cells
+    }
+    expected = sum(len(cell.rows) for cell in manifest.plan)
+    absent = {item.file.removeprefix("cells/").removesuffix(".json") for item in run.unreadable} | set(run.missing)
+    lacking = sum(
+        len(cell.rows) if cell.cell in absent else len(set(cell.rows) - rows.get(cell.cell, set()))
+        for cell in manifest.plan
+    )
+    yield Check("rows", f"all {expected} planned rows", f"{lacking} missing or damaged", lacking == 0)
+    failed = sum(
+        row.status is Status.FAILED for record in run.cells if record.cell not in absent for row in record.findings
+    )
+    yield Check("failed", f"at most {allowed} failed rows", f"{failed}", failed <= allowed)
+
+
+def _refuted(records: Sequence[CellRecord]) -> Check:
+    said = refuted(records)
+    return Check("refuted", "no guarantee is refuted", "; ".join(said) or "none", not said, ExitCode.REFUTED)
+
+
+def _observer(
+    name: str, quantity: str, want: Want, asked: Sequence[Answer], trained: Sequence[Setting], labels: Labels
+) -> Iterable[Check]:
+    untested = [_named(s, labels) for s in trained if not any(answer.setting is s for answer in asked)]
+    if want.advantage_high is not None:
+        yield _advantage(f"{name} {quantity} advantage_high", want.advantage_high, asked, untested, labels)
+    if want.verdict is not None:
+        yield _held(f"{name} {quantity} verdict", asked, untested, labels)
+
+
+def _advantage(name: str, most: float, asked: Sequence[Answer], untested: Sequence[str], labels: Labels) -> Check:
+    wanted = f"at most {most:g}"
+    if trouble := _nothing(asked, untested):
+        return Check(name, wanted, trouble, False)
+    ends = [(upper_end(answer), answer) for answer in asked]
+    for end, answer in ends:
+        if end.why_not:
+            return Check(name, wanted, f"{end.why_not} ({_named(answer.setting, labels)})", False)
+    end, answer = max(ends, key=lambda pair: pair[0].high or 0.0)
+    high = end.high or 0.0
+    notes = ", ".join(filter(None, (end.attack, end.note, _named(answer.setting, labels))))
+    return Check(name, wanted, f"{high:.3f} ({notes})", high <= most)
+
+
+def _held(name: str, asked: Sequence[Answer], untested: Sequence[str], labels: Labels) -> Check:
+    if trouble := _nothing(asked, untested):
+        return Check(name, Word.HELD, trouble, False)
+    for answer in asked:
+        end = upper_end(answer)
+        sealed = not end.why_not and not any(leak.measured for leak in answer.leaks)
+        if not sealed and (answer.word is not Word.HELD or end.why_not):
+            said = answer.word if answer.word is not Word.HELD else Word.NOT_SHOWN
+            reason = answer.reason if answer.word is not Word.HELD else end.why_not
+            return Check(name, Word.HELD, f"{said}: {reason} ({_named(answer.setting, labels)})", False)
+    return Check(name, Word.HELD, Word.HELD, True)
+
+
+def _nothing(asked: Sequence[Answer], untested: Sequence[str]) -> str:
+    """Say where nothing was even tried; empty if nowhere."""
+    if untested:
+        return f"not tested: no attack of this suite asks that of {', '.join(untested)}"
+    return "" if asked else "not tested: no setting of this run could be trained"
+
+
+def _unexamined(records: Sequence[CellRecord], policy: Policy) -> Check:
+    parties = {name.partition(" ")[0] for name in policy.observers}
+    fields = {
+        f"{state.payload}.{state.field}"
+        for record in records
+        for state in record.fields
+        if state.state == "unexamined" and any(concerns(state.observer, name) for name in parties)
+    }
+    blank = sum(1 for record in records if not record.fields and any(f.accuracy is not None for f in record.findings))
+    got = "; ".join(
+        filter(
+            None,
+            (
+                f"unexamined: {', '.join(sorted(fields))}" if fields else "",
+                f"{blank} cells whose records do not say which fields were examined" if blank else "",
+            ),
+        )
+    )
+    allowed = policy.allow.unexamined
+    return Check("unexamined", "allowed" if allowed else "no unexamined field", got or "none", allowed or not got)
+
+
+def _accuracy(trained: Sequence[Setting], least: float, labels: Labels) -> Check:
+    wanted = f"at least {least:g}"
+    found = [(value, s) for s in trained for value in s.per_seed("accuracy")]
+    if blank := [_named(s, labels) for s in trained if len(s.per_seed("accuracy")) < len(s.records)]:
+        return Check("accuracy", wanted, f"not known of {', '.join(blank)}", False)
+    if not found:
+        return Check("accuracy", wanted, "nothing was trained", False)
+    value, setting = min(found, key=lambda pair: pair[0])
+    return Check("accuracy", wanted, f"{value:.3f} ({_named(setting, labels)})", value >= least)
+
+
+def _epsilon(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
+    wanted = f"{want.guarantee}, at most {want.max:g} per {want.unit}"
+    largest, where = 0.0, ""
+    for setting in trained:
+        for record in setting.records:
+            value, trouble = _stated(record.verdict, want)
+            if trouble:
+                return Check("epsilon", wanted, f"{trouble} ({_named(setting, labels)})", False)
+            if value >= largest:
+                largest, where = value, _named(setting, labels)
+    if not trained:
+        return Check("epsilon", wanted, "nothing was trained", False)
+    return Check("epsilon", wanted, f"{largest:.4g} ({where})", largest <= want.max)
+
+
+def _stated(verdict: Verdict | None, want: Epsilon) -> tuple[float, str]:
+    """Return the epsilon that counts, or why none does."""
+    if verdict is None:
+        return 0.0, "no guarantee was judged"
+    enough = {Guarantee.VERIFIED} | ({Guarantee.CLAIMED} if want.guarantee == "claimed" else set())
+    if verdict.word not in enough:
+        return 0.0, f"the guarantee is {verdict.word}{f': {verdict.reason}' if verdict.reason else ''}"
+    values = [v for v in (verdict.epsilon, verdict.claimed) if v is not None]
+    value = verdict.epsilon if verdict.word is Guarantee.VERIFIED else max(values, default=None)
+    if value is None:
+        return 0.0, f"a {verdict.word} guarantee without an epsilon"
+    if verdict.unit != want.unit:
+        return 0.0, f"the guarantee is per {verdict.unit or 'unit that it does not name'}"
+    return value, ""
+
+
+def _named(setting: Setting, labels: Labels) -> str:
+    return f"{labels.setting(setting)} on {place(setting)}"

@@ -1,0 +1,151 @@
+"""A policy, as other people's scripts write it::
+
+    observers:
+      "client:each": {features: {advantage_high: 0.05}, labels: {advantage_high: 0.2}}
+      server:        {features: {verdict: held}}
+    accuracy: {min: 0.75}
+    epsilon:  {max: 8, guarantee: verified, unit: node}
+    allow:    {claimed: false, unexamined: false, failed: 0}
+
+Every key may be left out, but not all three of observers, accuracy and epsilon.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fglaudit import limits
+from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.quantities import QUANTITIES
+from fglaudit.suite.yaml_text import read_yaml
+from fglaudit.user_files import read_file, user_path
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Want(_Strict):
+    """What is asked of one observer and quantity.
+
+    Attributes:
+        advantage_high: no upper end, corrected for the number of attacks, may lie above it.
+        verdict: "held": see ``fglaudit.reports.answers``.
+    """
+
+    advantage_high: float | None = Field(default=None, ge=0, lt=1)
+    verdict: Literal["held"] | None = None
+
+
+class Accuracy(_Strict):
+    """Attributes:
+    min: least accuracy (mean over clients) of any trained model of the run.
+    """
+
+    min: float = Field(ge=0, le=1)
+
+
+class Epsilon(_Strict):
+    """Attributes:
+    max: largest epsilon of any setting of the run.
+    guarantee: the least that must be said of it.
+    unit: what the guarantee is about.
+    """
+
+    max: float = Field(gt=0)
+    guarantee: Literal["verified", "claimed"] = "verified"
+    unit: Literal["feature", "node", "edge", "client"]
+
+
+class Allow(_Strict):
+    """What does not break the gate.
+
+    Attributes:
+        claimed: a guarantee that is its author's number alone.
+        unexamined: fields of messages that move with the data and that no fact and no attack covers.
+        failed: so many failed rows.
+    """
+
+    claimed: bool = False
+    unexamined: bool = False
+    failed: int = Field(default=0, ge=0)
+
+
+class Policy(_Strict):
+    """See the module."""
+
+    observers: dict[str, dict[str, Want]] = Field(default={})
+    accuracy: Accuracy | None = None
+    epsilon: Epsilon | None = None
+    allow: Allow = Allow()
+
+
+_MODELS: dict[str, type[BaseModel]] = {"accuracy": Accuracy, "epsilon": Epsilon, "allow": Allow}
+
+
+def read_policy(path: str | Path) -> Policy:
+    """Read a policy file.
+
+    Raises:
+        FglauditError: no such file, no YAML mapping, unknown keys (the nearest known one is named), values that cannot
+            be, keys that contradict each other, or nothing asked at all.
+    """
+    file = user_path(path, "a policy")
+    data = read_file(file, "a policy", limits.SUITE_BYTES)
+    try:
+        found = read_yaml(data.decode("utf-8"))
+        if not isinstance(found, dict):
+            raise FglauditError(
+                f"a policy must be a mapping with keys {', '.join(Policy.model_fields)}; got {shown(found)}; write e.g."
+                " accuracy: {min: 0.75}"
+            )
+        return _checked(_validated(found))
+    except UnicodeDecodeError as error:
+        raise FglauditError(f"policy {file}: it must be UTF-8 text; {error.reason}; save it as UTF-8") from error
+    except FglauditError as error:
+        raise FglauditError(f"policy {file}: {error}") from error
+
+
+def _validated(data: dict[str, Any]) -> Policy:
+    try:
+        return Policy.model_validate(data)
+    except ValidationError as error:
+        problems = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        problem = problems[0]
+        where = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            *above, key = problem["loc"]
+            model = Policy if not above else Want if above[0] == "observers" else _MODELS[str(above[0])]
+            place = f"{'.'.join(map(str, above))}: " if above else ""
+            raise FglauditError(f"{place}{unknown('key', str(key), model.model_fields)}") from error
+        if problem["type"] == "missing":
+            raise FglauditError(f"the key {where} is required; see docs/gate.md for all of them") from error
+        raise FglauditError(f"{where}: {problem['msg']}; got {shown(problem['input'])}; correct it") from error
+
+
+def _checked(policy: Policy) -> Policy:
+    for observer, quantities in policy.observers.items():
+        if not quantities:
+            raise FglauditError(
+                f"observers.{observer}: an observer is asked about quantities; got none; write e.g."
+                " {features: {verdict: held}}"
+            )
+        for name, want in quantities.items():
+            if name not in QUANTITIES:
+                raise FglauditError(f"observers.{observer}: {unknown('quantity', name, QUANTITIES)}")
+            if want.advantage_high is None and want.verdict is None:
+                raise FglauditError(
+                    f"observers.{observer}.{name}: a threshold is needed; got none; write advantage_high: 0.05 or"
+                    " verdict: held"
+                )
+    if policy.epsilon is not None and (policy.epsilon.guarantee == "claimed") != policy.allow.claimed:
+        raise FglauditError(
+            "epsilon.guarantee: claimed and allow.claimed: true go together; got guarantee:"
+            f" {policy.epsilon.guarantee}, claimed: {str(policy.allow.claimed).lower()}; change one of them"
+        )
+    if not policy.observers and policy.accuracy is None and policy.epsilon is None:
+        raise FglauditError("a policy must ask something; got neither observers nor accuracy nor epsilon; add one")
+    return policy

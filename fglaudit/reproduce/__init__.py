@@ -1,0 +1,1 @@
+"""``fglaudit reproduce``: the tables of the five papers, ours beside theirs."""

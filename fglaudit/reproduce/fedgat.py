@@ -1,0 +1,76 @@
+"""FedGAT's Table 1: Cora, CiteSeer and PubMed, 10 clients, Dirichlet beta 1 (non-iid) and 10000 (iid).
+
+From the paper: 2 layers, 8 heads with 8 units (PubMed also 8 output heads), degree 16, the Planetoid splits. Its
+rounds, local steps, dropout and domain are not stated; Adam with learning rate 0.1 and regularisation 0.001 is, for
+Cora. Averaging Adam's steps of clients with 14 training nodes each overfits at once, so ``SETTINGS`` uses plain
+gradient steps; it was chosen on validation accuracy of seed 0 and holds for FedGAT, GAT and DistGAT alike. Clients
+receive matrices of all neighbours within one hop of theirs (``remote: matrices``), as the authors' code does.
+
+The figure is the accuracy over the whole test set; the paper does not say whether it prints that or the mean over
+clients. Of the centralized models the paper prints the peak, and so is ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fglaudit.datasets import DatasetSpec
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.partition import PartitionSpec
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.trainings import Measured, Training, trained
+
+SEEDS = range(10)
+_STEPS = {"rounds": 150, "local_steps": 1, "optimizer": "sgd", "learning_rate": 2.0}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cora": _STEPS | {"weight_decay": 5e-3, "dropout": 0.5, "feature_dropout": 0.5},
+    "citeseer": _STEPS | {"weight_decay": 1e-2, "dropout": 0.0, "feature_dropout": 0.0},
+    "pubmed": (
+        _STEPS
+        | {
+            "weight_decay": 1e-3,
+            "learning_rate": 10.0,
+            "dropout": 0.0,
+            "feature_dropout": 0.0,
+            "weighting": "train-nodes",
+        }
+    ),
+}
+"""By data set, what the paper leaves open or what does not train as printed; the same for FedGAT, GAT and DistGAT."""
+
+
+def figure(row: Published, seed: int, root: str | None) -> Measured | str:
+    """Return our figure for ``row``."""
+    central = row.setting == "centralized"
+    beta = 1.0 if row.setting == "non-iid beta=1" else 10000.0
+    partition = PartitionSpec("dirichlet", clients=10, beta=beta)
+    training = Training(DatasetSpec(row.dataset, root=root), partition, protocol(row.method, row.dataset))
+    outcome, measured = trained(training, seed)
+    accuracy = float(outcome.accuracy_global.max().item()) if central else outcome.whole_test_set
+    return replace(measured, value=100 * accuracy)
+
+
+def protocol(method: str, dataset: str, *, degree: int = 16, remote: str = "matrices") -> FederatedProtocol:
+    """Return what trains ``method`` on ``dataset``.
+
+    Args:
+        degree: of FedGAT's series.
+        remote: what FedGAT's clients receive about their neighbours.
+    """
+    shared = SETTINGS[dataset] | {"output_heads": 8 if dataset == "pubmed" else 1}
+    match method:
+        case "GCN":
+            return GCN()
+        case "FedGCN":
+            return FedGCN(hops=2)
+        case "GAT":
+            return GAT(**{name: value for name, value in shared.items() if name != "weighting"})
+        case "DistGAT":
+            return DistGAT(**shared)
+    return FedGAT(degree=degree, remote=remote, **shared)

@@ -1,0 +1,70 @@
+"""A reproduced table as text, markdown, CSV and a figure, all from the same rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from fglaudit.own_files import make_folder, write_atomic
+from fglaudit.reproduce.figure import dot_plot
+from fglaudit.reproduce.published import TITLES
+from fglaudit.reproduce.run import Compared
+
+COLUMNS = (
+    "dataset", "setting", "clients", "method", "metric", "unit", "paper", "paper_spread", "ours", "ours_spread", "runs",
+    "gap", "gap_in_deviations", "cpu_seconds", "gigabytes", "reason",
+)  # fmt: skip
+SHOWN = ("row", "paper", "ours", "gap", "in deviations", "runs", "CPU s", "GB")
+
+
+def write(table: str, rows: Sequence[Compared], folder: Path) -> list[Path]:
+    """Write ``table.md``, ``table.csv`` and ``table.svg`` into ``folder``; returns their paths."""
+    make_folder(folder)
+    texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": dot_plot(TITLES[table], rows)}
+    for name, text in texts.items():
+        write_atomic(folder / name, text)
+    return [folder / name for name in texts]
+
+
+def markdown(table: str, rows: Sequence[Compared]) -> str:
+    """Return the table, ours beside theirs, and below it the rows that have no figure here, with the reason."""
+    lines = [f"# {TITLES[table]}", "", f"`fglaudit reproduce {table}`; spreads of ours are standard deviations.", ""]
+    lines += ["| " + " | ".join(SHOWN) + " |", "|" + "---|" * len(SHOWN)]
+    lines += ["| " + " | ".join(cells(row)) + " |" for row in rows if row.values]
+    if without := [row for row in rows if not row.values]:
+        lines += ["", "Not measured:", ""]
+        for reason in dict.fromkeys(row.reason for row in without):
+            labels = [row.row.label for row in without if row.reason == reason]
+            lines.append(f"- {reason}: {'; '.join(labels)}")
+    return "\n".join(lines) + "\n"
+
+
+def cells(row: Compared) -> tuple[str, ...]:
+    """Return a row's cells under ``SHOWN``."""
+    paper = f"{row.row.mean:g}" + (f" ± {row.row.spread:g}" if row.row.spread is not None else "")
+    if row.mean is None or row.gap is None:
+        return (row.row.label, paper, row.reason, "", "", "0", "", "")
+    ours = f"{row.mean:.2f}" + (f" ± {row.spread:.2f}" if row.spread is not None else "")
+    deviations = "" if row.deviations is None else f"{row.deviations:+.1f}"
+    counts = (str(len(row.values)), f"{row.seconds:.1f}", f"{row.gigabytes:.3g}")
+    return (row.row.label, paper, ours, f"{row.gap:+.2f}", deviations, *counts)
+
+
+def as_csv(rows: Sequence[Compared]) -> str:
+    """Return all rows as CSV, figures in full."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        paper = row.row
+        ours = (row.mean, row.spread, len(row.values), row.gap, row.deviations)
+        writer.writerow(
+            "" if value is None else value
+            for value in (
+                *(paper.dataset, paper.setting, paper.clients, paper.method, paper.metric, paper.unit),
+                *(paper.mean, paper.spread, *ours, row.seconds, row.gigabytes, row.reason),
+            )
+        )
+    return text.getvalue()

@@ -1,0 +1,111 @@
+"""The figures that the papers print, row by row (``published.csv``)."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from fglaudit.errors import unknown
+
+TITLES = {
+    "fedgcn-table2": "FedGCN, Table 2: accuracy of federated GCNs over 10 clients",
+    "fedgcn-table3": "FedGCN, Table 3: data sets",
+    "fedgcn-table5": "FedGCN, Table 5: parameters of homomorphic encryption",
+    "fedgcn-table6": "FedGCN, Table 6: sizes of encrypted messages",
+    "fedgat-table1": "FedGAT, Table 1: accuracy of GAT, DistGAT, FedGCN and FedGAT over 10 clients",
+    "fedgat-table2": "FedGAT, Table 2: data sets",
+    "fedgt-table1": "FedGT, Table 1: accuracy, subgraphs without common nodes",
+    "fedgt-table2": "FedGT, Table 2: accuracy, overlapping subgraphs",
+    "fedgt-table3": "FedGT, Table 3: data sets",
+    "fedgt-table4": "FedGT, Table 4: accuracy, Louvain communities",
+    "fedgt-table5": "FedGT, Table 5: cost of communication and computation beside FedAvg",
+    "fedgt-table6": "FedGT, Table 6: missing links, subgraphs without common nodes",
+    "fedgt-table7": "FedGT, Table 7: missing links, overlapping subgraphs",
+    "fedgt-table8": "FedGT, Table 8: label heterogeneity, subgraphs without common nodes",
+    "fedgt-table9": "FedGT, Table 9: label heterogeneity, overlapping subgraphs",
+    "fedgt-table10": "FedGT, Table 10: seconds of preprocessing",
+    "fedgt-table11": "FedGT, Table 11: accuracy, unbalanced clients",
+    "fedgt-table12": "FedGT, Table 12: ways to compare clients",
+    "nfedgnn-table1": "nFedGNN, Table 1: uploads in 200 rounds",
+    "nfedgnn-table2": "nFedGNN, Table 2: data sets",
+    "nfedgnn-section4.2": "nFedGNN, section 4.2: the one accuracy that is printed",
+    "gfl-appnp-table1": "GFL-APPNP, Table 1: accuracy beside centralized models",
+    "gfl-appnp-table2": "GFL-APPNP, Table 2: accuracy for its three tasks and variants",
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """One figure of a paper.
+
+    Attributes:
+        table: a key of ``TITLES``.
+        dataset: as this package names it; "" where the row is about none.
+        setting: partition or the like, in the paper's words.
+        clients: as printed; "" where it does not apply.
+        method: in the paper's words.
+        metric: accuracy, a count of the data set, missing-links, ...
+        unit: of ``mean`` and ``spread``.
+        spread: as printed, of whatever kind; None where none is.
+    """
+
+    table: str
+    dataset: str
+    setting: str
+    clients: str
+    method: str
+    metric: str
+    unit: str
+    mean: float
+    spread: float | None
+
+    @property
+    def key(self) -> dict[str, str]:
+        """What identifies the row within its table."""
+        return {
+            "dataset": self.dataset,
+            "setting": self.setting,
+            "clients": self.clients,
+            "method": self.method,
+            "metric": self.metric,
+        }
+
+    @property
+    def label(self) -> str:
+        """The row in a few words."""
+        clients = f"{self.clients} clients" if self.clients else ""
+        metric = self.metric if self.metric != "accuracy" else ""
+        return ", ".join(filter(None, (self.method, self.dataset, self.setting, clients, metric)))
+
+
+@cache
+def all_published() -> tuple[Published, ...]:
+    """Return every printed figure, in the order of the papers."""
+    text = files("fglaudit.reproduce").joinpath("published.csv").read_text("utf-8")
+    return tuple(
+        Published(
+            table=row["table"],
+            dataset=row["dataset"],
+            setting=row["setting"],
+            clients=row["clients"],
+            method=row["method"],
+            metric=row["metric"],
+            unit=row["unit"],
+            mean=float(row["mean"]),
+            spread=float(row["spread"]) if row["spread"] else None,
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def rows_of(table: str) -> tuple[Published, ...]:
+    """Return the figures of ``table``.
+
+    Raises:
+        FglauditError: there is no such table; the error lists those there are.
+    """
+    if table not in TITLES:
+        raise unknown("table", table, TITLES)
+    return tuple(row for row in all_published() if row.table == table)

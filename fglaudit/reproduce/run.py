@@ -1,0 +1,126 @@
+"""Measures the rows of a table that are missing, one seed at a time, and writes what there is."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fglaudit.reproduce.figures import measure, seeds_of, table_rows
+from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.trainings import Measured
+
+KEY = ("dataset", "setting", "clients", "method", "metric", "seed")
+VALUES = ("value", "seconds", "gb_up", "gb_down")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A row of a paper beside ours.
+
+    Attributes:
+        values: ours, one per seed, in the paper's unit.
+        seconds: CPU seconds, gigabytes: sent up and down, both means over seeds.
+        reason: why there are none.
+    """
+
+    row: Published
+    values: tuple[float, ...]
+    seconds: float
+    gigabytes: float
+    reason: str
+
+    @property
+    def mean(self) -> float | None:
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over seeds."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def gap(self) -> float | None:
+        """Ours minus the paper's."""
+        return None if self.mean is None else self.mean - self.row.mean
+
+    @property
+    def deviations(self) -> float | None:
+        """The gap in standard deviations of our runs."""
+        return self.gap / self.spread if self.gap is not None and self.spread else None
+
+
+def reproduce(
+    table: str,
+    folder: Path,
+    *,
+    quick: bool = False,
+    only: str = "",
+    root: str | None = None,
+    seeds: int | None = None,
+    announce: Callable[[str], None] = lambda text: None,
+) -> list[Compared]:
+    """Measure what ``folder/measurements.csv`` lacks and return all rows; stopped, it goes on where it was.
+
+    Seeds are in the outer loop, so that a stopped table is a fair one with fewer seeds.
+
+    Args:
+        seeds: how many, at most; None: as many as the paper's table is reproduced with.
+
+    Raises:
+        FglauditError: no such table or row.
+    """
+    rows = table_rows(table, quick=quick, only=only)
+    stored = Table(folder / "measurements.csv", KEY, VALUES)
+    planned = {row: seeds_of(row, quick=quick)[:seeds] for row in rows}
+    reasons: dict[Published, str] = {}
+    for place in range(max(len(each) for each in planned.values())):
+        for row, each in planned.items():
+            if place >= len(each) or row in reasons or stored.has({**row.key, "seed": each[place]}):
+                continue
+            found = measure(row, each[place], root)
+            if isinstance(found, str):
+                if found not in reasons.values():
+                    announce(f"left out: {found}")
+                reasons[row] = found  # not stored: with other data or another version there may be a figure
+            else:
+                _store(row, each[place], found, stored, announce)
+    return compared(rows, stored, reasons)
+
+
+def _store(row: Published, seed: int, found: Measured, stored: Table, announce: Callable[[str], None]) -> None:
+    announce(f"{row.label}, seed {seed}: {found.value:.2f} (paper {row.mean:g}), {found.seconds:.1f} CPU s")
+    stored.add(
+        {
+            **row.key,
+            "seed": seed,
+            "value": repr(found.value),
+            "seconds": f"{found.seconds:.2f}",
+            "gb_up": f"{found.gigabytes_up:.4f}",
+            "gb_down": f"{found.gigabytes_down:.4f}",
+        }
+    )
+
+
+def compared(rows: Sequence[Published], stored: Table, reasons: Mapping[Published, str]) -> list[Compared]:
+    """Return ``rows`` beside what is stored of them."""
+    by_key: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for line in stored.rows():
+        by_key.setdefault(tuple(line[column] for column in KEY[:-1]), []).append(line)
+    found = [by_key.get(tuple(row.key[column] for column in KEY[:-1]), []) for row in rows]
+    return [_compared(row, lines, reasons.get(row, "")) for row, lines in zip(rows, found, strict=True)]
+
+
+def _compared(row: Published, lines: Sequence[dict[str, str]], reason: str) -> Compared:
+    def mean(*columns: str) -> float:
+        return statistics.fmean(sum(float(line[c]) for c in columns) for line in lines) if lines else 0.0
+
+    return Compared(
+        row=row,
+        values=tuple(float(line["value"]) for line in lines),
+        seconds=mean("seconds"),
+        gigabytes=mean("gb_up", "gb_down"),
+        reason="" if lines else reason or "not measured yet",
+    )

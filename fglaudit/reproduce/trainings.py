@@ -1,0 +1,54 @@
+"""One training behind one figure of a paper."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.none import NoDefense
+from fglaudit.interfaces import Defense, FederatedProtocol, Trained, bound
+from fglaudit.partition import PartitionSpec
+from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained, on what."""
+
+    dataset: DatasetSpec
+    partition: PartitionSpec
+    protocol: FederatedProtocol
+    defense: Defense = field(default_factory=NoDefense)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure of ours.
+
+    Attributes:
+        value: in the unit that the paper prints.
+        seconds: CPU seconds that it took on this machine.
+        gigabytes_up, gigabytes_down: sent by all clients, and to all clients.
+    """
+
+    value: float
+    seconds: float = 0.0
+    gigabytes_up: float = 0.0
+    gigabytes_down: float = 0.0
+
+
+def trained(training: Training, seed: int) -> tuple[Trained, Measured]:
+    """Train once with the random streams that an audit cell of this seed uses; ``Measured.value`` is left at 0."""
+    whole = training.dataset.load()
+    graph = training.partition.apply(whole, training.dataset, derive(seed, "partition"))
+    training.protocol.check(graph)
+    session = bound(training.defense, training.protocol.context(graph))
+    channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
+    start = time.process_time()
+    outcome = training.protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
+    up, down = (float(count.sum().item()) / 1e9 for count in (channel.bytes_up, channel.bytes_down))
+    return outcome, Measured(0.0, time.process_time() - start, up, down)

@@ -1,0 +1,52 @@
+"""Commands beside running and reporting: gate, import. :mod:`fglaudit.cli` adds them to the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def gate(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file; docs/gate.md has its keys.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML into this file.")] = None,
+    github: Annotated[bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")] = False,
+) -> None:
+    """Compare a run with a policy. Exit code 4 if it is broken or not shown, 3 if a guarantee is refuted, 2 if the
+    policy asks what no run of this suite can show."""
+    from fglaudit.gate import output
+    from fglaudit.gate.checks import check_run
+    from fglaudit.gate.policy import read_policy
+    from fglaudit.own_files import write_atomic
+
+    outcome = check_run(directory, read_policy(policy))
+    print(output.as_json(outcome) if json else output.text(outcome))
+    if github:
+        print(output.github(outcome))
+    if junit is not None:
+        write_atomic(junit, output.junit(outcome))
+    if outcome.code:
+        raise SystemExit(int(outcome.code))
+
+
+def import_graph(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="nodes.csv edges.csv, or one .graphml, .gml, .json, .pt.")
+    ],
+    out: Annotated[str, typer.Option("--out", "-o", help="The .npz to write.")],
+    label: Annotated[str | None, typer.Option(help="Attribute with the class; by default label, y, class.")] = None,
+    name: Annotated[str | None, typer.Option("--id", help="Column that names nodes; by default id, node.")] = None,
+    split: Annotated[str | None, typer.Option(help="Attribute with train, val, test; by default split.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="An attribute that is no feature (may be repeated).")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write over the .npz.")] = False,
+) -> None:
+    """Make a graph of your own into an .npz that suites name; says what was decided on the way."""
+    from fglaudit.errors import printable
+    from fglaudit.importing.convert import import_graph as convert
+    from fglaudit.importing.node_table import Choice
+
+    for line in convert(sources, out, Choice(label, split, tuple(drop or ())), name, replace=replace):
+        print(printable(line))

@@ -1,0 +1,67 @@
+"""Every attack runs on a device: with the findings of the CPU, handed back on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from places import on_devices, place
+from pretend_device import CPU
+from recordings import attack, reached, seen
+from torch import Tensor
+
+from fglaudit.attacks import ATTACKS
+from fglaudit.interfaces import Inference, Reconstruction
+from fglaudit.rng import derive
+from fglaudit.scoring.selftest import planted_flaw
+
+SLOW = ("weight-replay", "masked-rounds", "update-labels", "mask-flip", "representation-inversion", "power-moments")
+ON_THE_CPU = {
+    "global-node-centroids",
+    "global-node-labels",
+    "global-node-membership",
+    "label-reading",
+    "one-node-clusters",
+    "raw-features",
+    "row-presence",
+    "update-labels",
+}
+"""Attacks that stay on the CPU whatever device they are given: they work on a few numbers per client or class."""
+
+
+def tensors(result: Reconstruction | Inference) -> dict[str, Tensor]:
+    """Return all that an attack found."""
+    held = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    return {name: value for name, value in held.items() if isinstance(value, Tensor)}
+
+
+def cases(slow: tuple[str, ...] = SLOW) -> list[object]:
+    return [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in ATTACKS]
+
+
+@on_devices
+@pytest.mark.parametrize("name", cases())
+def test_attack(name: str, where_to: str) -> None:
+    there = place(where_to)
+    where, observer = reached(name)[0]
+    view = seen(where, observer)
+    on_cpu = tensors(attack(name).run(view, rng=derive(0, "attack"), device=CPU))
+    with there.used() as traffic:
+        found = tensors(attack(name).run(view, rng=derive(0, "attack"), device=there.device))
+    assert found.keys() == on_cpu.keys()
+    assert all(found[key].device == CPU and found[key].shape == on_cpu[key].shape for key in found)
+    if traffic is not None:
+        assert all(torch.equal(found[key], on_cpu[key]) for key in found)
+        assert (traffic.operations == 0) == (name in ON_THE_CPU), "either it uses the device or the list says why not"
+
+
+@pytest.mark.slow
+@on_devices
+@pytest.mark.parametrize("name", ATTACKS)
+def test_self_test(name: str, where_to: str) -> None:
+    """The planted leak is found there too."""
+    there = place(where_to)
+    where, observer = reached(name)[0]
+    with there.used():
+        assert planted_flaw(attack(name), seen(where, observer), derive(0, "self-test", name), there.device) is None

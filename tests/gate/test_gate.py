@@ -1,0 +1,275 @@
+"""A gate passes what is shown and breaks on everything else; by the command itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from report_runs import make_cell, store
+
+from fglaudit.cli import main
+from fglaudit.execution.exit_code import ExitCode
+from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.guarantees import FieldState, Verdict, Word
+
+FEDGCN: tuple[str, dict[str, Any], float] = ("fedgcn", {"hops": 1, "rounds": 100}, 0.812)
+NOISE: tuple[str, dict[str, Any]] = ("gaussian", {"epsilon": 8.0, "delta": 1e-5})
+EXAMINED = (FieldState("", "NeighborSums", "sums", "attacked", "subset-sum read it"),)
+GOOD = Verdict(Word.VERIFIED, "by facts and counted releases", epsilon=7.98, claimed=8.0, delta=1e-5, unit="node")
+Change = Callable[[CellRecord], CellRecord]
+
+
+def cells(
+    *changes: Change, defense: tuple[str, dict[str, Any]] = NOISE, parties: int = 10, seeds: int = 2
+) -> list[CellRecord]:
+    found = []
+    for seed in range(seeds):
+        cell = make_cell(FEDGCN, defense, seed, observers=(0, 1), parties=parties)
+        cell = replace(cell, verdict=GOOD, fields=EXAMINED)
+        for change in changes:
+            cell = change(cell)
+        found.append(cell)
+    return found
+
+
+def rows(change: Callable[[Finding], Finding]) -> Change:
+    return lambda cell: replace(cell, findings=tuple(map(change, cell.findings)))
+
+
+def gate(
+    folder: Path,
+    records: Sequence[CellRecord],
+    policy: str,
+    capsys: pytest.CaptureFixture[str],
+    *options: str,
+    plan: Sequence[CellRecord] = (),
+) -> tuple[int, str, str]:
+    store(folder / "run", records, plan=plan or records)
+    (folder / "policy.yaml").write_text(policy)
+    try:
+        main(["gate", str(folder / "run"), str(folder / "policy.yaml"), *options])
+        code = 0
+    except SystemExit as done:
+        code = int(done.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+FEATURES = 'observers: {"client:each": {features: {advantage_high: 0.05}}}'
+HELD = "observers: {server: {features: {verdict: held}}}"
+WHOLE = """
+observers:
+  "client:each": {features: {advantage_high: 0.05}}
+  server:        {features: {verdict: held}}
+accuracy: {min: 0.6}
+epsilon:  {max: 8, guarantee: verified, unit: node}
+allow:    {claimed: false, unexamined: false, failed: 0}
+"""
+
+
+def test_a_run_that_shows_all_that_is_asked_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = gate(tmp_path, cells(seeds=4), WHOLE, capsys)
+    assert code == ExitCode.DONE, out
+    assert out.startswith("gate passed") and "BROKEN" not in out
+    assert "corrected for 4 attacks" in out and "epsilon: wanted verified, at most 8 per node; got 7.98" in out
+
+
+def worse(row: Finding) -> Finding:
+    """An attack that is not adapted and gets nothing."""
+    return replace(row, adapted="no: Rounded") if row.attack == "row-space" else row
+
+
+def first_failed(cell: CellRecord) -> CellRecord:
+    lost = replace(cell.findings[0], status=Status.FAILED, reason="lost", value=None, advantage=None, accuracy=None)
+    return replace(cell, findings=(lost, *cell.findings[1:]))
+
+
+BROKEN: list[tuple[str, Change, str, str]] = [
+    ("failed", first_failed, "accuracy: {min: 0.1}", "failed: wanted at most 0 failed rows; got 2"),
+    (
+        "self-test",
+        rows(lambda r: replace(r, status=Status.BROKEN_ATTACK) if r.attack == "row-space" else r),
+        FEATURES,
+        "failed their self-test: row-space",
+    ),
+    ("unadapted", rows(lambda r: replace(r, adapted="no: Rounded")), FEATURES, "not adapted to Rounded"),
+    (
+        "payload",
+        rows(lambda r: r if r.attack == "map-prior" else replace(r, adapted="no: Rounded")),
+        FEATURES,
+        "no attack here that allows for what was done reads NeighborSums",
+    ),
+    ("accuracy", lambda c: c, "accuracy: {min: 0.99}", "accuracy: wanted at least 0.99; got 0.7"),
+    (
+        "unexamined",
+        lambda c: replace(c, fields=(FieldState("server", "ModelUpdate", "vector", "unexamined", "nobody"),)),
+        HELD,
+        "unexamined: ModelUpdate.vector",
+    ),
+    ("no fields", lambda c: replace(c, fields=()), HELD, "2 cells whose records do not say which fields"),
+    (
+        "claimed",
+        lambda c: replace(c, verdict=replace(GOOD, word=Word.CLAIMED)),
+        "epsilon: {max: 8, unit: node}",
+        "the guarantee is claimed",
+    ),
+    ("no verdict", lambda c: replace(c, verdict=None), "epsilon: {max: 8, unit: node}", "no guarantee was judged"),
+    (
+        "unit",
+        lambda c: replace(c, verdict=replace(GOOD, unit="client")),
+        "epsilon: {max: 8, unit: node}",
+        "the guarantee is per client",
+    ),
+    ("epsilon", lambda c: c, "epsilon: {max: 7, unit: node}", "epsilon: wanted verified, at most 7 per node; got 7.98"),
+]
+
+
+@pytest.mark.parametrize(("change", "policy", "words"), [case[1:] for case in BROKEN], ids=[c[0] for c in BROKEN])
+def test_whatever_is_not_shown_breaks_it(
+    change: Change, policy: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = cells(change)
+    if words.startswith("no attack here"):  # only the field's state says that something read it
+        records = [replace(record, fields=(replace(EXAMINED[0], state="covered"),)) for record in records]
+    code, out, _ = gate(tmp_path, records, policy, capsys)
+    assert code == ExitCode.GATE, out
+    assert words in out, out
+
+
+def test_what_leaks_breaks_it_and_the_largest_corrected_end_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = cells(defense=("none", {}))
+    code, out, _ = gate(tmp_path, records, f"{FEATURES}\nallow: {{unexamined: true}}", capsys)
+    assert code == ExitCode.GATE
+    assert "subset-sum, corrected for 4 attacks, fedgcn, no defense on csbm-cora" in out
+    found = float(out.split("got 0.")[1][:3]) / 1000
+    plain = max(row.advantage_high or 0 for cell in records for row in cell.findings if row.observer == "client:each")
+    assert plain - 0.05 < found < plain + 0.05
+
+
+def test_an_unadapted_attack_breaks_it_only_where_it_shows_a_leak(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gate(tmp_path / "silent", cells(rows(worse)), FEATURES, capsys)[0] == ExitCode.DONE
+    loud = [replace(cell, fields=EXAMINED) for cell in cells(defense=("none", {}))]
+    loud = [
+        rows(lambda row: replace(row, adapted="no: Rounded") if row.attack == "subset-sum" else row)(cell)
+        for cell in loud
+    ]
+    quiet = cells()
+    mixed = []
+    for silent, leaking in zip(quiet, loud, strict=True):
+        pairs = zip(silent.findings, leaking.findings, strict=True)
+        chosen = tuple(
+            replace(b, defense=a.defense, defense_args=a.defense_args, cell=a.cell) if b.attack == "subset-sum" else a
+            for a, b in pairs
+        )
+        keys = {key: value for key, value in leaking.clusters.items() if key.endswith("|subset-sum")}
+        mixed.append(replace(silent, findings=chosen, clusters={**silent.clusters, **keys}))
+    code, out, _ = gate(tmp_path / "loud", mixed, FEATURES, capsys)
+    assert code == ExitCode.GATE and "subset-sum" in out
+
+
+def test_missing_and_damaged_cells_break_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = cells()
+    code, out, _ = gate(tmp_path / "missing", plan[:1], "accuracy: {min: 0.1}", capsys, plan=plan)
+    assert code == ExitCode.GATE and "rows: wanted all 16 planned rows; got 8 missing or damaged" in out
+    fewer = [plan[0], replace(plan[1], findings=plan[1].findings[:-1])]
+    code, out, _ = gate(tmp_path / "fewer", fewer, "accuracy: {min: 0.1}", capsys, plan=plan)
+    assert code == ExitCode.GATE and "got 1 missing or damaged" in out
+    store(tmp_path / "damaged", plan, plan=plan)
+    path = tmp_path / "damaged" / "cells" / f"{plan[0].cell}.json"
+    path.write_text(path.read_text().replace("0.8", "0.9", 1))
+    with pytest.raises(SystemExit) as done:
+        main(["gate", str(tmp_path / "damaged"), str(tmp_path / "missing" / "policy.yaml")])
+    assert done.value.code == ExitCode.GATE and "got 8 missing or damaged" in capsys.readouterr().out
+
+
+def test_a_refuted_guarantee_is_graver_than_a_broken_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = cells(lambda cell: replace(cell, verdict=replace(GOOD, word=Word.REFUTED)))
+    code, out, _ = gate(tmp_path, records, "accuracy: {min: 0.99}", capsys)
+    assert code == ExitCode.REFUTED and "BROKEN  accuracy" in out and "BROKEN  refuted" in out
+
+
+def test_sealed_messages_pass_and_too_few_failed_rows_are_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    idle = rows(
+        lambda r: (
+            replace(r, status=Status.NOT_APPLICABLE, reason="ciphertexts only", value=None, advantage=None)
+            if r.observer == "server"
+            else r
+        )
+    )
+    sealed = (replace(EXAMINED[0], state="sealed", observer="server"), replace(EXAMINED[0], observer="client"))
+    records = cells(idle, lambda cell: replace(cell, fields=sealed, clusters={}))
+    code, out, _ = gate(tmp_path / "sealed", records, HELD, capsys)
+    assert code == ExitCode.DONE, out
+    open_ = [replace(record, fields=(replace(sealed[0], state="covered"),)) for record in records]
+    code, out, _ = gate(tmp_path / "open", open_, HELD, capsys)
+    assert code == ExitCode.GATE and "not tested" in out
+    policy = "accuracy: {min: 0.1}\nallow: {failed: 2}"
+    assert gate(tmp_path / "allowed", cells(first_failed), policy, capsys)[0] == ExitCode.DONE
+
+
+WRONG = [
+    ("observer: {}", "did you mean 'observers'"),
+    ('observers: {"client:each": {feature: {verdict: held}}}', "did you mean 'features'"),
+    ('observers: {"client:al": {features: {verdict: held}}}', "did you mean 'client:each'"),
+    ("observers: {server: {edges: {verdict: held}}}", "quantity that an attack of this suite infers"),
+    ("observers: {server: {features: {verdict: hold}}}", "verdict"),
+    ("observers: {server: {features: {advantage: 0.1}}}", "did you mean 'advantage_high'"),
+    ("observers: {server: {features: {advantage_high: 5}}}", "less than 1"),
+    ("observers: {server: {features: {}}}", "a threshold is needed"),
+    ("observers: {server: {}}", "asked about quantities"),
+    ("accuracy: {max: 0.5}", "unknown key 'max' (known: min)"),
+    ("accuracy: {}", "accuracy.min is required"),
+    ("epsilon: {max: 8}", "epsilon.unit is required"),
+    ("epsilon: {max: .inf, unit: node}", "finite"),
+    ("epsilon: {max: 8, unit: client}", "unit of a guarantee of this run"),
+    ("epsilon: {max: 8, unit: node, guarantee: claimed}", "go together"),
+    ("accuracy: {min: 0.5}\nallow: {fail: 0}", "did you mean 'failed'"),
+    ("accuracy: {min: yes please}", "accuracy.min"),
+    ("allow: {failed: 1}", "must ask something"),
+    ("- a list", "must be a mapping"),
+    ("accuracy: {min: [", "policy.yaml"),
+]
+
+
+@pytest.mark.parametrize(("policy", "words"), WRONG)
+def test_a_wrong_policy_is_one_line_and_exit_code_2(
+    policy: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = gate(tmp_path, cells(), policy, capsys)
+    assert code == ExitCode.INPUT
+    assert error.startswith("error: ") and error.count("\n") == 1 and words in error, error
+
+
+def test_what_no_run_of_the_suite_can_show_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = gate(tmp_path / "bare", cells(defense=("none", {})), "epsilon: {max: 8, unit: node}", capsys)
+    assert code == ExitCode.INPUT and "a guarantee needs a defense" in error
+    few = cells(rows(lambda row: replace(row, clients=2)), parties=2)
+    code, _, error = gate(tmp_path / "few", few, FEATURES, capsys)
+    assert code == ExitCode.INPUT and "at least 5 clients x seeds" in error
+
+
+def test_json_junit_and_annotations_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = f"{FEATURES}\naccuracy: {{min: 0.99}}"
+    code, out, _ = gate(tmp_path, cells(), policy, capsys, "--json", "--junit", str(tmp_path / "gate.xml"))
+    said = json.loads(out)
+    assert said["exit_code"] == code == ExitCode.GATE and said["passed"] is False
+    broken = [check["name"] for check in said["checks"] if not check["passed"]]
+    assert broken == ["accuracy"]
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert suite.get("tests") == str(len(said["checks"])) and suite.get("failures") == "1"
+    assert [case.get("name") for case in suite if len(case)] == broken
+    (tmp_path / "again").mkdir()
+    _, out, _ = gate(tmp_path / "again", cells(), policy, capsys, "--github")
+    lines = [line for line in out.splitlines() if line.startswith("::")]
+    assert len(lines) == 1 and lines[0].startswith("::error title=fglaudit gate%3A accuracy::wanted at least 0.99")

@@ -1,0 +1,230 @@
+"""A graph of a user's own, from the files that people have, by the command itself; what is wrong is one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from fglaudit.cli import main
+from fglaudit.datasets import DatasetSpec
+from fglaudit.suite.overrides import load_suite
+
+NODES = "id,label,split,a,b\nn1,red,train,1,0\nn2,blue,val,0,1\nn3,red,test,1,\nn4,,,0,0\n"
+EDGES = "source,target\nn1,n2\nn2,n1\nn2,n3\nn2,n3\nn3,n3\n"
+X = [[1, 0], [0, 1], [1, 0], [0, 0]]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.csv").write_text(NODES)
+    Path("edges.csv").write_text(EDGES)
+    return tmp_path
+
+
+def call(*arguments: str) -> int:
+    try:
+        main(arguments)
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+def arrays(path: str = "out.npz") -> dict[str, np.ndarray]:
+    with np.load(path) as archive:
+        return dict(archive)
+
+
+def same_graph(path: str = "out.npz") -> bool:
+    found = arrays(path)
+    pairs = {(int(a), int(b)) for a, b in found["edge_index"].T}
+    return bool((found["x"] == X).all()) and pairs == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
+def test_two_tables_and_what_is_said_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz") == 0
+    said = capsys.readouterr().out
+    assert "4 nodes, 2 undirected edges, 2 features (binary), 2 classes; masks" in said
+    for note in (
+        "1 missing feature values set to 0",
+        "1 nodes without a label: -1",
+        "2 classes numbered: blue = 0, red = 1",
+        "directed: 1 edges are listed in one direction only and 2 in both",
+        "1 duplicate edges removed",
+        "1 self-loops removed",
+        "1 nodes without an edge",
+    ):
+        assert f"note: {note}" in said, said
+    assert same_graph()
+    found = arrays()
+    assert found["y"].tolist() == [1, 0, 1, -1]
+    assert [found[f"{part}_mask"].nonzero()[0].tolist() for part in ("train", "val", "test")] == [[0], [1], [2]]
+    graph, notes = DatasetSpec("npz", path="out.npz").load_with_notes()
+    assert graph.num_nodes == 4 and notes == ()
+
+
+def test_other_separators_no_header_of_edges_and_named_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("n.csv").write_text("who;kind;a;b;words\n1;0;1;0;x\n2;1;0;1;y\n3;0;1;0;z\n4;1;0;0;w\n")
+    Path("e.csv").write_text("1;2\n2;3\n")
+    options = ("--label", "kind", "--id", "who", "--drop", "words")
+    assert call("import", "n.csv", "e.csv", "-o", "out.npz", *options) == 0
+    assert "2 edges are listed in one direction each; they are used undirected" in capsys.readouterr().out
+    assert same_graph() and arrays()["y"].tolist() == [0, 1, 0, 1] and "train_mask" not in arrays()
+
+
+def graph() -> Any:
+    made: Any = nx.Graph()
+    for i, row in enumerate(X):
+        made.add_node(f"n{i}", y=i % 2, a=row[0], b=row[1])
+    made.add_edges_from([("n0", "n1"), ("n1", "n2")])
+    return made
+
+
+def write_gml(path: str) -> None:
+    numbered: Any = nx.convert_node_labels_to_integers(graph(), label_attribute="called")
+    nx.write_gml(nx.relabel_nodes(numbered, {i: f"node {i}" for i in range(4)}), path)
+    text = Path(path).read_text()
+    Path(path).write_text("\n".join(line for line in text.splitlines() if "called" not in line))
+
+
+def test_graph_files() -> None:
+    nx.write_graphml(graph(), "g.graphml")
+    write_gml("g.gml")
+    Path("g.json").write_text(json.dumps(nx.node_link_data(graph(), edges="links")))
+    nested = {
+        "nodes": [{"id": i, "y": i % 2, "x": row} for i, row in enumerate(X)],
+        "edges": [[0, 1], [1, 2]],
+    }
+    Path("nested.json").write_text(json.dumps(nested))
+    for name in ("g.graphml", "g.gml", "g.json", "nested.json"):
+        assert call("import", name, "-o", "out.npz", "--replace") == 0, name
+        assert same_graph() and arrays()["y"].tolist() == [0, 1, 0, 1], name
+
+
+def test_data_of_pytorch_geometric_is_loaded_without_running_code(capsys: pytest.CaptureFixture[str]) -> None:
+    mask = torch.tensor([[True, False], [False, True], [False, False], [False, False]])
+    data = Data(
+        x=torch.tensor(X).float(), y=torch.tensor([[0], [1], [0], [1]]), edge_index=torch.tensor([[0, 1], [1, 2]])
+    )
+    data.train_mask, data.val_mask, data.test_mask = mask, mask.roll(1, 0), mask.roll(2, 0)
+    torch.save(data, "data.pt")
+    torch.save({"x": data.x, "y": data.y, "edge_index": data.edge_index, "train_mask": mask}, "plain.pt")
+    assert call("import", "data.pt", "-o", "out.npz") == 0
+    assert "train_mask: the first of 2 splits is used" in capsys.readouterr().out
+    assert same_graph() and arrays()["train_mask"].tolist() == [True, False, False, False]
+    assert call("import", "plain.pt", "-o", "plain.npz") == 0
+    assert "masks left out, as test_mask, val_mask is missing" in capsys.readouterr().out and same_graph("plain.npz")
+    torch.save(Runs(), "evil.pt")
+    assert call("import", "evil.pt", "-o", "evil.npz") == 2
+    assert not Path("ran").exists() and "without running code" in capsys.readouterr().err
+
+
+class Runs:
+    """Writes a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, Sequence[str]]:
+        return (Path.touch, (Path("ran"),))  # type: ignore[return-value]
+
+
+WRONG = [
+    ({"nodes.csv": ""}, [], "is empty"),
+    ({"nodes.csv": "id,label,a\n"}, [], "at least one node"),
+    ({"nodes.csv": NODES + "n1,red,,1,1\n"}, [], "a node is listed once"),
+    ({"nodes.csv": NODES + "n5,red,,1\n"}, [], "line 6 of nodes.csv has 4 instead of 5"),
+    ({"nodes.csv": NODES.replace("n2,blue,val,0,1", "n2,blue,val,warm,1")}, [], "'a' is 'warm' at nodes.csv line 3"),
+    ({"nodes.csv": NODES.replace("n2,blue,val,0,1", "n2,blue,val,inf,1")}, [], "finite"),
+    ({"nodes.csv": NODES.replace("val", "vla")}, [], "did you mean 'val'"),
+    ({"nodes.csv": NODES.replace("label", "colour")}, [], "--label"),
+    ({"nodes.csv": NODES.replace("red", "").replace("blue", "")}, [], "at least one node must have a label"),
+    ({"nodes.csv": "id,label\n1,0\n2,1\n"}, [], "at least one feature"),
+    ({"nodes.csv": NODES.replace("a,b", "a,a")}, [], "twice"),
+    ({"nodes.csv": "\0" + NODES}, [], "null"),
+    ({"nodes.csv": NODES.replace("train", "")}, [], "train_mask"),
+    ({"edges.csv": EDGES + "n1,n9\n"}, [], "edges.csv line 7 names 'n9'"),
+    ({"edges.csv": "source\nn1\n"}, [], "names two nodes"),
+    ({}, ["--label", "labl"], "did you mean 'label'"),
+    ({}, ["--id", "idd"], "did you mean 'id'"),
+    ({}, ["--drop", "c"], "unknown attribute of nodes 'c'"),
+    ({}, ["--split", "spilt"], "did you mean 'split'"),
+]
+
+
+@pytest.mark.parametrize(("files", "options", "words"), WRONG)
+def test_wrong_tables_are_one_line(
+    files: dict[str, str], options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in files.items():
+        Path(name).write_text(text)
+    assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz", *options) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and words in error, error
+    assert not Path("out.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nodes.csv", "-o", "out.npz"], "CSV takes two files"),
+        (["nowhere.csv", "edges.csv", "-o", "out.npz"], "there is no file nowhere.csv"),
+        (["g.xml", "-o", "out.npz"], "unknown format '.xml'"),
+        (["g.json", "-o", "out.npz"], "must be sound"),
+        (["list.json", "-o", "out.npz"], "lists nodes and links"),
+        (["noid.json", "-o", "out.npz"], "nodes[0]"),
+        (["deep.json", "-o", "out.npz"], "must be sound"),
+        (["g.graphml", "-o", "out.npz"], "must be sound"),
+        (["g.gml", "-o", "out.npz"], "must be sound"),
+        (["g.json", "nodes.csv", "-o", "out.npz"], "CSV takes two files"),
+        (["g.json", "list.json", "-o", "out.npz"], "one file with nodes and edges"),
+        (["g.pt", "-o", "out.npz"], "without running code"),
+        (["none.pt", "-o", "out.npz"], "there is no file none.pt"),
+        (["nodes.csv", "edges.csv", "-o", "out.txt"], "written as .npz"),
+        (["nodes.csv", "edges.csv", "-o", "here.npz"], "not written over"),
+        (["nodes.csv", "edges.csv", "-o", "nowhere/out.npz"], "there is no nowhere"),
+        (["latin.csv", "edges.csv", "-o", "out.npz"], "UTF-8"),
+        ([".", "-o", "out.npz"], "unknown format"),
+    ],
+)
+def test_wrong_files_are_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("g.json", "g.graphml", "g.gml", "g.pt"):
+        Path(name).write_text("{ this is none of them")
+    Path("list.json").write_text("[1, 2]")
+    Path("noid.json").write_text('{"nodes": [{"a": 1}], "links": []}')
+    Path("deep.json").write_text("[" * 200_000)
+    Path("latin.csv").write_bytes("id,label,a\nä,1,1\n".encode("latin-1"))
+    Path("here.npz").write_text("")
+    assert call("import", *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and words in error, error
+
+
+SUITE = """
+name: mine
+datasets: [{name: npz, path: PATH, split: random}]
+partitions: [{scheme: dirichlet, clients: 2, beta: 10000}]
+protocols: [{name: fedgcn, hops: 1, rounds: 2}]
+observers: [{parties: [server]}]
+"""
+
+
+def test_an_own_graph_is_found_beside_the_suite_and_a_missing_one_names_where_it_was_looked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("audits").mkdir()
+    assert call("import", "nodes.csv", "edges.csv", "-o", "audits/mine.npz") == 0
+    Path("audits/suite.yaml").write_text(SUITE.replace("PATH", "mine.npz"))
+    assert load_suite("audits/suite.yaml").datasets[0].load().num_nodes == 4
+    monkeypatch.chdir("/")
+    assert load_suite(str(tmp_path / "audits" / "suite.yaml")).datasets[0].load().num_nodes == 4
+    (tmp_path / "audits" / "lost.yaml").write_text(SUITE.replace("PATH", "lost.npz"))
+    capsys.readouterr()
+    assert call("run", str(tmp_path / "audits" / "lost.yaml"), "--dry-run") == 2
+    error = capsys.readouterr().err
+    assert "datasets[0]" in error and "lost.npz in /," in error and f"beside the suite in {tmp_path}/audits" in error
