@@ -1,6 +1,7 @@
 # Two commands do everything on a fresh machine: `make audit` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 
 .PHONY: audit test test-all test-foreign fuzz lint bench benchmarks gpu clean
@@ -46,11 +47,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The first line pins torch before anything else can pull another build of it.
-$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[metis]'
+$(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[metis]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	touch $@

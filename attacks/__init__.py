@@ -41,5 +41,7 @@ ATTACKS: dict[str, str] = {
     "one-node-clusters": "fglaudit.attacks.global_nodes.one_node_clusters:OneNodeClusters",
     "row-presence": "fglaudit.attacks.sums.row_presence:RowPresence",
     "code-edges": "fglaudit.attacks.codes.code_edges:CodeEdges",
+    "report-labels": "fglaudit.attacks.codes.report_labels:ReportLabels",
+    "report-rows": "fglaudit.attacks.codes.report_rows:ReportRows",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
 }

@@ -30,6 +30,7 @@ from bench import (
     scale,
     working_defenses,
 )
+from bench.redteam import measure as redteam
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
@@ -49,6 +50,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "intervals": lambda o: intervals.run(o.results),
+    "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
@@ -63,6 +65,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the raw data sets (default: $FGLAUDIT_DATA or ../shared/data)")
     parser.add_argument("--threads", type=int, help="threads per operation (default: torch's)")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", help="part of the name of a case of redteam")
     parser.add_argument("--draws", type=int, default=20, help="draws of GFL-APPNP's data sets")
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")

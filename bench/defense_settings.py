@@ -83,6 +83,7 @@ SETUPS: tuple[Setup, ...] = (
     Setup("fedavg-gophormer", {"rounds": 6}, *COMMUNITIES),
     Setup("fedavg-graphgps", {"rounds": 6}, *COMMUNITIES),
     Setup("structure-only", {"hops": [2, 4], "width": 64, "rounds": 10}, *CLIENTS),
+    Setup("private-reports", {"hops": [2], "code_hops": [2], "width": 64, "encoder_rounds": 5, "rounds": 5}, *CLIENTS),
     Setup("local-gcn", {"rounds": 10}, *CLIENTS),
     Setup("local-gt", {"rounds": 4, "hidden": 32, "feed_forward": 64}, *COMMUNITIES),
     Setup("gcn", {"rounds": 10}, *CLIENTS),

@@ -16,6 +16,7 @@ DEFENSES: dict[str, str] = {
     "secure-aggregation": "fglaudit.defenses.aggregation.secure_aggregation:SecureAggregation",
     "homomorphic-encryption": "fglaudit.defenses.encryption.homomorphic_encryption:HomomorphicEncryption",
     "local-features": "fglaudit.defenses.noise.local_features:LocalFeatures",
+    "k-ary-response": "fglaudit.defenses.noise.k_ary_response:KAryResponse",
     "multi-bit": "fglaudit.defenses.noise.multi_bit:MultiBit",
     "gaussian": "fglaudit.defenses.noise.gaussian:Gaussian",
     "stack": "fglaudit.defenses.stack:Stack",

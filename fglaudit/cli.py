@@ -36,6 +36,8 @@ data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_arg
 app.add_typer(data_app, name="data")
 app.command()(tool_commands.gate)
 app.command("import")(tool_commands.import_graph)
+app.command()(tool_commands.new)
+app.command()(tool_commands.check)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

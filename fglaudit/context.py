@@ -23,7 +23,8 @@ class Release:
         times: how often training releases it.
         gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm
             1; None where no bound is known, and then no epsilon can be stated.
-        unit: what one record is: feature | node | edge | client. "node" is the whole feature row of one node.
+        unit: what one record is: feature | node | edge | client | reporting node. "node" is the whole feature row of
+            one node; "reporting node" that of a node whose row enters nothing that is sent but its own report.
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers
             the whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.
@@ -148,6 +149,7 @@ class Context:
         sends: whether the protocol sends anything at all.
         rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
         examples, uploads: see :class:`Examples` and :class:`Uploads`; where there are none, why.
+        num_classes: how many classes the data has, a public fact.
     """
 
     protocol: str
@@ -161,6 +163,7 @@ class Context:
     rows_per_node: int = 1
     examples: Examples | str = "nothing is known of its losses"
     uploads: Uploads | str = "nothing is known of the models that its clients send"
+    num_classes: int = 0
 
     def left_open(self, covered: Collection[str]) -> str:
         """Return the end of a mechanism's description: payloads with features besides those ``covered``, or nothing."""

@@ -277,3 +277,17 @@ def _strange_reports(expected: Expected, sent: Tensor, slack: Tensor, spending: 
         if bool((terms * weight).sum().abs() > bound + 1e-6 * weight.abs().sum()):
             return "multi-bit reports of other probabilities than are stated"
     return None
+
+
+def plausible_reports(before: Tensor, after: Tensor, *, keep: float) -> bool:
+    """Whether one-hot rows ``after`` [P, C] can be k-ary responses to those ``before`` [P, C]: each is kept with
+    probability ``keep``, otherwise all others are equally likely. Tested at level 1e-6 by Hoeffding's bound."""
+    classes = after.shape[1]
+    if bool(((after != 0) & (after != 1)).any()) or bool((after.sum(1) != 1).any()):
+        return False
+    shift = (after.argmax(1) - before.argmax(1)) % classes
+    seen = torch.bincount(shift, minlength=classes).double()
+    chance = torch.full_like(seen, (1 - keep) / max(1, classes - 1))
+    chance[0] = keep
+    reach = math.sqrt(len(after) * math.log(2 * classes / 1e-6) / 2)
+    return bool(((seen - len(after) * chance).abs() <= reach).all())

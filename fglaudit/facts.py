@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.explaining import Expected, unexplained
+from fglaudit.explaining import Expected, plausible_reports, unexplained
 from fglaudit.residuals import Spending
 from fglaudit.targets import EDGES as EDGES
 from fglaudit.targets import GRADIENTS as GRADIENTS
@@ -31,6 +32,8 @@ from fglaudit.targets import Target as Target
 NORMS = ("L1", "L2", "elementwise")
 LARGEST_FLOODING = 12.0
 """Standard deviations of flooding noise beyond which no opened value is off."""
+K_ARY = "k-ary response"
+"""Kind of :class:`Randomised` one-hot rows: each is kept with probability ``keep``, else it is any other of them."""
 _STD = {"gaussian": 1.0, "laplace": math.sqrt(2), "uniform": 1 / math.sqrt(3)}
 
 
@@ -165,6 +168,9 @@ class Randomised(Fact):
         return dict(self.parameters)[name]
 
     def applied(self, expected: Expected) -> Expected:
+        if self.kind == K_ARY and not expected.draws:
+            judge = partial(plausible_reports, keep=float(self.parameter("keep")))
+            return replace(expected, opaque=self.kind, judge=judge if expected.judge is None else None)
         if self.kind != "multi-bit" or expected.draws:
             return replace(expected, opaque=self.kind)
         return replace(expected, reports=dict(self.parameters))

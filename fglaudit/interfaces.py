@@ -296,6 +296,7 @@ class FederatedProtocol(ABC):
             rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
             examples=self.examples(graph),
             uploads=self.uploads(graph),
+            num_classes=graph.num_classes,
         )
 
     def structure(self, graph: FederatedGraph) -> Structure:

@@ -1,4 +1,4 @@
-"""Commands beside running and reporting: gate, import. :mod:`fglaudit.cli` adds them to the command line."""
+"""Commands beside running and reporting: gate, import, new, check; :mod:`fglaudit.cli` adds them to the others."""
 
 from __future__ import annotations
 
@@ -50,3 +50,44 @@ def import_graph(
 
     for line in convert(sources, out, Choice(label, split, tuple(drop or ())), name, replace=replace):
         print(printable(line))
+
+
+def new(
+    kind: Annotated[str, typer.Argument(help="defense, attack or protocol.")],
+    name: Annotated[str, typer.Argument(help="Of the plugin, e.g. my-defense.")],
+    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
+) -> None:
+    """Write a plugin that runs as it is, and its test, to start from."""
+    from fglaudit.scaffold import scaffold
+
+    written = scaffold(kind, name, folder)
+    for path in written:
+        print(path)
+    cls = "".join(part.capitalize() for part in name.split("-"))
+    print(f"next: fglaudit check {written[0]}:{cls} --quick   and   python -m pytest {written[1]}")
+
+
+def check(
+    name: Annotated[str, typer.Argument(metavar="FILE:CLASS", help="file.py:Class, or the name of a plugin.")],
+    fields: Annotated[str, typer.Option(help="Its fields as YAML, e.g. '{std: 2.0}'.")] = "{}",
+    protocol: Annotated[list[str] | None, typer.Option(help="Check it on this protocol (may be repeated).")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller graph, one seed, two observers.")] = False,
+) -> None:
+    """Check a plugin: does it keep the rules, and what does an audit say of it? Exit code 3 if its guarantee is
+    refuted, 1 if a fault was found or features are still read."""
+    from fglaudit.errors import FglauditError, printable, shown
+    from fglaudit.plugin_check import check as run_check
+    from fglaudit.plugin_check import load_plugin
+    from fglaudit.suite.yaml_text import read_yaml
+
+    values = read_yaml(fields)
+    if not isinstance(values, dict):
+        raise FglauditError(f"--fields takes a mapping; got {shown(values)}; write e.g. --fields '{{std: 2.0}}'")
+    kind, plugin = load_plugin(name, values)
+    print(f"{kind} {type(plugin).name}")
+    code = 0
+    for line in run_check(kind, plugin, protocols=protocol or (), quick=quick):
+        print(f"  {printable(line.text)}", flush=True)
+        code = int(line.code)
+    if code:
+        raise SystemExit(code)

@@ -17,6 +17,7 @@ PROTOCOLS: dict[str, str] = {
     "graphsage": "fglaudit.protocols.baselines.graphsage:GraphSAGE",
     "local-gcn": "fglaudit.protocols.baselines.local_gcn:LocalGCN",
     "nfedgnn": "fglaudit.protocols.nfedgnn.nfedgnn:NFedGNN",
+    "private-reports": "fglaudit.protocols.private.private_reports:PrivateReports",
     "structure-only": "fglaudit.protocols.private.structure_only:StructureOnly",
     "local-gt": "fglaudit.protocols.baselines.local_gt:LocalGT",
 }

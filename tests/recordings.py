@@ -45,6 +45,7 @@ class Setup:
         return protocol
 
 
+_FEW_ROUNDS = {"encoder_rounds": 3, "rounds": 3}
 SETUPS: dict[str, Setup] = {
     "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
@@ -82,6 +83,8 @@ SETUPS: dict[str, Setup] = {
     "structure-only-home": Setup(
         "structure-only", {"hops": [2], "width": 48, "rounds": 3, "features_at_home": "own-subgraph"}
     ),
+    "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
+    "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

@@ -55,7 +55,7 @@ class CodeEdges(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (HopSums,)
     metric: ClassVar[str] = "auc"
     quantity: ClassVar[str] = "edges"
-    first_rounds: ClassVar[int | None] = 0
+    first_rounds: ClassVar[int | None] = 1
 
     most: int = 64
 
@@ -104,7 +104,7 @@ class CodeEdges(Attack):
         hops = (rows,) if codes.width else (start, rows)
         owner, order = dealt(view, others), others.sort().values
         order = order[torch.argsort(owner[order], stable=True)]
-        batches = tuple(_sent(view, order, owner[order], hop[order]) for hop in hops)
+        batches = tuple(_sent(view, order, owner[order], hop[order], round) for round, hop in enumerate(hops))
         public = dataclasses.replace(view.public, facts=())
         planted = dataclasses.replace(view, messages=MemoryMessages(batches), public=public)
         return Planted(planted, torch.ones(len(edges)), edges)
@@ -176,12 +176,12 @@ def _pursue(rows: Tensor, nodes: Tensor, known: Tensor, length: Tensor, most: in
     return support.cpu(), weight, exact.cpu()
 
 
-def _sent(view: View, nodes: Tensor, owner: Tensor, rows: Tensor) -> MessageBatch:
+def _sent(view: View, nodes: Tensor, owner: Tensor, rows: Tensor, round: int) -> MessageBatch:
     """Return one step's messages with ``rows`` [J, D] of ``nodes`` [J], by owner: up, or down to the first observer."""
     payload = HopSums(nodes, rows)
     if sees_deliveries(view):
         senders = torch.arange(view.public.num_clients)
         starts = row_starts(owner, len(senders))
-        return MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, starts)
+        return MessageBatch(round, senders, torch.full_like(senders, SERVER), payload, starts)
     receiver = torch.tensor([view.observer.clients[0]])
-    return MessageBatch(0, torch.tensor([SERVER]), receiver, payload, torch.tensor([0, len(nodes)]))
+    return MessageBatch(round, torch.tensor([SERVER]), receiver, payload, torch.tensor([0, len(nodes)]))

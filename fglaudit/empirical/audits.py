@@ -10,9 +10,11 @@ from fglaudit.context import Examples
 from fglaudit.empirical.captured_stage import CapturedStage
 from fglaudit.empirical.dependence import noise_audits
 from fglaudit.empirical.distinguisher import distinguisher_audit
+from fglaudit.empirical.fields_audit import fields_audit
 from fglaudit.empirical.local_stages import UpdateStage
 from fglaudit.empirical.local_update import reached_losses
 from fglaudit.empirical.planted_rows import planted_rows_audit
+from fglaudit.empirical.reports_test import reports_audits
 from fglaudit.empirical.sampling import sampling_audit
 from fglaudit.empirical.staging import Staged, clients_of, staged
 from fglaudit.empirical.trade_off_audit import trade_off_audit
@@ -62,6 +64,8 @@ def audits(
             "noise",
             lambda: noise_audits(prepared, defense, protocol.context(graph), accounted.mechanisms, clients, seed=seed),
         ),
+        ("reports", lambda: reports_audits(prepared, clients, seed=seed)),
+        ("fields", lambda: fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
         ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),
         ("planted rows", lambda: planted_rows_audit(prepared, seed=seed, quick=quick)),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -128,13 +129,9 @@ def curve_test(present: Tensor, absent: Tensor, stated: TradeOff | Curve, *, rng
                 f" shape {tuple(scores.shape)}, {int((~torch.isfinite(scores)).sum().item())} not finite; replay more"
             )
     (choose_in, count_in), (choose_out, count_out) = _separate(present, rng), _separate(absent, rng)
-    threshold, above, how = _chosen(choose_in, choose_out, curve, len(count_in), len(count_out))
+    threshold, side, how = _chosen(choose_in, choose_out, curve, len(count_in), len(count_out))
     yes_in, yes_out = int((count_in >= threshold).sum()), int((count_out >= threshold).sum())
-    if above:
-        hits, hit_runs, alarms, alarm_runs = yes_in, len(count_in), yes_out, len(count_out)
-    else:
-        hits, hit_runs = len(count_out) - yes_out, len(count_out)
-        alarms, alarm_runs = len(count_in) - yes_in, len(count_in)
+    hits, hit_runs, alarms, alarm_runs = side.of(yes_in, len(count_in), yes_out, len(count_out))
     p = float(curve.p_value(np.array(hits), hit_runs, np.array(alarms), alarm_runs, how))
     return CurveTest(min(p, 1.0), hits / hit_runs, alarms / alarm_runs, min(hit_runs, alarm_runs))
 
@@ -145,34 +142,51 @@ def _separate(scores: Tensor, rng: torch.Generator) -> tuple[Array, Array]:
     return shuffled[:first], shuffled[first:]
 
 
+@dataclass(frozen=True)
+class _Side:
+    """Which guess a test makes: yes "the record is there" or "it is not", at scores above the threshold or below."""
+
+    there: bool
+    above: bool
+
+    def of(self, above_in: Any, runs_in: int, above_out: Any, runs_out: int) -> tuple[Any, int, Any, int]:
+        """Return hits, runs where yes is right, false alarms, and runs where it is wrong."""
+        yes_in, yes_out = (above_in, above_out) if self.above else (runs_in - above_in, runs_out - above_out)
+        return (yes_in, runs_in, yes_out, runs_out) if self.there else (yes_out, runs_out, yes_in, runs_in)
+
+
+_SIDES = tuple(_Side(there, above) for there in (True, False) for above in (True, False))
+
+
 def _chosen(
     scores_in: Array, scores_out: Array, curve: Curve, runs_in: int, runs_out: int
-) -> tuple[float, bool, Joined]:
-    """Return threshold, whether yes lies above it, and how to join the counts: the smallest p-value to be expected."""
+) -> tuple[float, _Side, Joined]:
+    """Return threshold, side, and how to join the counts: the smallest p-value to be expected."""
     pool = np.unique(np.concatenate([scores_in, scores_out]))
     pool = pool[np.unique(np.linspace(min(1, len(pool) - 1), len(pool) - 1, MAX_THRESHOLDS).round().astype(int))]
     above_in = len(scores_in) - np.searchsorted(np.sort(scores_in), pool)
     above_out = len(scores_out) - np.searchsorted(np.sort(scores_out), pool)
-    best, found = math.inf, (float(pool[0]), True, Joined())
-    for above in (True, False):
-        counts = (above_in, above_out) if above else (len(scores_out) - above_out, len(scores_in) - above_in)
-        sizes = (len(scores_in), len(scores_out)) if above else (len(scores_out), len(scores_in))
-        runs = (runs_in, runs_out) if above else (runs_out, runs_in)
+    best, found = math.inf, (float(pool[0]), _SIDES[0], Joined())
+    for side in _SIDES:
+        hits, hit_size, alarms, alarm_size = side.of(above_in, len(scores_in), above_out, len(scores_out))
+        if hits.sum() * alarm_size < alarms.sum() * hit_size:
+            continue  # the opposite guess is better
+        runs = (runs_in, runs_out) if side.there else (runs_out, runs_in)
         # Unlikely rates, not those seen: among many thresholds the luckiest would otherwise look best.
-        hits = beta_distribution.ppf(CAUTION, counts[0] + 0.5, sizes[0] - counts[0] + 0.5)
-        alarms = beta_distribution.ppf(1 - CAUTION, counts[1] + 0.5, sizes[1] - counts[1] + 0.5)
-        fisher = curve.p_value(np.floor(hits * runs[0]), runs[0], np.ceil(alarms * runs[1]), runs[1], Joined())
-        best, found = min((best, found), (float(fisher.min()), (float(pool[fisher.argmin()]), above, Joined())), key=_p)
+        low = beta_distribution.ppf(CAUTION, hits + 0.5, hit_size - hits + 0.5)
+        high = beta_distribution.ppf(1 - CAUTION, alarms + 0.5, alarm_size - alarms + 0.5)
+        counted = np.floor(low * runs[0]), runs[0], np.ceil(high * runs[1]), runs[1]
+        fisher = curve.p_value(*counted, Joined())
+        best, found = min((best, found), (float(fisher.min()), (float(pool[fisher.argmin()]), side, Joined())), key=_p)
         for index in fisher.argsort()[:FINALISTS]:
-            how = Joined(curve.weights(hits[index], alarms[index], *runs))
-            counted = np.floor(hits[index] * runs[0]), runs[0], np.ceil(alarms[index] * runs[1]), runs[1]
-            p = float(curve.p_value(*counted, how))
+            how = Joined(curve.weights(float(low[index]), float(high[index]), *runs))
+            p = float(curve.p_value(counted[0][index], runs[0], counted[2][index], runs[1], how))
             if p < best:
-                best, found = p, (float(pool[index]), above, how)
+                best, found = p, (float(pool[index]), side, how)
     return found
 
 
-def _p(pair: tuple[float, tuple[float, bool, Joined]]) -> float:
+def _p(pair: tuple[float, tuple[float, _Side, Joined]]) -> float:
     return pair[0]
 
 

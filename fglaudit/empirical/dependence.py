@@ -20,6 +20,7 @@ from fglaudit.empirical import noise_tests
 from fglaudit.empirical.noise_lab import Bench, benches
 from fglaudit.empirical.noise_tests import Found, standardised
 from fglaudit.empirical.staging import Staged
+from fglaudit.facts import ROWS, Randomised, first
 from fglaudit.graph import ClientGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
 from fglaudit.interfaces import Defense, bound
@@ -44,6 +45,8 @@ def noise_audits(
 ) -> tuple[Audit, ...]:
     """Return the audits "noise", "dependence" and "foreign randomness"."""
     found, left_out = benches(staged, mechanisms, clients, derive(seed, "audits", "noise inputs"))
+    if not found and first(staged.facts, Randomised, ROWS) is not None:
+        return ()  # reports have tests of their own
     if not found:
         why = "; ".join(left_out) or "no noise is stated"
         return tuple(Audit(name, Outcome.UNTESTED, why) for name in ("noise", "dependence"))

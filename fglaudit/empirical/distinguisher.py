@@ -73,7 +73,7 @@ def _opposite(stage: Stage, pair: Pair) -> tuple[Any, Curve] | None:
     return None
 
 
-def _learned(there: Tensor, gone: Tensor, seed: int, *, linear: bool) -> list[tuple[str, Tensor, Tensor]]:
+def learned(there: Tensor, gone: Tensor, seed: int, *, linear: bool) -> list[tuple[str, Tensor, Tensor]]:
     """Return by model the scores of the half that was not learned from, of both worlds."""
     half = len(there) // 2
     x = torch.cat([there[:half], gone[:half]]).numpy()
@@ -119,7 +119,7 @@ def distinguisher_audit(staged: Staged, accounted: Accounted, *, seed: int, quic
             tried.append((curve_of_both, "lowest bits, ", [lowest_bits(each) for each in (seen[0], other)]))
         for stated, what, worlds in tried:
             there, gone = (world.nan_to_num(0.0, 1e30, -1e30) for world in worlds)
-            for model, in_, out in _learned(there, gone, seed, linear=not what):
+            for model, in_, out in learned(there, gone, seed, linear=not what):
                 test = curve_test(in_, out, stated, rng=derive(seed, "audits", "distinguisher split", count))
                 if test.p_value < worst:
                     worst = test.p_value

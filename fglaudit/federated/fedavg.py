@@ -58,7 +58,16 @@ class FedAvg:
         return averaged_models(layout, graph.num_clients, uploads, self.rounds, weighted=self.weighting != "uniform")
 
     def train(
-        self, train: Field, test: Field, initial: Tensor, layout: Layout, channel: Channel, rng: torch.Generator
+        self,
+        train: Field,
+        test: Field,
+        initial: Tensor,
+        layout: Layout,
+        channel: Channel,
+        rng: torch.Generator,
+        *,
+        after: int = 0,
+        of: int | None = None,
     ) -> Trained:
         """Train from one ``initial`` model [D], which every client receives as round 0.
 
@@ -67,7 +76,8 @@ class FedAvg:
         Args:
             train, test: receptive fields of K clients.
             layout: shape of each weight; D numbers in all.
-
+            after: rounds that were trained before, by all clients, who have ``initial`` from the last of them.
+            of: rounds of the whole training, for progress; None: these are all.
         """
         dropout = moved(split(rng, "dropout"), initial.device)
         sampling = split(rng, "participation")
@@ -75,9 +85,9 @@ class FedAvg:
         eligible = counts.nonzero().squeeze(1)
         weights = counts.float() if self.weighting == "train-nodes" else None
         model, num_clients, correct = initial, len(counts), []
-        received = broadcast(channel, 0, model, num_clients)
+        received = model.expand(num_clients, -1) if after else broadcast(channel, 0, model, num_clients)
         models = LocalModels(received, layout, train, self.settings, dropout, channel.local_update())
-        for round in range(1, self.rounds + 1):
+        for round in range(after + 1, after + self.rounds + 1):
             models.step(self.local_steps)
             chosen = sample_clients(eligible, self.participation, sampling)
             uploads = upload(channel, round, models.vectors(), chosen)
@@ -85,7 +95,7 @@ class FedAvg:
             received = broadcast(channel, round, model, num_clients)
             models.load(received)
             correct.append(hits(test, received, layout).sum(1))
-            channel.round_done(round, self.rounds)
+            channel.round_done(round, of or self.rounds)
         accuracy, accuracy_global = accuracies(correct, test.counts)
         # The model is what the server released: a defense may have made it noisy on its way out.
         final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}

@@ -84,14 +84,22 @@ class HomeHead:
         num_classes: int,
         channel: Channel,
         rng: torch.Generator,
+        start: Tensor | None = None,
+        after: int = 0,
+        of: int | None = None,
     ) -> Trained:
-        """Train on ``inputs`` [N, D], each row held by the node's owner."""
+        """Train on ``inputs`` [N, D], each row held by the node's owner.
+
+        Args:
+            start: the model to go on from [D C]; None: a random one.
+            after, of: see :meth:`fglaudit.federated.fedavg.FedAvg.train`.
+        """
         device, layout = inputs.device, self.layout(inputs.shape[1], num_classes)
         problem = rows_alone(clients, edges)
         held = inputs[problem.rows.node[problem.needed(1)]]
         train, test = problem.fields(held, 1)
-        initial = glorot(layout, split(rng, "weights")).to(device)
-        return self.averaging().train(train, test, initial, layout, channel, rng)
+        initial = (glorot(layout, split(rng, "weights")) if start is None else start).to(device)
+        return self.averaging().train(train, test, initial, layout, channel, rng, after=after, of=of)
 
 
 def rows_alone(clients: Sequence[ClientGraph], edges: KeptEdges) -> Problem:

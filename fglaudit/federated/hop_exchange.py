@@ -60,34 +60,39 @@ class HopExchange:
         client = torch.div(wanted, count, rounding_mode="floor")
         return HopExchange(step, client, node, sent, edges.owner[sent], num_clients)
 
-    def deliver(self, rows: Tensor, channel: Channel, made: Made = HopSums) -> Tensor:
-        """Have owners send rows of ``rows`` [N, D]; return what the clients receive [R, D]."""
+    def deliver(self, rows: Tensor, channel: Channel, round: int) -> Tensor:
+        """Have owners send ``HopSums`` of ``rows`` [N, D] in ``round``; return what the clients receive [R, D]."""
         if len(self.sent) == 0:
             return rows[:0]
         senders = torch.arange(self.num_clients)
         splits = row_starts(self.owner.cpu(), self.num_clients)
-        up = MessageBatch(0, senders, torch.full_like(senders, SERVER), made(self.sent.cpu(), rows[self.sent]), splits)
+        payload = HopSums(self.sent.cpu(), rows[self.sent])
+        up = MessageBatch(round, senders, torch.full_like(senders, SERVER), payload, splits)
         held = rows.new_zeros(rows.shape)
         held[self.sent] = _rows(channel.send(up)).to(rows)
-        return self.pass_on(held, channel, made)
+        return self.pass_on(held, channel, round, HopSums)
 
-    def pass_on(self, held: Tensor, channel: Channel, made: Made = HopSums) -> Tensor:
+    def pass_on(self, held: Tensor, channel: Channel, round: int, made: Made) -> Tensor:
         """Have the server send what it holds of every node, ``held`` [N, D], to those who need it [R, D]."""
         receivers = torch.arange(self.num_clients)
         splits = row_starts(self.client.cpu(), self.num_clients)
         payload = made(self.node.cpu(), held[self.node])
-        down = MessageBatch(0, torch.full_like(receivers, SERVER), receivers, payload, splits)
+        down = MessageBatch(round, torch.full_like(receivers, SERVER), receivers, payload, splits)
         return _rows(channel.send(down)).to(held)
 
     def public(self, rows: Tensor) -> Tensor:
         """Return what clients know of public ``rows`` [N, D] without a message [R, D]."""
         return rows[self.node]
 
-    def steps(self, rows: Tensor, received: Tensor, hops: Sequence[int], channel: Channel) -> list[Tensor]:
+    def steps(
+        self, rows: Tensor, received: Tensor, hops: Sequence[int], channel: Channel, first: int = 0
+    ) -> list[Tensor]:
         """Propagate ``rows`` [N, D], of which the clients have ``received`` [R, D] those of their remote neighbours.
 
         Args:
             hops: after how many steps a result is wanted, ascending, from 1.
+            first: the round in which rows after the first step are sent; those after a later one are sent in a later
+                round, so that a recorder can keep the first ones alone.
 
         Returns:
             The rows [N, D] after each of ``hops``; node i's is held by its owner.
@@ -98,7 +103,7 @@ class HopExchange:
             if hop in hops:
                 found.append(rows)
             if hop < max(hops):
-                received = self.deliver(rows, channel)
+                received = self.deliver(rows, channel, first + hop - 1)
         return found
 
 

@@ -14,6 +14,7 @@ from dp_accounting import DpEvent
 from fglaudit.context import Context, Release
 from fglaudit.facts import (
     EDGES,
+    K_ARY,
     ROWS,
     Absent,
     Additive,
@@ -164,6 +165,9 @@ def noised_release(
     if not fields:
         return f"{name} was never sent, so its fields are not known"
     noises: list[Noise] = []
+    reports = [fact for field in fields for fact in on(facts, name, field, direction) if isinstance(fact, Randomised)]
+    if reports:
+        return _reported(release, reports, fields, sent, relation)
     for field in fields:
         about = on(facts, name, field, direction)
         late = next((f for f in about if isinstance(f.target, Field) and f.target.since > sent.first_round), None)
@@ -183,6 +187,25 @@ def noised_release(
     if ways:
         return min(ways, key=lambda way: way.noised.sensitivity)
     return str(clipped if release.gain is None else by_rows)
+
+
+def _reported(
+    release: Release, reports: Sequence[Randomised], fields: Sequence[str], sent: Sent, relation: Relation
+) -> Way | str:
+    """Return random reports of one record each, in place of its entry of a payload."""
+    name, report = release.payload.__name__, reports[0]
+    if len(reports) > 1 or len(fields) > 1 or report.kind != K_ARY:
+        return f"random reports of kind {report.kind!r} on {name} have no accountant here"
+    if not release.one_message or relation is not Relation.REPLACE:
+        return f"a report of {name} hides one record that is replaced; it may enter several, or is {relation}"
+    if isinstance(report.target, Field) and report.target.since > sent.first_round:
+        return f"{name} is sent from round {sent.first_round} on, and reports of it are random later"
+    keep, classes = float(report.parameter("keep")), int(report.parameter("classes"))
+    if not (0 < keep < 1 and classes > 1 and sent.numbers == classes):
+        return f"a k-ary response on {name} is one of {classes} classes, kept with a chance below 1; got {keep:g}"
+    times = max(1, release.times, sent.repeats)
+    event = dp_accounting.RandomizedResponseDpEvent((1 - keep) * classes / (classes - 1), classes)
+    return Way(Noised(name, release.by_server, report.kind, keep, 1.0, times), compose(event, times))
 
 
 def _by_message(

@@ -35,3 +35,23 @@ def test_two_payloads_are_not_the_same_noise() -> None:
     assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.3
     (again,) = noise.of(Latents)
     assert torch.equal(next(iter(again.payload.tensors().values())).flatten(), first)
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One model [D] that the server returns to everybody, opened by each: as many copies."""
+
+    model: torch.Tensor
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        everybody, server = torch.arange(USERS), torch.full((USERS,), SERVER)
+        yield MessageBatch(1, server, everybody, ModelUpdate(self.model.repeat(USERS, 1)))
+
+
+def test_what_everybody_receives_alike_is_alike_in_noise() -> None:
+    """If it were not, what clients send would differ by what they had received, and all their messages be linked."""
+    model = torch.linspace(-1, 1, WIDTH)
+    (batch,) = NoiseMessages(Returned(model), seed=3).of(ModelUpdate)
+    values = next(iter(batch.payload.tensors().values()))
+    assert values.shape == (USERS, WIDTH)
+    assert bool((values == values[0]).all()) and not torch.equal(values[0], model)

@@ -1,0 +1,81 @@
+"""Reports as an observer sees them, and what a report says of a node's class."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fglaudit.adversary.known_graph import sees_deliveries
+from fglaudit.adversary.modelled import about
+from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.public_rules import stated
+from fglaudit.facts import EDGES, GRADIENTS, K_ARY, ROWS, Fact, Memoised, Randomised, is_built_in
+from fglaudit.payloads import SERVER, ClassReports, MessageBatch
+from fglaudit.view import View
+
+_PRIOR = 2.0
+"""How many reports per class the assumed behaviour counts for."""
+_ENCODER = 0.9
+"""Share of nodes whose own row is assumed to predict their label, before any report is compared with a label."""
+
+
+class Seen(NamedTuple):
+    """The last report of each node [R]: its id, and the class reported [R]."""
+
+    nodes: Tensor
+    reported: Tensor
+
+
+def models_reports(fact: Fact) -> bool:
+    """Whether an attack on reports allows for ``fact``: k-ary responses, and what changes nodes before they report."""
+    response = type(fact) is Randomised and fact.kind == K_ARY and about(fact, ClassReports)
+    same = type(fact) is Memoised and about(fact, ClassReports)
+    return response or same or (fact.target in (ROWS, EDGES, GRADIENTS) and is_built_in(fact))
+
+
+def seen_reports(view: View) -> Seen:
+    """Return the reports that the observer sees of any node, its own included, ascending."""
+    last = torch.full((view.public.num_nodes,), -1)
+    for batch in view.messages.of(ClassReports):
+        assert isinstance(batch.payload, ClassReports)
+        last[batch.payload.nodes] = batch.payload.values.argmax(1)
+    nodes = (last >= 0).nonzero().squeeze(1)
+    return Seen(nodes, last[nodes])
+
+
+def reporting(view: View, seen: Seen) -> Tensor:
+    """Return how likely a node of class y reports r [C, C], y by row, as known labels and their reports show it."""
+    classes = view.public.num_classes
+    response = next((f for f in stated(view, ClassReports) if isinstance(f, Randomised)), None)
+    keep = float(response.parameter("keep")) if response is not None and response.kind == K_ARY else 1.0
+    eye = torch.eye(classes, dtype=torch.double)
+    encoder = _ENCODER * eye + (1 - _ENCODER) / classes
+    assumed = encoder @ (keep * eye + (1 - keep) / max(1, classes - 1) * (1 - eye))
+    known = view.known_rows()
+    nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
+    reported = torch.full((view.public.num_nodes,), -1)
+    reported[seen.nodes] = seen.reported
+    use = (y >= 0) & (reported[nodes] >= 0)
+    counts = one_hot(y[use] * classes + reported[nodes[use]], classes * classes).sum(0).view(classes, classes)
+    total = counts + _PRIOR * assumed
+    return total / total.sum(1, keepdim=True)
+
+
+def sent_reports(view: View, nodes: Tensor, values: Tensor) -> MessageBatch:
+    """Return a message in which the observer sees ``values`` [R, C] of ``nodes`` [R]."""
+    payload, splits = ClassReports(nodes, values.float()), torch.tensor([0, len(nodes)])
+    client = torch.tensor([next((k for k in range(view.public.num_clients) if k not in view.observer.clients), 0)])
+    if sees_deliveries(view):
+        return MessageBatch(0, client, torch.tensor([SERVER]), payload, splits)
+    return MessageBatch(0, torch.tensor([SERVER]), torch.tensor([view.observer.clients[0]]), payload, splits)
+
+
+def without_edges(view: View, messages: MemoryMessages) -> View:
+    """Return ``view`` with other ``messages``, no facts, and no edge that the observer knows."""
+    own = tuple(dataclasses.replace(c, edge_index=c.edge_index[:, :0], boundary=c.boundary[:, :0]) for c in view.own)
+    public = dataclasses.replace(view.public, facts=())
+    return dataclasses.replace(view, messages=messages, own=own, public=public, topology=None)

@@ -1,0 +1,296 @@
+"""Faults of rows made random before use, of sums of gradients, and of noise on models."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.redteam.planted import Broken, fault
+from fglaudit.facts import GRADIENTS, Sampled, first
+from fglaudit.graph import ClientGraph
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.privacy.mechanism import clip_messages, clip_rows
+
+
+class BrokenRows(Broken):
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.rows_of = inner
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        honest = self.inner.prepare(client, rng)
+        return dataclasses.replace(client, x=self.rows(client, honest.x, rng).to(client.x))
+
+    def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
+        return honest
+
+
+@fault
+class RowsTooLittle(BrokenRows):
+    def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
+        clipped = self.rows_of.mechanism.clipped(client.x)
+        return clipped + (honest - clipped) / 1.5
+
+
+@fault
+class RowsShareNoise(BrokenRows):
+    def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
+        mechanism = self.rows_of.mechanism
+        return mechanism.clipped(client.x) + mechanism.with_noise(torch.zeros_like(client.x[:1]), rng)
+
+
+@fault
+class RowsUnclipped(BrokenRows):
+    def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
+        return self.rows_of.mechanism.with_noise(client.x, rng)
+
+
+@fault
+class RowsEuclidean(BrokenRows):
+    def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
+        mechanism = self.rows_of.mechanism
+        return mechanism.with_noise(clip_rows(client.x, mechanism.clip), rng)
+
+
+@fault
+class RowsSeeded(BrokenRows):
+    """Reports are drawn by what the rows are."""
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        seed = int(client.x.double().abs().sum().item() * 1000) % 2**31
+        return self.inner.prepare(client, torch.Generator().manual_seed(seed))
+
+
+@fault
+class HubsBare(BrokenRows):
+    """Rows of nodes with many neighbours are used as they are."""
+
+    def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
+        return torch.where((client.degrees > 3)[:, None], client.x, honest)
+
+
+@fault
+class TruthfulBits(BrokenRows):
+    """Bits tell the truth twice as often in the odds' logarithm."""
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        inner: Any = self.inner
+        kept, inner.bit_epsilon = inner.bit_epsilon, 1.6 * inner.bit_epsilon
+        try:
+            return inner.prepare(client, rng)  # type: ignore[no-any-return]
+        finally:
+            inner.bit_epsilon = kept
+
+
+@fault
+class MoreBits(BrokenRows):
+    """Twice as many features are reported."""
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        inner: Any = self.inner
+        kept, inner.sampled = inner.sampled, min(2 * inner.sampled, client.x.shape[-1])
+        try:
+            return inner.prepare(client, rng)  # type: ignore[no-any-return]
+        finally:
+            inner.sampled = kept
+
+
+class BrokenGradients(Broken):
+    """Of DP-SGD."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.step = 0
+        self.sgd = inner
+        sampled = first(inner.facts(), Sampled, GRADIENTS)
+        self.rate = sampled.rate if sampled is not None else 1.0
+
+    def local_update(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        self.step += 1
+        total = self.total(gradients, rng)
+        return (total + self.fresh(total, rng)) / self.rate
+
+    def total(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        return (self.clipped(gradients) * self.drawn(gradients, rng)[..., None]).sum(0)
+
+    def clipped(self, gradients: Tensor) -> Tensor:
+        return clip_messages(gradients.flatten(0, 1), self.sgd.mechanism.clip).view_as(gradients)
+
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        return (torch.rand(gradients.shape[:2], generator=rng) < self.rate).float()
+
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return self.sgd.mechanism.with_noise(torch.zeros_like(total), rng)  # type: ignore[no-any-return]
+
+
+@fault
+class GradientsTooLittle(BrokenGradients):
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total, rng) / 1.5
+
+
+@fault
+class NoiseTimesLearningRate(BrokenGradients):
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return 0.1 * super().fresh(total, rng)
+
+
+@fault
+class GradientsUnclipped(BrokenGradients):
+    def clipped(self, gradients: Tensor) -> Tensor:
+        return gradients
+
+
+@fault
+class ClipOfTheMean(BrokenGradients):
+    def total(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        return clip_messages(gradients.mean(0), self.sgd.mechanism.clip) * len(gradients)
+
+
+@fault
+class GradientNumbersClipped(BrokenGradients):
+    def clipped(self, gradients: Tensor) -> Tensor:
+        return gradients.clamp(-self.sgd.mechanism.clip, self.sgd.mechanism.clip)
+
+
+@fault
+class MedianGradientClip(BrokenGradients):
+    def clipped(self, gradients: Tensor) -> Tensor:
+        bound = float(gradients.norm(dim=2).quantile(0.9)) + 1e-9
+        return clip_messages(gradients.flatten(0, 1), bound).view_as(gradients)
+
+
+@fault
+class ClientsShareNoise(BrokenGradients):
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total[:1], rng).expand_as(total)
+
+
+@fault
+class SameNoiseEveryStep(BrokenGradients):
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        if getattr(self, "kept", torch.empty(0)).shape != total.shape:
+            self.kept = super().fresh(total, rng)
+        return self.kept
+
+
+@fault
+class NoiseInTheFirstStep(BrokenGradients):
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total, rng) * (self.step == 1)
+
+
+@fault
+class NoiseWhereGradients(BrokenGradients):
+    """Weights that no loss moves get none."""
+
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(total, rng) * (total != 0)
+
+
+@fault
+class FixedSizeSample(BrokenGradients):
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        order = torch.rand(gradients.shape[:2], generator=rng).argsort(0).argsort(0)
+        return (order < round(self.rate * len(gradients))).float()
+
+
+@fault
+class Shuffled(BrokenGradients):
+    """An epoch of batches, every loss in one of them."""
+
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        epoch = max(1, round(1 / self.rate))
+        if (self.step - 1) % epoch == 0 or self.order.shape != gradients.shape[:2]:
+            self.order = torch.rand(gradients.shape[:2], generator=rng).argsort(0).argsort(0)
+        return (self.order * epoch // len(gradients) == (self.step - 1) % epoch).float()
+
+
+@fault
+class AllDrawn(BrokenGradients):
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        return torch.full(gradients.shape[:2], 1.0)
+
+
+@fault
+class EdgesKept(Broken):
+    """No edge is dropped, whatever the degree bound."""
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        return client
+
+
+class BrokenModels(Broken):
+    """Of DP-FedAvg: what the server, or a client, sends less what entered is what the fault works on."""
+
+    by_server = True
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        honest = self.inner.release(batch, rng)
+        own = isinstance(batch.payload, ModelUpdate) and bool((batch.senders == SERVER).all()) is self.by_server
+        if not own or (self.by_server and batch.round == 0):
+            return honest
+        assert isinstance(honest, ModelUpdate) and isinstance(batch.payload, ModelUpdate)
+        return ModelUpdate(self.models(batch, batch.payload.vector, honest.vector, rng))
+
+    def models(self, batch: MessageBatch, given: Tensor, honest: Tensor, rng: torch.Generator) -> Tensor:
+        return honest
+
+
+@fault
+class ServerTooLittle(BrokenModels):
+    def models(self, batch: MessageBatch, given: Tensor, honest: Tensor, rng: torch.Generator) -> Tensor:
+        return given + (honest - given) / 1.5
+
+
+@fault
+class ServerAgain(BrokenModels):
+    def models(self, batch: MessageBatch, given: Tensor, honest: Tensor, rng: torch.Generator) -> Tensor:
+        if getattr(self, "kept", torch.empty(0)).shape != honest.shape:
+            self.kept = honest - given
+        return given + self.kept
+
+
+@fault
+class ServerEverySecondRound(BrokenModels):
+    def models(self, batch: MessageBatch, given: Tensor, honest: Tensor, rng: torch.Generator) -> Tensor:
+        return honest if batch.round % 2 else given
+
+
+@fault
+class ClientsUnclipped(BrokenModels):
+    by_server = False
+
+    def models(self, batch: MessageBatch, given: Tensor, honest: Tensor, rng: torch.Generator) -> Tensor:
+        return given
+
+
+class BrokenUploads(BrokenModels):
+    """Noise of clients on their own clipped changes."""
+
+    by_server = False
+
+    def models(self, batch: MessageBatch, given: Tensor, honest: Tensor, rng: torch.Generator) -> Tensor:
+        inner: Any = self.inner
+        start = inner._received[batch.senders] if not inner.uploads.changes else torch.zeros_like(given)
+        clipped: Tensor = inner.mechanism.clipped(given - start)
+        return start + clipped + self.fresh(clipped, rng)
+
+    def fresh(self, value: Tensor, rng: torch.Generator) -> Tensor:
+        mechanism = self.inner.mechanism  # type: ignore[attr-defined]
+        return mechanism.with_noise(torch.zeros_like(value), rng)  # type: ignore[no-any-return]
+
+
+@fault
+class UploadsSeeded(BrokenUploads):
+    def fresh(self, value: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(value, torch.Generator().manual_seed(7))
+
+
+@fault
+class UploadsShareNoise(BrokenUploads):
+    def fresh(self, value: Tensor, rng: torch.Generator) -> Tensor:
+        return super().fresh(value[:1], rng).expand_as(value)

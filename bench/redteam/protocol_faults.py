@@ -1,0 +1,60 @@
+"""Protocols that state less of what they send than is so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from fglaudit.context import Release
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.payloads import MessageBatch, NeighborSums, Payload
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+
+
+@dataclass(frozen=True)
+class HalfTheGain(FedGCN):
+    """States half of how far a row moves its sums."""
+
+    def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
+        return tuple(dataclasses.replace(r, gain=0.5 * r.gain if r.gain else None) for r in super().releases(graph))
+
+
+@dataclass(frozen=True)
+class SendsTwice(FedGCN):
+    """Sends its sums a second time, each time with noise of its own, and states one release."""
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        return super().train(graph, _Twice(channel), rng=rng, device=device)  # type: ignore[arg-type]
+
+
+class _Twice:
+    """A channel through which sums go twice."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._channel, name)
+
+    def send(self, batch: MessageBatch) -> Payload:
+        if isinstance(batch.payload, NeighborSums):
+            self._channel.send(batch)
+        return self._channel.send(batch)
+
+
+def _as(kind: type[FedGCN]) -> Callable[[FederatedProtocol], FederatedProtocol]:
+    def changed(protocol: FederatedProtocol) -> FederatedProtocol:
+        assert isinstance(protocol, FedGCN)
+        return kind(**{f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol)})
+
+    return changed
+
+
+PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {
+    "HalfTheGain": _as(HalfTheGain),
+    "SendsTwice": _as(SendsTwice),
+}

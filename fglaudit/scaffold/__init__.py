@@ -1,0 +1,45 @@
+"""``fglaudit new``: a file with a plugin that runs as it is, and its test beside it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.own_files import write_new
+
+KINDS = ("defense", "attack", "protocol")
+
+
+def scaffold(kind: str, name: str, folder: Path) -> list[Path]:
+    """Write ``NAME.py`` and ``test_NAME.py`` into ``folder``; what is there already is never written over.
+
+    Args:
+        kind: of ``KINDS``.
+        name: of the plugin: words of small letters and digits with dashes between them.
+
+    Raises:
+        FglauditError: an unknown kind, no such name, or a file in the way.
+    """
+    if kind not in KINDS:
+        raise unknown("kind of plugin", kind, KINDS)
+    module = name.replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or keyword.iskeyword(module):
+        raise FglauditError(
+            f"a plugin's name is words of small letters and digits with dashes between them; got {shown(name)}; write"
+            f" e.g. my-{kind}"
+        )
+    if not folder.is_dir():
+        raise FglauditError(f"the folder to write into must exist; there is no {folder}; make it")
+    targets = {folder / f"{module}.py": f"{kind}.txt", folder / f"test_{module}.py": f"test_{kind}.txt"}
+    if there := [path for path in targets if path.exists()]:
+        raise FglauditError(f"files are not written over; {there[0]} exists; use another name or folder")
+    words = {"NAME": name, "MODULE": module, "CLASS": "".join(part.capitalize() for part in name.split("-"))}
+    for path, template in targets.items():
+        text = files(__name__).joinpath(template).read_text("utf-8")
+        for key, value in words.items():
+            text = text.replace(f"@{key}@", value)
+        write_new(path, text.encode(), 0o644)
+    return list(targets)

@@ -1,0 +1,91 @@
+"""Tests of noise: quiet on noise as stated, loud on what is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from fglaudit.empirical.noise_tests import across, all_tests, standardised
+from fglaudit.rng import derive
+
+SHAPE = (8, 4, 6, 20)
+
+
+def _noise(seed: int = 0) -> Tensor:
+    return torch.randn(SHAPE, generator=derive(seed, "noise"), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("distribution", ["gaussian", "laplace", "laplace-difference", "uniform"])
+def test_noise_as_stated(distribution: str) -> None:
+    worst = 1.0
+    for seed in range(5):
+        u = torch.rand((2, *SHAPE), generator=derive(seed, "uniform"), dtype=torch.float64)
+        laplace = -torch.sign(u - 0.5) * torch.log1p(-2 * (u - 0.5).abs())
+        drawn = {
+            "gaussian": _noise(seed),
+            "laplace": laplace[0],
+            "laplace-difference": laplace[0] - laplace[1],
+            "uniform": 2 * u[0] - 1,
+        }[distribution]
+        z = standardised(3 * drawn, distribution, 3.0)
+        assert z is not None
+        worst = min(worst, *(found.p for found in all_tests(z)))
+    assert worst > 1e-5  # of some 100 tests
+
+
+def _shared(axis: int) -> Callable[[Tensor], Tensor]:
+    def share(z: Tensor) -> Tensor:
+        return z.narrow(axis, 0, 1).expand_as(z).clone()
+
+    return share
+
+
+def _rolled(z: Tensor) -> Tensor:
+    return torch.stack([z[:, 0].roll(t, -1) for t in range(z.shape[1])], 1)
+
+
+def _bare_sender(z: Tensor) -> Tensor:
+    z = z.clone()
+    z[:, :, 2] = 0
+    return z
+
+
+def _same_size(z: Tensor) -> Tensor:
+    signs = torch.sign(torch.randn(z.shape, generator=derive(1, "signs")))
+    return z[:, :1].abs() * signs
+
+
+FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "too small": lambda z: z / 1.5,
+    "one sender bare": _bare_sender,
+    "shared by releases": _shared(1),
+    "shared by senders": _shared(2),
+    "shared by numbers": _shared(3),
+    "same size, other sign": _same_size,
+    "a small part in common": lambda z: math.sqrt(0.8) * z + math.sqrt(0.2) * z[:, :, :1],
+    "cancels over senders": lambda z: (z - z.mean(2, keepdim=True)) * math.sqrt(6 / 5),
+    "rolled on": _rolled,
+    "cut": lambda z: z.clamp(-2, 2),
+    "two values": torch.sign,
+    "sparse": lambda z: z * (torch.rand(z.shape, generator=derive(1, "there")) < 0.1) * math.sqrt(10),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_found(name: str) -> None:
+    found = min(all_tests(FAULTS[name](_noise())), key=lambda each: each.p)
+    assert found.p < 1e-8 and found.words
+
+
+def test_two_mechanisms() -> None:
+    first, second = _noise(0), _noise(1)
+    assert all(found.p > 1e-4 for found in across(first, second, ("a", "b")))
+    assert min(found.p for found in across(first, first, ("a", "b"))) < 1e-8
+
+
+def test_an_unknown_distribution_has_no_test() -> None:
+    assert standardised(_noise(), "cauchy", 1.0) is None

@@ -1,0 +1,94 @@
+"""``fglaudit check`` names the fault of a plugin of a user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fglaudit.cli import main
+from fglaudit.execution.exit_code import ExitCode
+from fglaudit.scaffold import scaffold
+
+STATED = 'return (Additive(Field("NeighborSums", "sums", "up"), "gaussian", self.std),)'
+PROMISE = """
+    def guarantee(self) -> Guarantee:
+        return Guarantee("gaussian", 0.5, 0.5, 1e-5, "node", "feature row zeroed out", 1)
+"""
+
+
+def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, *options: str) -> tuple[int, str]:
+    """Check the scaffold's defense with ``new`` in the place of ``old``."""
+    path = scaffold("defense", f"mine-{tmp_path.name.replace('_', '').lower()[-8:]}", tmp_path)[0]
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    cls = next(line.split()[1].split("(")[0] for line in text.splitlines() if line.endswith("(Defense):"))
+    return called(capsys, f"{path}:{cls}", "--quick", *options)
+
+
+def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    capsys.readouterr()
+    try:
+        main(["check", *arguments])
+        code = 0
+    except SystemExit as done:
+        code = int(done.code or 0)
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def test_noise_that_keeps_quiet_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = checked(tmp_path, capsys, STATED, "return ()")
+    assert code == ExitCode.FAILED
+    assert "verdict: FAULT: conformance on fedgcn:" in said and "states no fact that explains it" in said
+
+
+def test_noise_that_is_far_too_small_for_its_promise_is_refuted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = "from fglaudit.interfaces import Defense, DefenseSession"
+    path = tmp_path / "x"
+    path.mkdir()
+    new = f"{old}, Guarantee"
+    file = scaffold("defense", "bold", path)[0]
+    text = file.read_text().replace(old, new).replace(STATED, STATED + "\n" + PROMISE)
+    file.write_text(text)
+    code, said = called(capsys, f"{file}:Bold", "--quick", "--fields", "{std: 0.05}")
+    assert code == ExitCode.REFUTED, said
+    assert "verdict: REFUTED" in said and "the guarantee is refuted" in said
+
+
+def test_code_that_raises_is_a_fault_and_no_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = checked(tmp_path, capsys, "return _Session(self.std)", "raise KeyError('hops')")
+    assert code == ExitCode.FAILED
+    assert "conformance on fedgcn: KeyError: 'hops'" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.py:Mine"], "nowhere.py"),
+        (["mine.py:Mien"], "did you mean 'Mine'"),
+        (["mine.py:Other"], "extends Defense, Attack or FederatedProtocol"),
+        (["mine.py:Mine", "--fields", "{sdt: 1}"], "did you mean 'std'"),
+        (["mine.py:Mine", "--fields", "{std: -1}"], "std"),
+        (["mine.py:Mine", "--fields", "[1]"], "--fields takes a mapping"),
+        (["mine.py:Mine", "--protocol", "fedgnc"], "did you mean 'fedgcn'"),
+        (["mine.py:Mine", "--protocol", "gcn"], "serves none"),
+        (["gausian"], "did you mean 'gaussian'"),
+    ],
+)
+def test_what_a_user_can_fix_is_one_line(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = scaffold("defense", "mine", tmp_path)[0]
+    path.write_text(path.read_text() + "\n\nclass Other:\n    pass\n")
+    code, said = called(capsys, *arguments, "--quick")
+    error = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert code == ExitCode.INPUT and len(error) == 1 and words in error[0], said
