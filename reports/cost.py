@@ -15,6 +15,9 @@ CHOSEN = "chosen on these seeds; confirm on fresh ones"
 """Said of whatever is the best of several: the best of many is partly the luckiest."""
 
 
+MOST = 6
+
+
 def feature_words(setting: Setting) -> set[Word]:
     """Return what is said of features to any observer of ``setting``."""
     return {answer.word for answer in answers([setting]) if answer.quantity == FEATURES}
@@ -38,8 +41,10 @@ def _at(here: Sequence[Setting], labels: Labels) -> list[str]:
     options = [s for s in here if is_option(s)]
     lines = []
     held = [s for s in options if feature_words(s) == {Word.HELD}]
-    for protocol in dict.fromkeys(labels.protocol(s) for s in options):
-        mine = [s for s in options if labels.protocol(s) == protocol]
+    by_protocol: dict[str, list[Setting]] = {}
+    for setting in options:
+        by_protocol.setdefault(labels.protocol(setting), []).append(setting)
+    for protocol, mine in by_protocol.items():
         bare = next((s for s in mine if undefended(s)), None)
         if bare is None or Word.LEAKS not in feature_words(bare):
             continue
@@ -59,6 +64,8 @@ def _at(here: Sequence[Setting], labels: Labels) -> list[str]:
                 f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop the attacks"
                 f" on features{f' ({tried}{more})' if tried else ''}."
             )
+    if len(lines) > MOST:
+        lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]
     if not lines and options:
         best, worst = max(options, key=_accuracy), min(options, key=_accuracy)
         lines.append(f"{_shown(best)} ({labels.setting(best)})" + (

@@ -81,7 +81,7 @@ def _cell(observer: tuple[str, str], mine: Sequence[Answer]) -> HeatCell:
         if answer is not main:
             name = QUANTITY_NAMES.get(answer.quantity, answer.quantity)
             others[answer.word.value] = (*others.get(answer.word.value, ()), name)
-    ordered = {word.value: others[word.value] for word in Word if word.value in others}
+    ordered: dict[str, tuple[str, ...]] = {str(word): others[word] for word in Word if word in others}
     return HeatCell(observer, main, in_words(main), ordered, tuple(_notes(main, mine)))
 
 
@@ -129,7 +129,7 @@ def idle_lines(settings: Sequence[Setting], labels: Labels) -> list[Idle]:
                     reasons[said] = reasons.get(said, 0) + 1
     lines = []
     for (name, trained), reasons in found.items():
-        said = sorted(reasons, key=lambda reason: (-reasons[reason], reason))
-        shown, more = tuple(said[:MOST_REASONS]), max(0, len(said) - MOST_REASONS)
+        ordered = sorted(reasons, key=lambda reason: (-reasons[reason], reason))
+        shown, more = tuple(ordered[:MOST_REASONS]), max(0, len(ordered) - MOST_REASONS)
         lines.append(Idle(name, sum(reasons.values()), shown, more, trained))
     return lines

@@ -13,7 +13,7 @@ from fglaudit import __version__
 from fglaudit.reports import numbers
 from fglaudit.reports.epsilons import epsilon_rows
 from fglaudit.reports.facts import partition_rows, sources, versions
-from fglaudit.reports.figures import NUM_COLOURS, bar, marker, sparkline
+from fglaudit.reports.figures import NUM_COLOURS, marker, sparkline
 from fglaudit.reports.heat import idle_lines
 from fglaudit.reports.labels import Labels, arguments, place
 from fglaudit.reports.leaks import NEGLIGIBLE
@@ -34,7 +34,7 @@ from fglaudit.reports.wording import (
 )
 
 WIDE, NARROW = (1140, 420), (350, 380)
-DETAILED = 150
+DETAILED = 60
 """Up to so many settings the page has a table of every measured row; above, ``summary.csv`` alone has them."""
 
 
@@ -83,7 +83,6 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         quantity_names=QUANTITY_NAMES,
         script=script,
         script_hash=digest,
-        bar=bar,
         marker=marker,
         sparkline=sparkline,
         place=place,
