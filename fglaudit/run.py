@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from fglaudit.errors import printable
+from fglaudit.execution.csv_files import write_findings
 from fglaudit.execution.display import LiveProgress, PlainProgress
 from fglaudit.execution.engine import Engine, Listener, Running, failed
 from fglaudit.execution.kept import secret_key
@@ -19,7 +20,7 @@ from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import check_ours, run_folder
 from fglaudit.execution.shards import Claims, Shard
-from fglaudit.execution.store import RunStore, open_run, read_manifest, write_findings
+from fglaudit.execution.store import RunStore, open_run, read_manifest
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report
@@ -162,7 +163,7 @@ def _display(console: Console, total: int, done: int) -> Any:
 
 
 def write_outputs(directory: Path) -> Run:
-    """Write ``findings.csv``, ``coverage.csv`` and the reports of a run from its records, which are returned."""
+    """Write the tables and the reports of a run from its records, which are returned."""
     read_manifest(directory)
     run = load_run(directory)
     write_findings(directory, run.cells)
@@ -172,4 +173,4 @@ def write_outputs(directory: Path) -> Run:
 
 ERRORS = "errors"
 """Folder of a run with the tracebacks of its failed cells, one file each."""
-OUTPUTS = ("findings.csv", "coverage.csv", "summary.csv", "report.html", "report.md")
+OUTPUTS = ("findings.csv", "coverage.csv", "guarantees.csv", "summary.csv", "report.html", "report.md")

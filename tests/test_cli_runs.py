@@ -139,7 +139,7 @@ def test_a_failing_cell_is_a_row_and_the_exit_code_says_so(folder: Path) -> None
     assert "ValueError: touched" in out
     found = rows(folder / "run")
     reasons = [row["reason"] for row in found if row["defense"] == "touchy"]
-    assert reasons == ["ValueError: touched (touchy.py line 17)"] * 6
+    assert reasons == ["ValueError: touched (touchy.py line 16)"] * 6
     kept = [path.read_text() for path in (folder / "run" / "errors").iterdir()]
     assert len(kept) == 3 and all("Traceback" in text and 'raise ValueError("touched")' in text for text in kept)
     assert all(row["status"] != "failed" for row in found if row["defense"] == "none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -14,11 +15,11 @@ from fglaudit.empirical.fields_audit import fields_audit
 from fglaudit.empirical.local_stages import UpdateStage
 from fglaudit.empirical.local_update import reached_losses
 from fglaudit.empirical.planted_rows import planted_rows_audit
-from fglaudit.empirical.replays import farthest
+from fglaudit.empirical.replays import farthest, stage_sampled
 from fglaudit.empirical.reports_test import reports_audits
 from fglaudit.empirical.sampling import sampling_audit
 from fglaudit.empirical.staging import Staged, clients_of, staged
-from fglaudit.empirical.trade_off_audit import trade_off_audit
+from fglaudit.empirical.trade_off_audit import ENOUGH, trade_off_audit
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import Audit, Outcome
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
@@ -79,7 +80,22 @@ def audits(
             made = Audit(name, Outcome.UNTESTED, f"could not be run: {type(error).__name__}: {error}")
         if made is not None:
             found += made if isinstance(made, tuple) else [made]
-    return tuple(found)
+    return tuple(_with_noise_power(found, prepared))
+
+
+def _with_noise_power(found: list[Audit], prepared: Staged) -> list[Audit]:
+    """Return the audits; where losses are sampled, with the power that the audit of the noise has: samples hide how
+    small it is in what one record moves, not in the noise itself."""
+    sampled = any(stage_sampled(stage) for stages in prepared.stages.values() for stage in stages)
+    noise = next((audit for audit in found if audit.name == "noise" and audit.outcome is Outcome.PASSED), None)
+    if not sampled or noise is None or (noise.power or 0.0) < ENOUGH:
+        return found
+    return [
+        replace(audit, outcome=Outcome.PASSED, power=noise.power)
+        if audit.name == "trade-off" and audit.outcome is Outcome.UNTESTED and not prepared.left_out
+        else audit
+        for audit in found
+    ]
 
 
 def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph], seed: int) -> Audit | None:

@@ -86,9 +86,11 @@ def noise_audits(
         _dependence(depends, equal, left_out),
         Audit(
             "foreign randomness",
-            Outcome.UNTESTED if foreign else Outcome.PASSED,
+            Outcome.UNTESTED if foreign or equal else Outcome.PASSED,
             f"equal generators gave different noise on {', '.join(foreign)}: it comes from elsewhere"
             if foreign
+            else f"two generators gave equal noise on {equal[0][0]}: it comes from elsewhere"
+            if equal
             else "equal generators gave equal noise",
         ),
     )

@@ -23,8 +23,6 @@ Every file appears whole or not at all (written beside, flushed to disk, renamed
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +36,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
-from fglaudit.execution.stored_record import Made, csv_cell, damaged, parse_record, record_text
-from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.execution.stored_record import Made, damaged, parse_record, record_text
+from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.interfaces import Defense
 from fglaudit.own_files import (
     TEMPORARY,
@@ -428,27 +426,6 @@ OTHER = ValueError("it was made with other data, threads or versions than this r
 def read_records(directory: Path) -> list[CellRecord]:
     """Return all cells of a run in suite order; a cell without a usable record has ``failed`` rows that say so."""
     return list(read_cells(directory, read_manifest(directory)).records)
-
-
-def write_findings(directory: Path, records: Sequence[CellRecord] | None = None) -> Path:
-    """Write ``findings.csv`` and, of what did not apply, ``coverage.csv``; the former is returned.
-
-    Every row of every record is in one of them, in suite order; floats in full so that equal runs give equal files.
-    """
-    every = [row for record in (read_records(directory) if records is None else records) for row in record.findings]
-    idle = [row for row in every if row.status is Status.NOT_APPLICABLE]
-    write_atomic(directory / "coverage.csv", _table(idle))
-    path = directory / "findings.csv"
-    write_atomic(path, _table([row for row in every if row.status is not Status.NOT_APPLICABLE]))
-    return path
-
-
-def _table(rows: Sequence[Finding]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([csv_cell(getattr(row, column)) for column in COLUMNS] for row in rows)
-    return text.getvalue()
 
 
 def failed_rows(records: Sequence[CellRecord]) -> list[Finding]:
