@@ -4,7 +4,7 @@ VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 
-.PHONY: audit test test-all test-foreign fuzz lint bench benchmarks gpu clean
+.PHONY: audit test test-all test-foreign fuzz lint docs bench benchmarks gpu clean
 
 audit: $(VENV)/.runtime  ## train, attack and report the quickstart suite on the embedded data set
 	$(BIN)/fglaudit run quickstart --out runs/quickstart
@@ -29,6 +29,9 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.docs  ## the documentation site, in site/
+	$(BIN)/mkdocs build --quiet --strict
+
 bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it and start it again as you like
 	$(BIN)/python -m bench
 
@@ -41,7 +44,7 @@ gpu: $(VENV)/.dev  ## on a GPU: the tests that need one, then speed and memory o
 	$(BIN)/python -m bench devices
 
 clean:
-	rm -rf $(VENV) build *.egg-info runs bench/results
+	rm -rf $(VENV) build *.egg-info runs bench/results site
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -54,4 +57,8 @@ $(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[docs]'
 	touch $@

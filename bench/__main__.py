@@ -23,14 +23,17 @@ from bench import (
     fedgt_choices,
     fedgt_preprocessing,
     fedgt_tables,
+    frontier,
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
     nfedgnn,
+    obfuscations,
     scale,
     working_defenses,
 )
 from bench.redteam import measure as redteam
+from bench.redteam import power
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
@@ -49,7 +52,12 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "working-defenses": lambda o: working_defenses.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
+    "frontier": lambda o: frontier.run(
+        o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
+    ),
     "intervals": lambda o: intervals.run(o.results),
+    "obfuscations": lambda o: obfuscations.run(),
+    "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
@@ -78,6 +86,12 @@ def main() -> None:
     )
     parser.add_argument(
         "--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn"
+    )
+    parser.add_argument(
+        "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
+    )
+    parser.add_argument(
+        "--settings", nargs="*", choices=[one.name for one in frontier.SETTINGS], default=(), help="of frontier"
     )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))

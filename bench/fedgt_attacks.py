@@ -173,8 +173,8 @@ def figures(recording: Recording, truth: GroundTruth, attack: Attack) -> dict[st
     found = measured.finding
     claimed = None if found.claimed_rate is None or found.targets is None else round(found.claimed_rate * found.targets)
     named = {"status": found.status.value, "claimed": claimed, "false_claims": found.false_claim_rate}
-    promise = recording.guarantee
-    named |= {"epsilon_claimed": promise.epsilon_claimed, "epsilon_accounted": promise.epsilon_accounted}
+    verdict = recording.verdict
+    named |= {"epsilon_claimed": verdict.claimed, "epsilon_accounted": verdict.epsilon}
     numbers = {name: getattr(found, name) for name in VALUES if name not in named}
     return {
         name: "" if v is None else f"{v:.5g}" if isinstance(v, float) else str(v)

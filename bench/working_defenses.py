@@ -209,7 +209,7 @@ def evaluate(case: Case, defense: Defense, near_zero: bool) -> Rows:
     for seed in range(case.seeds):
         recording, truth = train(case, defense, near_zero, attacks, seed)
         accuracy.append(truth.trained.whole_test_set)
-        epsilon = None if near_zero else recording.guarantee.epsilon_accounted
+        epsilon = None if near_zero else recording.verdict.epsilon
         for found in score(run_attacks(recording, case.observers, attacks), truth):
             measured.setdefault((found.finding.observer, found.finding.attack), []).append(found)
     shared = {

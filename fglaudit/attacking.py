@@ -14,13 +14,15 @@ from fglaudit.adversary.local_reports import as_sent, attack_reports, before_rep
 from fglaudit.adversary.modelled import decides, out_of_order
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, Finding, Status
-from fglaudit.interfaces import SERVER_TRUSTED, Attack, Guarantee
+from fglaudit.guarantees import Word
+from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.payloads import Ciphertexts
 from fglaudit.recording import Recording
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
+from fglaudit.tracebacks import keep, place
 from fglaudit.view import Observer, View
 
 NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
@@ -82,7 +84,8 @@ def _attempt(
     except NotStatedError as error:
         return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
     except Exception as error:
-        failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}")
+        keep(error, f"attack {blank.attack} by {blank.observer} {blank.observer_knowledge}".rstrip())
+        failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}{place(error)}")
         return replace(output, blank=failed)
     return replace(
         output,
@@ -123,7 +126,7 @@ def _blank(recording: Recording, spec: ObserverSpec, members: Sequence[Observer]
     """Return the row of ``attack`` by ``spec`` before anything is measured."""
     columns: dict[str, Any] = {
         **recording.columns,
-        **_guarantee_columns(recording.guarantee, recording.shown, members),
+        **_guarantee_columns(recording, members),
     }
     return Finding(
         suite="",
@@ -158,8 +161,9 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     return f"no: {', '.join(names)}" if names else ADAPTED
 
 
-def _guarantee_columns(promise: Guarantee, shown: Any, members: Sequence[Observer]) -> dict[str, Any]:
+def _guarantee_columns(recording: Recording, members: Sequence[Observer]) -> dict[str, Any]:
     """Return what a row says of the promise; an observer that it is not about gets no epsilon."""
+    promise, verdict = recording.guarantee, recording.verdict
     words = (
         promise.mechanism,
         promise.key_custody,
@@ -170,13 +174,15 @@ def _guarantee_columns(promise: Guarantee, shown: Any, members: Sequence[Observe
         "mechanism": "; ".join(filter(None, words)),
         "privacy_unit": promise.unit,
         "releases": promise.releases,
+        "guarantee": Word.NONE.value,
     }
     if not all(promise.covers(observer) for observer in members):
         return columns
     return {
-        "epsilon_claimed": promise.epsilon_claimed,
-        "epsilon_accounted": promise.epsilon_accounted,
-        "delta": promise.delta,
-        **shown,
         **columns,
+        "epsilon_claimed": verdict.claimed,
+        "epsilon_accounted": verdict.epsilon,
+        "delta": promise.delta,
+        **recording.shown,
+        "guarantee": verdict.word.value,
     }

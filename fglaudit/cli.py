@@ -5,6 +5,7 @@ Exit codes are those of :mod:`fglaudit.execution.exit_code`; 130 where a signal 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fglaudit import __version__, tool_commands
+from fglaudit.data_commands import RootOption, data_app
 from fglaudit.errors import FglauditError, printable, unknown
 from fglaudit.execution.exit_code import ExitCode, Trouble, combined, troubles
 from fglaudit.interruption import EXIT, end_at_once, interrupt
@@ -32,7 +34,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command()(tool_commands.gate)
 app.command("import")(tool_commands.import_graph)
@@ -86,11 +87,6 @@ def _root(
     pass
 
 
-RootOption = Annotated[
-    Path | None, typer.Option(help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data.")
-]
-
-
 @app.command()
 def run(
     suite: Annotated[str, typer.Argument(help="Embedded suite (fglaudit list suites) or a YAML file.")],
@@ -105,7 +101,8 @@ def run(
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the suite and list its cells; train nothing, run no plugin file.")
+        bool,
+        typer.Option("--dry-run", help="Check the suite, open data and partitions; train nothing, run no plugin file."),
     ] = False,
     trust_plugins: Annotated[
         bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
@@ -113,15 +110,26 @@ def run(
     secret: Annotated[
         bool, typer.Option("--secret", help="Draw the noise with a key of this run that nobody is told.")
     ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Audit no guarantee by replays: it is then claimed, never verified.")
+    ] = False,
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but what went wrong.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print every finding of a finished cell.")] = False,
+    log: Annotated[Path | None, typer.Option(help="Append what happens to this file, with the time.")] = None,
+    shard: Annotated[
+        str, typer.Option(help="i/N: compute every N-th cell; other processes compute the others in the same --out.")
+    ] = "",
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
+    from fglaudit.execution.shards import Shard
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import PluginFile, Trust
 
     console = _console()
+    console.quiet = quiet
 
     def announce(files: Sequence[PluginFile]) -> None:
         for file in files:
@@ -131,12 +139,22 @@ def run(
 
     trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
     resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
+    if quick:
+        resolved = dataclasses.replace(resolved, empirical=False)
     directory = out or output_folder(resolved, dataset or ())
+    part = Shard.parse(shard) if shard else None
     chosen = pick_device(device)
     if dry_run:
         from fglaudit.execution.display import print_plan
+        from fglaudit.execution.dry_run import FAILS, opened
 
         print_plan(console, resolved, directory)
+        lines = []
+        for line in opened(resolved):
+            lines.append(printable(line))
+            console.print(lines[-1], markup=False, highlight=False, soft_wrap=True)
+        if any(line.startswith(FAILS) for line in lines):
+            raise SystemExit(int(ExitCode.FAILED))
         return
 
     from fglaudit.execution.display import failures_table
@@ -145,14 +163,24 @@ def run(
     from fglaudit.execution.store import failed_rows
     from fglaudit.reports.console import print_answers
     from fglaudit.reports.records import Run
-    from fglaudit.run import run_suite
+    from fglaudit.run import ERRORS, run_suite
 
     if jobs is None:
         jobs = default_jobs(len(resolved.cells()), chosen)
     try:
         interrupt()
         chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
-        records = run_suite(resolved, directory, chosen_engine, chosen, console, secret=secret)
+        records = run_suite(
+            resolved,
+            directory,
+            chosen_engine,
+            chosen,
+            console,
+            secret=secret,
+            shard=part,
+            log=log,
+            verbose=verbose,
+        )
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)
@@ -162,7 +190,7 @@ def run(
     if failed:
         console.print(failures_table(failed))
     console.print(_results(directory), markup=False, highlight=False, soft_wrap=True)
-    _end(troubles(records, "the same command tries them again"))
+    _end(troubles(records, f"tracebacks: {directory / ERRORS}; the same command tries them again"))
 
 
 @app.command()
@@ -312,88 +340,3 @@ def doctor(
         broken |= check.state == "broken"
     if broken:
         raise SystemExit(int(ExitCode.FAILED))
-
-
-@data_app.command("list")
-def data_list(root: RootOption = None) -> None:
-    """List the data sets, and whether their files are under the data root."""
-    from fglaudit.datasets import check_root, dataset_names
-
-    folder = _data_root(root)
-    status = dict(check_root(folder)) if folder else {}
-    entries = dataset_names()
-    width = max(map(len, entries))
-    for name, description in entries.items():
-        state = "here" if status.get(name) == "ok" else "to get" if name in status or not folder else "built in"
-        if name in ("csbm-cora", "csbm", "npz"):
-            state = "built in" if name != "npz" else "yours"
-        print(f"{name:<{width}}  {state:<8}  {description}")
-    print(f"\ndata root: {folder.resolve() if folder else 'none found; give --root DIR or set FGLAUDIT_DATA'}")
-
-
-@data_app.command("check")
-def data_check(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Data sets that must be there and load.")
-    ] = None,
-    root: RootOption = None,
-) -> None:
-    """Check which data sets are under the root, their checksums, and that the named ones load."""
-    from fglaudit.datasets import DatasetSpec, check_root, verify_checksums
-    from fglaudit.datasets.root import CHECKSUMS, find_root
-
-    folder = find_root(str(root) if root else None, "a data set")
-    for name, status in check_root(folder):
-        print(f"{name:<14} {status}")
-    if (folder / CHECKSUMS).is_file():
-        if wrong := verify_checksums(folder):
-            raise FglauditError(
-                f"files must match {folder / CHECKSUMS}; missing or different: {', '.join(wrong)}; get them again"
-            )
-        print(f"checksums      all files listed in {folder / CHECKSUMS} are as they should be")
-    for name in names or ():
-        graph, notes = DatasetSpec(name, root=str(folder)).load_with_notes()
-        print(f"{name:<14} loads: {graph.num_nodes} nodes, {graph.edge_index.shape[1] // 2} edges")
-        for note in notes:
-            print(f"{'':<14} note: {note}")
-
-
-@data_app.command("facts")
-def data_facts(
-    name: Annotated[str, typer.Argument(help="A data set, or the path of an .npz file.")],
-    root: RootOption = None,
-) -> None:
-    """Print counts of a data set: nodes, edges, classes, homophily, kind of features, splits."""
-    from fglaudit.datasets import dataset_facts
-    from fglaudit.suite.overrides import dataset_entry
-    from fglaudit.suite.suite import dataset_spec
-
-    graph, notes = dataset_spec({**dataset_entry(name), **({"root": str(root)} if root else {})}).load_with_notes()
-    for key, value in dataset_facts(graph).items():
-        print(f"{key:<18} {value:.4g}" if isinstance(value, float) else f"{key:<18} {value}")
-    for note in notes:
-        print(f"note: {note}")
-
-
-@data_app.command("fetch")
-def data_fetch(
-    name: Annotated[str, typer.Argument(help="A public data set.")],
-    root: Annotated[Path, typer.Option(help="Folder to put the raw files into.")],
-) -> None:
-    """Download the raw files of a public data set, the one command that uses the network."""
-    from fglaudit.datasets import fetch
-
-    root.mkdir(parents=True, exist_ok=True)
-    print(fetch(name, root))
-    print(f"use it with --root {root} or FGLAUDIT_DATA={root}")
-
-
-def _data_root(root: Path | None) -> Path | None:
-    from fglaudit.datasets.root import find_root
-
-    try:
-        return find_root(str(root) if root else None, "a data set")
-    except FglauditError:
-        if root is not None:
-            raise
-        return None

@@ -14,6 +14,8 @@ from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
 ADAPTED = "yes"
 """The column ``adapted`` of an attack that allows for everything that was done to the messages it reads."""
 
+YES, NO = "yes", "no"
+"""What the column ``succeeds_weakened`` may say."""
 
 INTERVALS = ("beta-binomial", "cluster jackknife", "range", "")
 """What the column ``interval`` may say; "range" is the range over fewer than 5 clusters, which shows nothing."""
@@ -96,6 +98,7 @@ class Finding:
     adapted: str = ""  # "yes", or "no: FACT": what was done to the messages that the attack does not allow for
     worst_client: float | None = None  # largest advantage in any one client (cluster)
     guarantee: str = ""  # verified | claimed | refuted | none, towards this observer: see fglaudit.guarantees
+    succeeds_weakened: str = ""  # yes | no: through the same defense at next to no strength; "" where it was not asked
 
     @property
     def confused(self) -> bool:
@@ -104,9 +107,11 @@ class Finding:
 
     @property
     def can_reassure(self) -> bool:
-        """Whether a low advantage says anything: the attack works, allows for all that was done to the messages, and is
-        not confused. Any other row may show a leak, never its absence (rule 11)."""
-        return self.status is Status.OK and self.adapted == ADAPTED and not self.confused
+        """Whether a low advantage says anything: the attack works, allows for all that was done to the messages, is
+        not confused, and was not seen to fail through the same defense at no strength (rule 4). Any other row may show
+        a leak, never its absence (rule 11)."""
+        able = self.adapted == ADAPTED and self.succeeds_weakened != NO
+        return self.status is Status.OK and able and not self.confused
 
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))

@@ -103,8 +103,16 @@ class Guarantee:
     relation: Relation | None = None
     coalition: int | None = None
 
+    @property
+    def seals_alone(self) -> bool:
+        """Whether all that is promised is that the server cannot read what travels sealed."""
+        epsilons = self.epsilon_claimed, self.epsilon_accounted
+        return bool(self.key_custody) and not self.unit and all(epsilon is None for epsilon in epsilons)
+
     def covers(self, observer: Observer) -> bool:
-        """Whether the promise is about what ``observer`` sees."""
+        """Whether the promise is about what ``observer`` sees. Sealed messages are so for who holds no key."""
+        if self.seals_alone and observer.clients:
+            return False
         too_many = self.coalition is not None and len(observer.clients) > self.coalition
         return not too_many and not (self.server_trusted and (observer.wire or SERVER in observer.parties))
 

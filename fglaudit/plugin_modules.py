@@ -16,6 +16,7 @@ from typing import Any
 
 from fglaudit import limits
 from fglaudit.errors import FglauditError
+from fglaudit.tracebacks import place
 from fglaudit.user_files import read_file, resolved, user_path
 
 _files: dict[Path, str] = {}
@@ -58,7 +59,8 @@ def load_file(path: Path, expected: str | None = None) -> Any:
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise FglauditError(
-            f"a plugin file must import without error; {full} raises {type(error).__name__}: {error}; correct the file"
+            f"a plugin file must import without error; {full} raises {type(error).__name__}: {error}{place(error)};"
+            " correct the file"
         ) from error
     _files[full] = digest
     return module

@@ -19,8 +19,10 @@ from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.defense import audit_defense
+from fglaudit.empirical.judge import judge
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph
+from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
 from fglaudit.own_files import read_stamped, stamped, write_atomic
@@ -55,6 +57,8 @@ class Recording:
         public: what everybody knows.
         columns: of ``findings.csv``, those that are the same for all attacks on this run.
         guarantee: what the defense promises; ``shown`` what replays with canaries showed of it.
+        verdict: what this tool says of the guarantee.
+        fields: what protects every field that was sent, as far as attacks have not read it.
         history: client-mean and whole-test accuracy per round.
         partition: missing links, label heterogeneity, client sizes.
         notes: warnings a reader must see.
@@ -67,6 +71,8 @@ class Recording:
     columns: Mapping[str, Any]
     guarantee: Guarantee
     shown: Mapping[str, float]
+    verdict: Verdict
+    fields: tuple[FieldState, ...]
     history: Mapping[str, list[float]]
     partition: Mapping[str, Any]
     notes: tuple[str, ...]
@@ -90,6 +96,8 @@ class Recording:
             "columns": self.columns,
             "guarantee": dataclasses.asdict(self.guarantee),
             "shown": self.shown,
+            "verdict": dataclasses.asdict(self.verdict),
+            "fields": [dataclasses.asdict(state) for state in self.fields],
             "history": self.history,
             "partition": self.partition,
             "notes": self.notes,
@@ -127,6 +135,8 @@ class Recording:
                 columns=stored["columns"],
                 guarantee=Guarantee(**guarantee),
                 shown=stored["shown"],
+                verdict=verdict_from_json(stored["verdict"]),
+                fields=tuple(FieldState(**state) for state in stored["fields"]),
                 history=stored["history"],
                 partition=stored["partition"],
                 notes=tuple(stored["notes"]),
@@ -237,7 +247,7 @@ def record_training(
         keep: which messages are kept; None: all.
         clients: whose own data is kept for views; None: everybody's.
         fractions: of auxiliary rows that observers may have.
-        empirical: whether replays with canaries test an accounted epsilon.
+        empirical: whether replays audit what is promised; without them a guarantee is claimed at most.
         channel: makes what carries the messages; conformance tests tamper with them.
     """
     device = device or torch.device("cpu")
@@ -251,7 +261,18 @@ def record_training(
     trained = protocol.train(graph, wire, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
     guarantee = session.guarantee()
-    shown, remarks = _empirical_bound(protocol, graph, session, guarantee, seed, device) if empirical else ({}, ())
+    verdict, fields = judge(
+        protocol,
+        graph,
+        defense,
+        session,
+        wire.counted,
+        wire.unstated,
+        seed=seed,
+        device=device,
+        quick=not empirical,
+    )
+    shown, remarks = _empirical_bound(protocol, graph, session, verdict, seed, device) if empirical else ({}, ())
     held = range(graph.num_clients) if clients is None else clients
     recording = Recording(
         description={
@@ -285,6 +306,8 @@ def record_training(
         },
         guarantee=guarantee,
         shown=shown,
+        verdict=verdict,
+        fields=fields,
         history={
             "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
@@ -318,15 +341,15 @@ def _empirical_bound(
     protocol: FederatedProtocol,
     graph: FederatedGraph,
     session: DefenseSession,
-    promise: Guarantee,
+    verdict: Verdict,
     seed: int,
     device: torch.device,
 ) -> tuple[dict[str, float], tuple[str, ...]]:
     """Return what a canary shows of the accounted epsilon, as columns, with notes on what it could not show."""
-    accounted = promise.epsilon_accounted
+    accounted = verdict.epsilon
     if accounted is None:
         return {}, ()
-    least = audit_defense(protocol, graph, session.promised_by(), promise, seed=seed, device=device)
+    least = audit_defense(protocol, graph, session.promised_by(), session.guarantee(), seed=seed, device=device)
     if isinstance(least, str):
         return {}, (f"the accounted epsilon was not tested: {least}",)
     shown = {"epsilon_empirical": least.epsilon, "epsilon_p_value": least.p_value(accounted)}

@@ -278,6 +278,22 @@ def named(kind: str, entry: Any, what: str) -> Any:
     return build(kind, name, {key: value for key, value in entry.items() if key != "name"}, what)
 
 
+def kind_of(plugin: Any) -> str:
+    """Return "protocol", "attack" or "defense".
+
+    Raises:
+        FglauditError: ``plugin`` is an instance of neither.
+    """
+    interfaces = importlib.import_module("fglaudit.interfaces")
+    for kind, spec in KINDS.items():
+        if isinstance(plugin, getattr(interfaces, spec.base)):
+            return kind
+    bases = ", ".join(spec.base for spec in KINDS.values())
+    raise FglauditError(
+        f"a plugin is an instance of a class that extends one of {bases}; got {shown(plugin)}; make one"
+    )
+
+
 def _checked_instance(kind: str, value: Any, what: str) -> Any:
     base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
     if not isinstance(value, base):
@@ -306,7 +322,12 @@ def reference(plugin: Any) -> str:
 
 def borrows_a_name(plugin: Any) -> bool:
     """Whether the class of ``plugin`` has the name of a known plugin without being it."""
-    cls = type(plugin)
+    cls: Any = type(plugin)
+    return _borrows(cls)
+
+
+@cache
+def _borrows(cls: type[Any]) -> bool:
     interfaces = importlib.import_module("fglaudit.interfaces")
     kind = next((k for k, spec in KINDS.items() if issubclass(cls, getattr(interfaces, spec.base))), None)
     return kind is not None and cls.name in names(kind) and load(kind, cls.name) is not cls

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from fglaudit.errors import printable
+from fglaudit.execution.csv_files import write_findings
 from fglaudit.execution.display import LiveProgress, PlainProgress
 from fglaudit.execution.engine import Engine, Listener, Running, failed
 from fglaudit.execution.kept import secret_key
+from fglaudit.execution.log_file import LogFile, row_line
 from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import check_ours, run_folder
-from fglaudit.execution.store import RunStore, open_run, read_manifest, write_findings
+from fglaudit.execution.shards import Claims, Shard
+from fglaudit.execution.store import RunStore, open_run, read_manifest
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report
@@ -30,9 +34,25 @@ class _Recorder(Listener):
 
     store: RunStore
     display: Listener
+    log: LogFile | None = None
+    verbose: Callable[[str], None] | None = None
+    claims: Claims | None = None
+
+    def wanted(self, task: Task) -> bool:
+        cell = task.cell.hash()
+        if self.claims is None:
+            return True
+        if not self.claims.take(cell):
+            return False
+        if cell in self.store.finished([cell]):  # by a process with another number of shards
+            self.claims.release(cell)
+            return False
+        return True
 
     def started(self, task: Task) -> None:
         self.display.started(task)
+        if self.log is not None:
+            self.log.started(task)
 
     def progressed(self, task: Task, progress: Progress) -> None:
         self.display.progressed(task, progress)
@@ -44,6 +64,13 @@ class _Recorder(Listener):
         record = self.store.write(record)
         task.cell.dataset.check_pin()  # on another content the rest of the run would fail cell by cell
         self.display.finished(task, record)
+        if self.log is not None:
+            self.log.finished(task, record)
+        if self.verbose is not None:
+            for row in record.findings:
+                self.verbose(f"    {row_line(row)}")
+        if self.claims is not None:
+            self.claims.release(record.cell)
 
 
 def run_suite(
@@ -55,6 +82,9 @@ def run_suite(
     runner: Runner = run_cell,
     *,
     secret: bool = False,
+    log: Path | None = None,
+    verbose: bool = False,
+    shard: Shard | None = None,
 ) -> list[CellRecord]:
     """Run or continue ``suite`` in ``directory``, write findings and reports, and return all records in suite order.
 
@@ -64,21 +94,29 @@ def run_suite(
         device: of the cells, ``cpu`` or ``cuda``.
         runner: what computes a cell; tests put their own here.
         secret: whether training and noise are drawn with a key of the run's own.
+        log: a file that is told what happens, with the time.
+        verbose: print every finding as its cell is finished.
+        shard: the part of the cells to compute and return; other processes compute the others in the same folder.
 
     Raises:
         FglauditError: the folder is in use, holds another suite, or cannot be written.
     """
+    told = None if log is None else LogFile(log)
     check_ours(run_folder(directory))  # before minutes are spent on loading data
     cells = [replace(cell, secret=secret) for cell in suite.cells()]
     data = check_data(suite)
-    with open_run(directory, suite, cells, data.digests, engine.threads) as store:
+    with open_run(directory, suite, cells, data.digests, engine.threads, shard) as store:
         engine.threads = store.made.threads
         finished = store.finished()
         for note in [*data.notes, *store.notes]:
             _say(console, f"note: {note}")
+            if told is not None:
+                told.say(f"note: {note}")
         if finished:
-            _say(console, f"{len(finished)} of {len(cells)} cells are finished already in {directory}")
-        key = secret_key(directory, started=bool(finished)) if secret else b""
+            _say(console, f"{len(finished)} of {len(store.mine)} cells are finished already in {directory}")
+        with store.locked():
+            started = bool(finished) if shard is None else any((directory / "cells").glob("*.json"))
+            key = secret_key(directory, started=started) if secret else b""
         tasks = [
             Task(
                 cell,
@@ -87,14 +125,17 @@ def run_suite(
                 recording=store.recording_path(name),
                 truth=store.truth_path(name),
                 spool=store.spool / name,
+                errors=directory / ERRORS / f"{name}.txt",
                 key=key,
             )
-            for name, cell in store.cells.items()
-            if name not in finished
+            for name in store.mine
+            if name not in finished and (cell := store.cells[name])
         ]
-        display = _display(console, len(store.cells), len(finished))
+        claims = None if shard is None else Claims(directory)
+        display = _display(console, len(store.mine), len(finished))
         try:
-            recorder = _Recorder(store, display)
+            said = partial(_say, console) if verbose else None
+            recorder = _Recorder(store, display, log=told, verbose=said, claims=claims)
             with display:
                 for task in tasks:
                     if (why := data.too_large.get(task.cell.dataset)) is not None:
@@ -104,8 +145,12 @@ def run_suite(
                 engine.run(fitting, runner, recorder)
         finally:
             store.remove_spool()  # first: what follows takes long, and a second signal may be the last one
-            outputs = write_outputs(directory)
-        return list(outputs.cells)
+            if claims is not None:
+                claims.release_all()
+            with store.locked():
+                outputs = write_outputs(directory)
+        mine = set(store.mine)
+        return [record for record in outputs.cells if record.cell in mine]
 
 
 def _say(console: Console, text: str) -> None:
@@ -118,7 +163,7 @@ def _display(console: Console, total: int, done: int) -> Any:
 
 
 def write_outputs(directory: Path) -> Run:
-    """Write ``findings.csv``, ``coverage.csv`` and the reports of a run from its records, which are returned."""
+    """Write the tables and the reports of a run from its records, which are returned."""
     read_manifest(directory)
     run = load_run(directory)
     write_findings(directory, run.cells)
@@ -126,4 +171,6 @@ def write_outputs(directory: Path) -> Run:
     return run
 
 
-OUTPUTS = ("findings.csv", "coverage.csv", "summary.csv", "report.html", "report.md")
+ERRORS = "errors"
+"""Folder of a run with the tracebacks of its failed cells, one file each."""
+OUTPUTS = ("findings.csv", "coverage.csv", "guarantees.csv", "summary.csv", "report.html", "report.md")

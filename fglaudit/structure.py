@@ -209,7 +209,8 @@ class Centroids(Statement):
 class Codes(Statement):
     """Hop t of ``HopSums`` is ``S_t = A S_{t-1}`` over the whole graph with self-loops, ``A_ij = 1 / sqrt((d_i + 1)
     (d_j + 1))`` and d the degree in the whole graph. The first ``width`` columns of ``S_0`` are
-    :func:`fglaudit.nn.codes.public_codes` of the seed, which all parties know. Hop t is sent in round t - 1.
+    :func:`fglaudit.nn.codes.public_codes` of the seed, which all parties know. With codes hop 1 is sent first, without
+    hop 0; the next hops in later rounds.
 
     Attributes:
         width: 0: no public codes.

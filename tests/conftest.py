@@ -16,6 +16,7 @@ torch.set_num_threads(1)
 
 # What takes longest beside what it adds to the quick tests; `make test` leaves these out, `make test-all` runs them.
 SLOW = (
+    "attacks/codes/test_codes_cora.py",
     "attacks/latents/test_latents_cora.py",
     "attacks/sums/test_sums_cora.py",
     "bench/test_defense_matrix.py",
@@ -32,10 +33,13 @@ SLOW = (
     "empirical/test_empirical.py::test_p_values",
     "empirical/test_empirical_defense.py",
     "execution/test_changed_inputs.py",
+    "execution/test_shards.py::test_two_processes",
+    "execution/test_shards.py::test_workers",
     "execution/test_store.py::test_two_runs_give_equal_files",
     "execution/test_store.py::test_a_failing_cell_costs_no_other",
     "execution/test_memory.py::test_running_out_of_memory_ends_no_run",
     "execution/test_memory.py::test_what_is_wrong",
+    "execution/test_tracebacks.py::test_quiet",
     "execution/test_workers.py",
     "gate/test_gate_docs.py::test_the_documented_lines",
     "plugin_checks/test_plugin_check.py::test_noise_that_is",

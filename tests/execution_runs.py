@@ -12,6 +12,7 @@ from rich.console import Console
 
 from fglaudit.execution.engine import Engine, Listener, failed
 from fglaudit.execution.local_engine import LocalEngine
+from fglaudit.execution.shards import Shard
 from fglaudit.execution.worker import Failure, Progress, Runner, Task, compute
 from fglaudit.finding import CellRecord
 from fglaudit.run import run_suite
@@ -34,7 +35,7 @@ class InlineEngine(Engine):
     """Computes in this process: starting workers takes seconds and most tests here are not about them."""
 
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
-        for task in tasks:
+        for task in filter(listener.wanted, tasks):
             listener.started(task)
 
             def heard(done: int, total: int, task: Task = task) -> None:
@@ -44,9 +45,13 @@ class InlineEngine(Engine):
             listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
 
 
-def run(what: Suite, folder: Path, runner: Runner = measure, jobs: int = 0) -> tuple[list[CellRecord], str]:
-    """Run ``what`` in this process, or in ``jobs`` worker processes."""
+def run(
+    what: Suite, folder: Path, runner: Runner = measure, jobs: int = 0, shard: Shard | None = None
+) -> tuple[list[CellRecord], str]:
+    """Run ``what``, or a shard of it, in this process, or in ``jobs`` worker processes."""
     out = io.StringIO()
     console = Console(file=out, width=300)
-    records = run_suite(what, folder, LocalEngine(jobs) if jobs else InlineEngine(), "cpu", console, runner)
+    records = run_suite(
+        what, folder, LocalEngine(jobs) if jobs else InlineEngine(), "cpu", console, runner, shard=shard
+    )
     return records, out.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from node_graphs import graph as node_graph
@@ -25,6 +26,13 @@ def users() -> FederatedGraph:
     """Return a graph of 24 users with features as data sets have them."""
     graph = user_graph(nodes=24)
     return replace(graph, x=graph.x.float())
+
+
+def obfuscated(kind: str, secret: bool = False) -> Defense:
+    """Return a planted obfuscation, which states nothing."""
+    file = Path(__file__).parents[1] / "bench" / "obfuscated.py"
+    built: Defense = build("defense", f"{file}:Obfuscated", {"kind": kind, "secret": secret})
+    return built
 
 
 ATTENTION: dict[str, Any] = {"heads": 2, "hidden": 3, "rounds": 3, "optimizer": "adam", "learning_rate": 0.02}
@@ -51,6 +59,7 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
     "fedgcn-1-counts": Setup("fedgcn", {"hops": 1, "rounds": 3, "aggregate": "counts"}),
     "fedgcn-2": Setup("fedgcn", {"hops": 2, "rounds": 3, "optimizer": "adam", "learning_rate": 0.01}),
+    "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),
     "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
     "fedgat-matrix": Setup("fedgat", {"variant": "matrix", **ATTENTION}),
     "fedgat-vector": Setup("fedgat", {"variant": "vector", **ATTENTION}),
@@ -73,6 +82,9 @@ SETUPS: dict[str, Setup] = {
     "appnp": Setup("appnp", {"rounds": 3}, node_graph),
     "graphsage": Setup("graphsage", {"rounds": 3}, node_graph),
     "fedmlp": Setup("fedmlp", {"hidden": 8, "rounds": 3}, node_graph),
+    "fedgcn-obfuscated": Setup("fedgcn", {"hops": 1, "rounds": 1}, defense=obfuscated("signed-order")),
+    "fedgcn-obfuscated-secretly": Setup("fedgcn", {"hops": 1, "rounds": 1}, defense=obfuscated("rotation", True)),
+    "cnfgnn-obfuscated": Setup("cnfgnn", {"hidden": 16, "rounds": 2}, users, obfuscated("signs")),
     # As many measurements of a row as it has entries: with fewer none is found without a prior.
     "fedgt": Setup("fedgt", {**{f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}, "hidden": 32}),
     "fedavg-sage": Setup("fedavg-sage", {"hidden": 8, "rounds": 3}),

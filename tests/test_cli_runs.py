@@ -138,11 +138,15 @@ def test_a_failing_cell_is_a_row_and_the_exit_code_says_so(folder: Path) -> None
     assert status == 1 and "3 of 6 cells have failed rows" in error
     assert "ValueError: touched" in out
     found = rows(folder / "run")
-    assert [row["reason"] for row in found if row["defense"] == "touchy"] == ["ValueError: touched"] * 6
+    reasons = [row["reason"] for row in found if row["defense"] == "touchy"]
+    assert reasons == ["ValueError: touched (touchy.py line 16)"] * 6
+    kept = [path.read_text() for path in (folder / "run" / "errors").iterdir()]
+    assert len(kept) == 3 and all("Traceback" in text and 'raise ValueError("touched")' in text for text in kept)
     assert all(row["status"] != "failed" for row in found if row["defense"] == "none")
     (folder / "fail").unlink()
     status, out, _ = finish(start(folder, "run"))
     assert status == 0 and "3 of 6 cells are finished already" in out
+    assert not list((folder / "run" / "errors").iterdir())
     (folder / "touchy.py").write_text(PLUGIN.replace("touched", "hurt"))
     status, _, error = finish(start(folder, "run"))
     assert status == 2 and "earlier text of" in error and "touchy.py" in error

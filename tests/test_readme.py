@@ -9,20 +9,70 @@ from pathlib import Path
 
 import pytest
 
+from fglaudit.cli import app
+
 ROOT = Path(__file__).parents[1]
 
 
-def blocks(language: str) -> list[str]:
-    """Return README's code blocks in ``language``."""
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+def blocks(language: str, file: str = "README.md") -> list[str]:
+    """Return the code blocks of a page in ``language``."""
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text("utf-8"), re.DOTALL)
+
+
+def printed(code: str, folder: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
-def test_the_python_example_runs(tmp_path: Path) -> None:
+def test_the_steps_in_python_run() -> None:
+    (code,) = blocks("python", "docs/use.md")
+    assert "client:each subset-sum" in printed(code, ROOT)
+
+
+SMALL = '{"x": x, "y": y, "edge_index": edges}'
+GRAPH = """
+import torch
+torch.manual_seed(0)
+y = torch.arange(120) % 3
+x = (torch.rand(120, 60) < 0.05 + 0.25 * (torch.arange(60) % 3 == y[:, None])).float()
+edges = torch.randint(120, (2, 300))
+"""
+
+
+def test_the_defense_in_the_readme_is_complete_and_is_audited(tmp_path: Path) -> None:
+    """On a smaller graph than the README's, which `test_the_readme_as_it_stands` takes."""
     (code,) = blocks("python")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "client:each subset-sum" in done.stdout
+    said = printed(GRAPH + code.replace('"csbm-cora"', SMALL).replace('"rounds": 30', '"rounds": 2'), tmp_path)
+    assert "maximum-a-posteriori" in said and "client:0" in said
+    adapted = {line.split()[-1] for line in said.splitlines() if "maximum-a-posteriori" in line}
+    assert adapted == {"yes"}, "the stated fact explains what the channel saw"
+
+
+@pytest.mark.slow
+def test_the_readme_as_it_stands(tmp_path: Path) -> None:
+    (code,) = blocks("python")
+    assert "maximum-a-posteriori" in printed(code, tmp_path)
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 90
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
+            assert "://" in link or (page.parent / link).exists(), (page.name, link)
+
+
+def test_the_commands_in_the_readme_exist() -> None:
+    """Every command that a page names is one that the command line has."""
+    known = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback}
+    known |= {str(group.name) for group in app.registered_groups}
+    for page in ("README.md", "docs/use.md", "docs/gate.md"):
+        code = "\n".join(re.findall(r"```(?:yaml)?\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL))
+        used = set(re.findall(r"^(?:- run: )?fglaudit (\w+)", code, re.MULTILINE))
+        assert used and used <= known, used - known
 
 
 @pytest.mark.parametrize("first", ["fglaudit.record", "fglaudit.recording"])

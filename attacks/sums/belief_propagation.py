@@ -1,21 +1,25 @@
 """Loopy belief propagation over bits and sums: posteriors of all bits from the equations, the noise and the prior.
 
 A constraint says ``sum of coefficients x bits = target + noise``. Its message to one of its bits needs the distribution
-of the sum of the others. Constraints of at most ``_ENUMERATED`` bits sum over all patterns. Longer ones run a
-forward-backward pass over their terms with the partial sum as the state, on a grid finer than the noise (exact for
-counts). Messages are log odds. Exact on trees; the graphs of boundary nodes and their remote neighbours are nearly
-trees.
+of the sum of the others. Where the noise hides every single term that sum is as good as Gaussian (``hidden_terms``);
+constraints of at most ``_ENUMERATED`` bits sum over all patterns; longer ones run over their terms with the partial sum
+as the state (``partial_sums_grid``). Messages are log odds. Exact on trees; the graphs of boundary nodes and their
+remote neighbours are nearly trees.
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from fglaudit.attacks.sums.binary_system import BinarySystem
+from fglaudit.attacks.sums.hidden_terms import HiddenTerms, hidden
+from fglaudit.attacks.sums.partial_sums_grid import MAX_GRID, grid_messages, log_likelihood
 
 _ENUMERATED = 7
-_MAX_GRID = 96
 _CLAMP = 35.0
 _SETTLED = 1e-3
 _CELLS_AT_ONCE = 1 << 23
@@ -35,25 +39,18 @@ def bit_log_odds(
         rounds: most rounds of message passing.
         damping: share of the old message kept in every round.
     """
-    sizes = torch.bincount(system.constraint, minlength=len(system.targets))
     order = system.constraint.argsort(stable=True)
-    variable, weight = system.variable[order], system.coefficient[order]
-    starts = sizes.cumsum(0) - sizes
+    variable = system.variable[order]
+    senders, work = _senders(system, order, std)
     prior = log_odds.clamp(-_CLAMP, _CLAMP)
     back = torch.zeros(len(variable), dtype=torch.double, device=prior.device)
     total = prior
-    batches = [(n, (sizes == n).nonzero().squeeze(1)) for n in torch.unique(sizes[sizes > 0]).tolist()]
-    cells = {n: 2**n * n if n <= _ENUMERATED else 4 * n * _MAX_GRID for n, _ in batches}
-    work = sum(cells[n] * len(chosen) for n, chosen in batches)
     for _ in range(max(2, min(rounds, _CELLS_IN_ALL // max(work, 1)))):
         forth = (total[variable] - back).clamp(-_CLAMP, _CLAMP)
         new = torch.empty_like(back)
-        for n, chosen in batches:
-            for part in torch.split(chosen, max(1, _CELLS_AT_ONCE // cells[n])):
-                index = starts[part][:, None] + torch.arange(n, device=part.device)
-                message = _enumerated if n <= _ENUMERATED else _forward_backward
-                new[index] = message(forth[index], weight[index], system.targets[part], std[part], system.exact[part])
-        new = damping * back + (1 - damping) * new.clamp(-_CLAMP, _CLAMP)
+        for place, messages in senders:
+            new[place] = messages(forth[place])
+        new = torch.lerp(new.clamp(-_CLAMP, _CLAMP), back, damping)
         settled = bool((new - back).abs().amax() < _SETTLED) if len(new) else True
         back = new
         total = prior.index_add(0, variable, back)
@@ -62,68 +59,54 @@ def bit_log_odds(
     return total
 
 
-def _log_likelihood(error: Tensor, std: Tensor, exact: Tensor) -> Tensor:
-    """Gaussian log likelihood of ``error`` [B, ...] = sum - target, one-sided where not ``exact`` [B]."""
-    error = torch.where(exact[:, None], error, error.clamp(min=0))
-    return -0.5 * (error / std[:, None]) ** 2
+_Sender = tuple[Tensor, Callable[[Tensor], Tensor]]
+"""Where the terms of some constraints stand, and what makes their messages from those of the bits, in that shape."""
 
 
-def _enumerated(forth: Tensor, weight: Tensor, target: Tensor, std: Tensor, exact: Tensor) -> Tensor:
-    """Return messages of B constraints to their n bits [B, n], summed over all patterns.
-
-    Args:
-        forth: log odds that the bits send [B, n].
-        weight: coefficients [B, n].
-        target, std, exact: of the constraints [B].
-    """
-    n = forth.shape[1]
-    patterns = ((torch.arange(2**n, device=forth.device)[:, None] >> torch.arange(n, device=forth.device)) & 1).double()
-    score = forth @ patterns.T + _log_likelihood(weight @ patterns.T - target[:, None], std, exact)
-    chance = torch.softmax(score, dim=1)
-    ones = chance @ patterns
-    zeros = chance @ (1 - patterns)
-    return (ones.clamp(min=1e-300) / zeros.clamp(min=1e-300)).log() - forth
-
-
-def _forward_backward(forth: Tensor, weight: Tensor, target: Tensor, std: Tensor, exact: Tensor) -> Tensor:
-    """Return messages of B constraints to their n bits [B, n], by a pass over partial sums on a grid.
-
-    Args:
-        forth: log odds that the bits send [B, n].
-        weight: coefficients [B, n].
-        target, std, exact: of the constraints [B].
-    """
-    batch, n = forth.shape
-    device = forth.device
-    reach = (torch.where(exact, target, torch.minimum(target, weight.sum(1))) + 4 * std).clamp(min=0)
-    equal = (weight == weight[:, :1]).all(1)
-    step = torch.where(equal, weight[:, 0], torch.maximum(std / 2, reach / (_MAX_GRID - 2)))
-    step = torch.maximum(step, reach / (_MAX_GRID - 2))
-    shift = (weight / step[:, None]).round().long()
-    cells = int((reach / step).max().ceil().item()) + 2
-    grid = torch.arange(cells, device=device)
-    chance = torch.sigmoid(forth)
-    spread = torch.where(equal, std, (std**2 + step**2 / 12).sqrt())
-    later = _log_likelihood(grid * step[:, None] - target[:, None], spread, exact)
-    later = (later - later.amax(1, keepdim=True)).exp()
-    backward = [later]
-    for i in range(n - 1, 0, -1):
-        later = (1 - chance[:, i, None]) * later + chance[:, i, None] * _advance(later, shift[:, i], grid, 1)
-        later = later / later.amax(1, keepdim=True).clamp(min=1e-300)
-        backward.append(later)
-    so_far = torch.zeros(batch, cells, dtype=torch.double, device=device)
-    so_far[:, 0] = 1
-    ones, zeros = torch.empty_like(forth), torch.empty_like(forth)
-    for i in range(n):
-        later = backward[n - 1 - i]
-        ones[:, i] = (so_far * _advance(later, shift[:, i], grid, 1)).sum(1)
-        zeros[:, i] = (so_far * later).sum(1)
-        so_far = (1 - chance[:, i, None]) * so_far + chance[:, i, None] * _advance(so_far, shift[:, i], grid, -1)
-    return (ones.clamp(min=1e-300) / zeros.clamp(min=1e-300)).log()
+def _senders(system: BinarySystem, order: Tensor, std: Tensor) -> tuple[list[_Sender], int]:
+    """Return what sends the messages of all constraints, terms being in ``order`` [T], and the cells of one round."""
+    constraint, weight = system.constraint[order], system.coefficient[order]
+    count = len(system.targets)
+    sizes = torch.bincount(constraint, minlength=count)
+    largest = torch.zeros_like(system.targets).scatter_reduce_(0, constraint, weight, "amax")
+    gaussian = hidden(largest, std, system.exact)
+    senders: list[_Sender] = []
+    place = gaussian[constraint].nonzero().squeeze(1)
+    work = len(place)
+    if work:
+        number = gaussian.cumsum(0) - 1
+        terms = HiddenTerms(number[constraint[place]], weight[place], system.targets[gaussian], std[gaussian].square())
+        senders.append((place, terms.messages))
+    starts = sizes.cumsum(0) - sizes
+    sizes = torch.where(gaussian, 0, sizes)
+    for n in torch.unique(sizes[sizes > 0]).tolist():
+        chosen = (sizes == n).nonzero().squeeze(1)
+        cells = 2**n * n if n <= _ENUMERATED else 4 * n * MAX_GRID
+        work += cells * len(chosen)
+        for part in torch.split(chosen, max(1, _CELLS_AT_ONCE // cells)):
+            place = starts[part][:, None] + torch.arange(n, device=part.device)
+            facts = {"weight": weight[place], "target": system.targets[part], "std": std[part]}
+            facts["exact"] = system.exact[part]
+            if n <= _ENUMERATED:
+                senders.append((place, _Enumerated(**facts).messages))
+            else:
+                senders.append((place, functools.partial(grid_messages, **facts)))
+    return senders, work
 
 
-def _advance(states: Tensor, shift: Tensor, grid: Tensor, direction: int) -> Tensor:
-    """Return ``states[b, s + direction x shift[b]]`` [B, cells], zero outside the grid."""
-    index = grid + direction * shift[:, None]
-    inside = (index >= 0) & (index < len(grid))
-    return torch.where(inside, states.gather(1, index.clamp(0, len(grid) - 1)), 0.0)
+class _Enumerated:
+    """Constraints of one size n that sum over all patterns of their bits [2^n, n]; what no message changes is kept."""
+
+    def __init__(self, weight: Tensor, target: Tensor, std: Tensor, exact: Tensor) -> None:
+        n = weight.shape[1]
+        bits = torch.arange(n, device=weight.device)
+        self._patterns = ((torch.arange(2**n, device=weight.device)[:, None] >> bits) & 1).double()
+        self._likelihood = log_likelihood(weight @ self._patterns.T - target[:, None], std, exact)
+
+    def messages(self, forth: Tensor) -> Tensor:
+        """Return messages [B, n] from the log odds that the bits send [B, n]."""
+        if forth.shape[1] == 1:
+            return self._likelihood[:, 1:] - self._likelihood[:, :1]
+        chance = torch.softmax(torch.addmm(self._likelihood, forth, self._patterns.T), dim=1)
+        ones, zeros = chance @ self._patterns, chance @ (1 - self._patterns)
+        return (ones.clamp(min=1e-300) / zeros.clamp(min=1e-300)).log() - forth

@@ -26,7 +26,7 @@ from scipy.stats import binom, norm
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.privacy.tradeoff import TradeOff
+from fglaudit.privacy.tradeoff import TradeOff, narrowed
 
 Array = npt.NDArray[np.float64]
 
@@ -210,26 +210,31 @@ def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float
 
 
 def largest_epsilon(stated: TradeOff, replays: int, level: float, delta: float) -> float:
-    """Return the largest epsilon that as many replays can refute at ``level``, every guess right.
+    """Return an epsilon up to which as many replays can refute at ``level``, every guess right.
 
-    Of a Gaussian mechanism at ``delta``; for any other one the epsilon at delta 0.
+    Of a Gaussian mechanism at ``delta``, with any noise. Of another one the larger of a pure epsilon, and that at
+    ``delta`` of the same mechanism with noise smaller by 1, 2 or 4.
     """
     runs = replays - int(CHOOSING * replays)
 
-    def refuted(strength: float) -> bool:
-        rates = 1 - _with_strength(stated, strength).beta(ALPHAS[1:])
+    def refuted(curve: TradeOff) -> bool:
+        rates = 1 - curve.beta(ALPHAS[1:])
         best = Joined().p(np.asarray(binom.sf(runs - 1, runs, rates)), np.asarray(binom.cdf(0, runs, ALPHAS[:-1])))
         return float(np.max(best)) <= level
 
+    gaussian = stated.mu is not None
     low, high = 0.0, 60.0
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return _with_strength(stated, low).epsilon(delta) if stated.mu is not None and low > 0 else low
-
-
-def _with_strength(stated: TradeOff, strength: float) -> TradeOff:
-    """Return the Gaussian curve with mu ``strength``, or that of a pure epsilon."""
-    if stated.mu is not None:
-        return TradeOff.gaussian(strength)
-    return TradeOff(None, (strength,), (0.0,))
+        curve = TradeOff.gaussian(middle) if gaussian else TradeOff(None, (middle,), (0.0,))
+        low, high = (middle, high) if refuted(curve) else (low, middle)
+    if gaussian:
+        return TradeOff.gaussian(low).epsilon(delta)
+    for factor in (1.0, 2.0, 4.0):
+        if stated.event is None or stated.relation is None:
+            break
+        curve = TradeOff.of(narrowed(stated.event, factor), stated.relation)
+        if not refuted(curve):
+            break
+        low = max(low, curve.epsilon(delta))
+    return low

@@ -71,6 +71,8 @@ def noise_audits(
         kept.append((name, z))
         fewest = min(fewest or z.numel(), z.numel())
         sizes += [_of(name, each) for each in (*noise_tests.too_small(z), *noise_tests.wrong_shape(z))]
+        if bench.plain:
+            sizes.append(_of(name, noise_tests.in_steps(z, bench.resolution())))
         depends += [_of(name, each) for axis in range(4) for each in noise_tests.along(z, axis)]
         for size in LARGE:
             sizes += [_of(f"{name}, inputs {size:g} times as long", each) for each in _at(staged, bench, seed, size)]
@@ -84,9 +86,11 @@ def noise_audits(
         _dependence(depends, equal, left_out),
         Audit(
             "foreign randomness",
-            Outcome.UNTESTED if foreign else Outcome.PASSED,
+            Outcome.UNTESTED if foreign or equal else Outcome.PASSED,
             f"equal generators gave different noise on {', '.join(foreign)}: it comes from elsewhere"
             if foreign
+            else f"two generators gave equal noise on {equal[0][0]}: it comes from elsewhere"
+            if equal
             else "equal generators gave equal noise",
         ),
     )

@@ -33,7 +33,8 @@ def fields_audit(staged: Staged, *, seed: int) -> Audit | None:
     listed = [
         (stage, pair)
         for stage in stages
-        if isinstance(stage, MessageStage | CapturedStage)
+        if isinstance(stage, CapturedStage)
+        or (isinstance(stage, MessageStage) and set(stage.fields) != set(stage.template.tensors()))
         for pair in list(stage.pairs(derive(seed, "audits", "pairs")))[:2]
     ]
     looked_at = 0

@@ -75,6 +75,12 @@ class Bench:
             longest = float(self._values(1.0).abs().sum(1).max())  # no norm is larger than the L1 norm
         return 0.5 * self.clip.bound / max(longest, 1e-12)
 
+    def resolution(self) -> float:
+        """Return how far apart numbers in single precision are that carry noise, in scales of it."""
+        start = 1.0 if self.clip is not None and self.clip.around == "received" else 0.0
+        longest = float((self.size_within() * self._values(1.0)).abs().max()) + start
+        return 2.0**-23 * (longest / self.fact.scale + 5)
+
     def play(self, session: DefenseSession, release: int, size: float, rng: torch.Generator) -> Tensor:
         """Return what leaves the hook less what entered it [S, D], one release."""
         values = self._values(size)

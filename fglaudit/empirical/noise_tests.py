@@ -5,6 +5,7 @@ the noise is as stated, so every statistic here has a known distribution:
 
 * sums of squares (chi-squared): too small, altogether or in some release, sender or number;
 * the largest entry, and Kolmogorov's distance: another shape, or cut tails;
+* numbers that coincide: noise in steps;
 * correlation of two slices, of values, of magnitudes and of ranks (Student's t, exact for two normal samples);
 * sums over an axis (chi-squared): a small part in common, or parts that cancel;
 * two slices with the same numbers in another order.
@@ -31,6 +32,9 @@ SHAPE_SAMPLE = 200_000
 SAME = 1e-4
 """Two sorted slices nearer than this everywhere hold the same numbers."""
 LONGEST_SORTED = 4000
+NEAR = 1e-6
+LATTICE_SAMPLE = 20_000
+"""Numbers that are looked at for steps."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,23 @@ def wrong_shape(z: Tensor) -> Iterator[Found]:
     step = max(1, len(flat) // SHAPE_SAMPLE)
     p = float(stats.kstest(flat[::step].numpy(), "norm", method="asymp").pvalue)
     yield Found(p, "noise has another distribution than stated")
+
+
+def in_steps(z: Tensor, resolution: float) -> Found:
+    """Return whether numbers coincide more often than continuous ones do: noise in steps leaves over what it hides.
+
+    Of n normal numbers ``n^2 / (2 sqrt(pi))`` times ``near`` pairs are nearer than ``near`` (Poisson, for small ones).
+
+    Args:
+        resolution: of the numbers as they were seen.
+    """
+    near = max(NEAR, 16 * resolution)
+    values = z.flatten()[:LATTICE_SAMPLE].sort().values
+    seen = int((values.diff() < near).sum().item())
+    expected = len(values) ** 2 * near / (2 * math.sqrt(math.pi))
+    if expected > len(values) / 10:
+        return Found(1.0, "numbers are too coarse to see steps in noise")
+    return Found(float(stats.poisson.sf(seen - 1, expected)), f"{seen} numbers coincide, noise comes in steps")
 
 
 def along(z: Tensor, axis: int) -> Iterator[Found]:

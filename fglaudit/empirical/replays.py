@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -65,6 +66,29 @@ def score_of(stage: Stage, pair: Pair, *, seed: int) -> Score:
     # What does not vary at all and differs gives the record away: it weighs most.
     weight = moved / (variance + 1e-6 * moved.square().mean() + 1e-30)
     return Score("sum", 1.0, weight, absent.mean(0))
+
+
+def farthest(stage: Stage, seed: int) -> float | None:
+    """Return how far a canary of ``stage`` moves one release at most, in the norm that the noise hides, with equal
+    draws; None where equal draws do not show it, because the noise does not come from them alone."""
+    order = {"gaussian": 2.0, "laplace": 1.0}.get(stage.noise.distribution)
+    if order is None or stage_sampled(stage):
+        return None
+    clip = getattr(stage, "clip", None)
+    if clip is not None and clip.norm == "elementwise":
+        order = math.inf  # every number is accounted by itself
+    most: float | None = None
+    for pair in stage.pairs(derive(seed, "audits", "pairs")):
+        rng = derive(seed, "audits", "reach")
+        state = rng.get_state()
+        there = stage.play(pair.present, TWINS, rng)
+        rng.set_state(state)
+        moved = there - stage.play(pair.absent, TWINS, rng)
+        shift = moved.median(0).values
+        if float((moved - shift).abs().max()) > 1e-3 * float(shift.abs().max()):
+            continue  # something else than the record differs too
+        most = max(most or 0.0, float(torch.linalg.vector_norm(shift, ord=order, dim=1).max()))
+    return most
 
 
 def stage_sampled(stage: Stage) -> bool:

@@ -86,7 +86,7 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: b
         f" stated noise; most telling: {worst.words}"
     )
     if sampled and outcome is Outcome.UNTESTED:
-        detail += "; samples hide how small the noise is, which the audit of the noise itself sees"
+        detail += "; samples hide how small the noise is: the power is that of the audit of the noise itself"
     if staged.left_out:
         detail += "; not replayed: " + "; ".join(staged.left_out)
     return Audit("trade-off", outcome, detail, p, least, reachable)

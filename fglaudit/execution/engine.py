@@ -39,6 +39,10 @@ class Running:
 class Listener:
     """Is notified of the progress of a run. Every hook does nothing by default."""
 
+    def wanted(self, task: Task) -> bool:
+        """Asked before a cell is handed out; False: another process has it, and nothing more is heard of it here."""
+        return True
+
     def started(self, task: Task) -> None: ...
 
     def progressed(self, task: Task, progress: Progress) -> None: ...
@@ -63,7 +67,8 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
-        """Compute ``tasks``; each ends in exactly one ``listener.finished`` call, made in this process.
+        """Compute the ``tasks`` that are wanted; each ends in exactly one ``listener.finished`` call, made in this
+        process.
 
         A cell that raises, runs out of memory, takes too long or loses its process ends in a record with ``failed``
         rows.

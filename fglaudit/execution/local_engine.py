@@ -75,8 +75,12 @@ class LocalEngine(Engine):
                 while len(self._workers) < min(self.jobs, busy + len(waiting)):
                     self._workers.append(self._start(runner))
                 for worker in list(self._workers):
+                    while worker.ready and worker.task is None and waiting and not listener.wanted(waiting[0]):
+                        waiting.popleft()
                     if worker.ready and worker.task is None and waiting:
                         self._assign(worker, waiting)
+                if not waiting and not any(worker.task for worker in self._workers):
+                    break
                 sources = wait([worker.connection for worker in self._workers], timeout=CHECK_SECONDS)
                 for worker in [w for w in self._workers if w.connection in sources]:
                     self._hear(worker, waiting, listener)

@@ -43,9 +43,13 @@ class RayEngine(Engine):
             while waiting or running:
                 while waiting and len(running) < self.jobs:
                     task = waiting.popleft()
+                    if not listener.wanted(task):
+                        continue
                     listener.started(task)
                     handle = remote.remote(task, runner, self.threads, registry.loaded_files())
                     running[handle] = (task, time.monotonic())
+                if not running:
+                    break
                 done, _ = ray.wait(list(running), num_returns=1, timeout=CHECK_SECONDS)
                 now = time.monotonic()
                 for handle, (_, began) in running.items():

@@ -11,6 +11,7 @@ import torch
 
 from fglaudit.attacking import run_attacks
 from fglaudit.execution.rows import blank_record, cell_record
+from fglaudit.execution.weakened import with_weakened
 from fglaudit.finding import CellRecord, Status
 from fglaudit.own_files import make_folder, remove_tree
 from fglaudit.recording import NotApplicableError, Progress, record
@@ -73,4 +74,7 @@ def run_cell(
             recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask
         )
         measured = [scorer.measure(output) for output in outputs]
-    return cell_record(cell.hash(), suite, cell.description(), recording, measured)
+        measured = with_weakened(cell, outputs, measured, device, key)
+    kinds = [type(attack) for attack in cell.attacks]
+    reads = {kind.name: {payload.__name__ for payload in (*kind.consumes, *kind.also_reads)} for kind in kinds}
+    return cell_record(cell.hash(), suite, cell.description(), recording, measured, reads)

@@ -22,6 +22,7 @@ from fglaudit.execution.plan import Planned
 from fglaudit.execution.rows import cell_record
 from fglaudit.execution.store import Manifest, read_manifest, read_record
 from fglaudit.execution.stored_record import Made, record_text
+from fglaudit.execution.weakened import through_planted_rows
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
@@ -158,6 +159,7 @@ def _attacked(
         nothing_to_ask=None if scorer is None else scorer.nothing_to_ask,
     )
     measured = [_unscored(output) if scorer is None else scorer.measure(output) for output in outputs]
+    measured = through_planted_rows(outputs, measured, device)
     described = {
         **recording.description,
         "observers": [spec.name for spec in observers],

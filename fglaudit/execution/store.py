@@ -13,7 +13,8 @@
               coverage.csv     with the same columns, what did not apply and why; both together have every row
               summary.csv report.html report.md
               .spool/          the messages of cells that are being computed; removed whenever a run ends
-              .lock            held while a run writes here
+              .lock            held while a run writes here; by a shard only while it writes what all shards share
+              .shards/ .claims/  locks of shards and of the cells that they compute
 
 Every file appears whole or not at all (written beside, flushed to disk, renamed), so a run may be killed at any moment.
 ``run.json`` and the records carry a digest; one that is damaged counts as missing, and is announced.
@@ -22,9 +23,7 @@ Every file appears whole or not at all (written beside, flushed to disk, renamed
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,9 @@ from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.run_folder import check_ours, free_name, run_folder
-from fglaudit.execution.stored_record import Made, csv_cell, damaged, parse_record, record_text
-from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
+from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
+from fglaudit.execution.stored_record import Made, damaged, parse_record, record_text
+from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.interfaces import Defense
 from fglaudit.own_files import (
     TEMPORARY,
@@ -95,14 +95,31 @@ class RunStore:
     cells: Mapping[str, Cell]
     made: Made
     notes: list[str] = field(default_factory=list)
+    shard: Shard | None = None
 
-    def finished(self) -> dict[str, CellRecord]:
-        """Return the records that need no new run, by cell hash. Cells with a failed row are run again.
+    @property
+    def mine(self) -> list[str]:
+        """The cells that this process computes, by hash: its shard's, or all."""
+        return list(self.cells) if self.shard is None else self.shard.part(list(self.cells))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the run, for what all shards write; a run without shards holds it all the time."""
+        if self.shard is None:
+            yield
+            return
+        with _locked(self.directory, WAIT_SECONDS):
+            yield
+
+    def finished(self, cells: Iterable[str] | None = None) -> dict[str, CellRecord]:
+        """Return the records that need no new run, by cell hash, of ``cells`` or of all that this process computes.
+
+        Cells with a failed row are run again.
 
         A record that cannot be used is renamed to ``*.corrupt``, noted, and its cell is run again.
         """
         found = {}
-        for cell in self.cells:
+        for cell in self.mine if cells is None else cells:
             path = self.record_path(cell)
             if not _there(path):
                 continue
@@ -130,7 +147,7 @@ class RunStore:
     @property
     def spool(self) -> Path:
         """Folder for the messages of cells that are being computed."""
-        return self.directory / SPOOL
+        return self.directory / SPOOL if self.shard is None else self.directory / SPOOL / self.shard.name
 
     def remove_spool(self) -> None:
         """Remove the messages of all cells: after this nothing is computed any more."""
@@ -170,13 +187,19 @@ def _there(path: Path) -> bool:
 
 @contextlib.contextmanager
 def open_run(
-    directory: Path, suite: Suite, cells: Sequence[Cell], data: Mapping[str, str] | None = None, threads: int = 1
+    directory: Path,
+    suite: Suite,
+    cells: Sequence[Cell],
+    data: Mapping[str, str] | None = None,
+    threads: int = 1,
+    shard: Shard | None = None,
 ) -> Iterator[RunStore]:
     """Lock ``directory`` for a run of ``suite``, creating or continuing it.
 
     Args:
         data: digest of the content of each data set; a run continues on the same content only.
         threads: CPU threads of a cell, if the run is new.
+        shard: the part of the cells to compute; other processes may then compute others in the same folder.
 
     Raises:
         FglauditError: if another run is using the folder, it holds something else, or it cannot be written.
@@ -185,8 +208,27 @@ def open_run(
     check_ours(directory)
     if not directory.is_dir():
         make_folder(directory)
+    with contextlib.ExitStack() as held_long:
+        if shard is not None:
+            held_long.enter_context(held(directory, shard))
+        with contextlib.ExitStack() as held_now:
+            held_now.enter_context(_locked(directory, 0 if shard is None else WAIT_SECONDS))
+            if shard is None:
+                check_none(directory)
+            store = _prepared(directory, suite, cells, data, threads, shard)
+            if shard is None:
+                held_long.push(held_now.pop_all())
+        try:
+            yield store
+        finally:
+            store.remove_spool()
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, seconds: float) -> Iterator[None]:
+    """Hold the lock of a run, for which others are waited at most ``seconds``."""
+    lock = FileLock(directory / ".lock", timeout=seconds)
     try:
-        lock = FileLock(directory / ".lock", timeout=0)
         lock.acquire()
     except Timeout as error:
         raise FglauditError(
@@ -198,28 +240,39 @@ def open_run(
             f"the output folder must be writable; {directory}: {reason(error)}; make it so, or use another --out"
         ) from error
     try:
-        named = {cell.hash(): cell for cell in cells}
-        made = Made(__version__, threads, dict(data or {}), dict(registry.loaded_files()))
-        store = RunStore(directory, suite, named, made)
-        old = _continue(store)
-        store.remove_spool()  # of a run that was killed
+        yield
+    finally:
+        lock.release()
+
+
+def _prepared(
+    directory: Path,
+    suite: Suite,
+    cells: Sequence[Cell],
+    data: Mapping[str, str] | None,
+    threads: int,
+    shard: Shard | None,
+) -> RunStore:
+    """Create or continue the run in ``directory``, whose lock is held."""
+    named = {cell.hash(): cell for cell in cells}
+    made = Made(__version__, threads, dict(data or {}), dict(registry.loaded_files()))
+    store = RunStore(directory, suite, named, made, shard=shard)
+    old = _continue(store)
+    store.remove_spool()  # of a run that was killed
+    if shard is None:  # what others write just now lies there too
         for folder in (directory, directory / "cells"):
             for left in folder.glob(f"{TEMPORARY}*.tmp"):
                 left.unlink(missing_ok=True)
-        sources = _sources(cells)
-        if old is None or old.sources != sources:  # a plan of thousands of cells takes seconds to make
-            plan = tuple(Planned.of(cell, name) for name, cell in named.items())
-            write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, sources).text())
-        for name in ("cells", "transcripts"):
-            make_folder(directory / name)
-        make_folder(store.spool, 0o700)
-        write_atomic(directory / "suite.yaml", yaml.safe_dump(suite.resolved(), sort_keys=False, width=120))
-        try:
-            yield store
-        finally:
-            store.remove_spool()
-    finally:
-        lock.release()
+    sources = _sources(cells)
+    if old is None or old.sources != sources:  # a plan of thousands of cells takes seconds to make
+        plan = tuple(Planned.of(cell, name) for name, cell in named.items())
+        write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, sources).text())
+    for name in ("cells", "transcripts"):
+        make_folder(directory / name)
+    make_folder(directory / SPOOL, 0o700)
+    make_folder(store.spool, 0o700)
+    write_atomic(directory / "suite.yaml", yaml.safe_dump(suite.resolved(), sort_keys=False, width=120))
+    return store
 
 
 def _sources(cells: Sequence[Cell]) -> dict[str, str]:
@@ -373,27 +426,6 @@ OTHER = ValueError("it was made with other data, threads or versions than this r
 def read_records(directory: Path) -> list[CellRecord]:
     """Return all cells of a run in suite order; a cell without a usable record has ``failed`` rows that say so."""
     return list(read_cells(directory, read_manifest(directory)).records)
-
-
-def write_findings(directory: Path, records: Sequence[CellRecord] | None = None) -> Path:
-    """Write ``findings.csv`` and, of what did not apply, ``coverage.csv``; the former is returned.
-
-    Every row of every record is in one of them, in suite order; floats in full so that equal runs give equal files.
-    """
-    every = [row for record in (read_records(directory) if records is None else records) for row in record.findings]
-    idle = [row for row in every if row.status is Status.NOT_APPLICABLE]
-    write_atomic(directory / "coverage.csv", _table(idle))
-    path = directory / "findings.csv"
-    write_atomic(path, _table([row for row in every if row.status is not Status.NOT_APPLICABLE]))
-    return path
-
-
-def _table(rows: Sequence[Finding]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([csv_cell(getattr(row, column)) for column in COLUMNS] for row in rows)
-    return text.getvalue()
 
 
 def failed_rows(records: Sequence[CellRecord]) -> list[Finding]:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from fglaudit.errors import FglauditError, shown
-from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.finding import NO, YES, CellRecord, Finding, Status
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.own_files import stamped, unstamped
 from fglaudit.scoring.clusters import PairedClusters
@@ -195,6 +195,7 @@ def _one_of(words: type[StrEnum]) -> Callable[[Any], bool]:
 
 _COLUMNS = {f.name: _column(f.name, str(f.type)) for f in fields(Finding)}
 _COLUMNS["guarantee"] = lambda value: value == "" or _one_of(Word)(value)
+_COLUMNS["succeeds_weakened"] = lambda value: value in ("", YES, NO)
 _STATE = {f.name for f in fields(FieldState)}
 _VERDICT = {f.name: _column(f.name, str(f.type)) for f in fields(Verdict)}
 _VERDICT |= {"word": _one_of(Word), "audits": lambda value: True, "covers": lambda value: True}

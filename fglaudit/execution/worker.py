@@ -26,8 +26,9 @@ from fglaudit.execution.data_child import is_memory, without_memory
 from fglaudit.execution.kept import remove_kept
 from fglaudit.finding import CellRecord
 from fglaudit.interruption import leave_to_parent
-from fglaudit.own_files import remove_tree
+from fglaudit.own_files import make_folder, remove_tree, write_atomic
 from fglaudit.suite.cell import Cell
+from fglaudit.tracebacks import collected, keep, place
 
 
 class Runner(Protocol):
@@ -55,6 +56,7 @@ class Task:
     Attributes:
         recording, truth: folders for what the cell keeps of its run, apart from each other; None to keep nothing.
         spool: folder for the messages while the cell is computed; whoever ends the cell removes it.
+        errors: file for the tracebacks of what fails in the cell; None to keep none.
         key: of the noise, see :func:`fglaudit.rng.derive`; empty: everybody who knows the seed knows the noise.
     """
 
@@ -64,6 +66,7 @@ class Task:
     recording: Path | None = None
     truth: Path | None = None
     spool: Path | None = None
+    errors: Path | None = None
     key: bytes = field(default=b"", repr=False)
 
 
@@ -100,25 +103,45 @@ def compute(task: Task, runner: Runner, progress: Callable[[int, int], None]) ->
         last[:] = [Progress(done, total)]
         progress(done, total)
 
-    try:
-        for folder in (task.recording, task.truth):
-            if folder is not None:
-                remove_kept(folder)  # of an attempt that was killed
-        return runner(
-            task.cell,
-            suite=task.suite,
-            device=torch.device(task.device),
-            progress=heard,
-            recording_dir=task.recording,
-            truth_dir=task.truth,
-            spool_dir=task.spool,
-            key=task.key,
-        )
-    except Exception as error:
-        return Failure(explain(error, phase(last[0] if last else None), task.cell.dataset))
-    finally:
-        if task.spool is not None:
-            remove_tree(task.spool)
+    with collected() as tracebacks:
+        try:
+            return _computed(task, runner, heard)
+        except Exception as error:
+            doing = phase(last[0] if last else None)
+            keep(error, doing)
+            return Failure(explain(error, doing))
+        finally:
+            if task.spool is not None:
+                remove_tree(task.spool)
+            _write_errors(task, tracebacks)
+
+
+def _computed(task: Task, runner: Runner, heard: Callable[[int, int], None]) -> CellRecord:
+    for folder in (task.recording, task.truth):
+        if folder is not None:
+            remove_kept(folder)  # of an attempt that was killed
+    return runner(
+        task.cell,
+        suite=task.suite,
+        device=torch.device(task.device),
+        progress=heard,
+        recording_dir=task.recording,
+        truth_dir=task.truth,
+        spool_dir=task.spool,
+        key=task.key,
+    )
+
+
+def _write_errors(task: Task, tracebacks: Sequence[str]) -> None:
+    """Keep the tracebacks of a cell in the folder of its run, in place of those of an earlier attempt."""
+    if task.errors is None:
+        return
+    with contextlib.suppress(FglauditError, OSError):  # a full disk must not cost the cell
+        if tracebacks:
+            make_folder(task.errors.parent)
+            write_atomic(task.errors, "\n".join(tracebacks), linked=False)
+        else:
+            task.errors.unlink(missing_ok=True)
 
 
 def phase(progress: Progress | None) -> str:
@@ -142,7 +165,7 @@ def explain(error: BaseException, doing: str = "", dataset: DatasetSpec | None =
         if dataset is not None:
             return without_memory(dataset, f"while {doing}", cause)
         return f"out of memory ({cause}); use fewer --jobs, fewer observers or a smaller data set"
-    return f"{name}: {text}" if text else name
+    return (f"{name}: {text}" if text else name) + place(error)
 
 
 def serve(connection: Connection, runner: Runner, threads: int, plugin_files: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ class Noised:
         scale: of the noise, as in ``fglaudit.facts.Additive``.
         sensitivity: how far one record moves one release, in the norm that ``distribution`` asks for.
         releases: how often it is released.
+        elementwise: whether ``sensitivity`` is that of every coordinate alone, and every coordinate is a release.
     """
 
     payload: str
@@ -28,6 +29,7 @@ class Noised:
     scale: float
     sensitivity: float
     releases: int
+    elementwise: bool = False
 
 
 @dataclass(frozen=True)

@@ -96,12 +96,13 @@ def way_of(
     sensitivity: float,
     releases: int,
     relation: Relation,
-    numbers: int = 1,
+    numbers: int | None = None,
 ) -> Way:
-    """Return the event of ``releases`` of ``numbers`` independent numbers or messages each."""
+    """Return the event of ``releases``; of ``numbers`` coordinates each if the clip is elementwise."""
     event = event_of(noise.distribution, noise.scale * relation.moves / sensitivity)
-    noised = Noised(payload, by_server, noise.distribution, noise.scale, sensitivity, releases)
-    return Way(noised, compose(event, releases * numbers))
+    single = numbers is not None
+    noised = Noised(payload, by_server, noise.distribution, noise.scale, sensitivity, releases, single)
+    return Way(noised, compose(event, releases * (numbers or 1)))
 
 
 def noised_rows(

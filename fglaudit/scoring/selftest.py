@@ -60,7 +60,8 @@ class NoiseMessages:
 def _noise_like(value: Tensor, rng: torch.Generator) -> Tensor:
     """Return Gaussian noise of the mean and spread of ``value``; where all messages share one entry they still do."""
     source = value[:1] if is_repeated(value) or _all_alike(value) else value
-    noise = torch.randn(source.shape, generator=rng).to(value) * source.std() + source.mean()
+    spread = source.std() if source.numel() > 1 else 0.0  # one number has none
+    noise = torch.randn(source.shape, generator=rng).to(value) * spread + source.mean()
     return noise.expand(value.shape)
 
 

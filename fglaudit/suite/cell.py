@@ -18,6 +18,9 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.registry import is_stand_in
 
 UNKNOWN_HASH = "not yet known   "
+_REMEMBERED = 1_000
+_described: dict[int, tuple[Any, dict[str, Any]]] = {}
+"""By the identity of an object: the object, so that nothing else takes its identity, and its description."""
 
 
 def describe(plugin: Any) -> dict[str, Any]:
@@ -28,6 +31,16 @@ def describe(plugin: Any) -> dict[str, Any]:
     }
     name = getattr(type(plugin), "name", None)
     return {"name": name, **values} if isinstance(name, str) else values
+
+
+def _described_once(plugin: Any) -> dict[str, Any]:
+    """Return :func:`describe`, remembered: the cells of a suite share their parts, which are frozen. Equal parts are
+    not the same: 1 and 1.0 are written differently."""
+    if id(plugin) not in _described:
+        if len(_described) >= _REMEMBERED:
+            _described.clear()
+        _described[id(plugin)] = plugin, describe(plugin)
+    return dict(_described[id(plugin)][1])
 
 
 def stacked(plugin: Any) -> Iterator[tuple[str, tuple[Defense, ...]]]:
@@ -123,14 +136,14 @@ class Cell:
     def description(self) -> dict[str, Any]:
         """Return the cell as plain JSON."""
         described = {
-            "dataset": describe(self.dataset),
-            "partition": describe(self.partition),
-            "protocol": describe(self.protocol),
+            "dataset": _described_once(self.dataset),
+            "partition": _described_once(self.partition),
+            "protocol": _described_once(self.protocol),
             "server": self.server,
-            "defense": describe(self.defense),
+            "defense": _described_once(self.defense),
             "seed": self.seed,
             "observers": [dataclasses.asdict(o) for o in self.observers],
-            "attacks": [describe(a) for a in self.attacks],
+            "attacks": [_described_once(a) for a in self.attacks],
             "record": self.record,
             "empirical": self.empirical,
         }

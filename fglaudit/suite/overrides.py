@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,19 @@ def load_suite(
 
 
 def dataset_entry(name: str) -> dict[str, str]:
-    """Return the suite entry for a data set named on the command line; a file ``*.npz`` is a user's own graph."""
-    return {"name": "npz", "path": name} if name.endswith(".npz") else {"name": name}
+    """Return the suite entry for a data set named on the command line; a file ``*.npz`` is a user's own graph, split at
+    random where it holds no masks."""
+    if not name.endswith(".npz"):
+        return {"name": name}
+    return {"name": "npz", "path": name, **({"split": "random"} if _without_masks(Path(name)) else {})}
+
+
+def _without_masks(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return not any("_mask" in entry for entry in archive.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False  # what is wrong with the file is said where it is loaded
 
 
 def parse_seeds(text: str) -> list[int]:

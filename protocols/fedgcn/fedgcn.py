@@ -23,6 +23,9 @@ Choices where the paper's text is silent:
   training nodes uploads nothing. Clients that were not sampled still receive the new model.
 * Adam starts afresh every round.
 * Where a defense drops edges, ``i <- j`` counts as kept if the owner of ``i`` keeps it.
+* ``smoothing_hops`` is not the paper's: what clients received is propagated that many steps further over the whole
+  graph before training (:mod:`fglaudit.federated.hop_exchange`), their own rows passed on to neighbours' clients. On
+  noisy sums this is post-processing, at no epsilon; without noise it shows neighbours more hops.
 * With 1 hop the second layer propagates among own nodes alone, with degrees in the whole graph. The paper's 1-hop
   accuracies are higher than that: its published code gives clients their neighbours' features
   (``fglaudit/reproduce/published_one_hop.py``).
@@ -33,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -42,6 +45,7 @@ from torch import Tensor
 from fglaudit.context import Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.fedavg import FedAvg
+from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import Problem, check_trainable, gather_features
@@ -49,10 +53,10 @@ from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import SERVER, HopSums, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
-from fglaudit.structure import Models, Structure, Sums
+from fglaudit.structure import Codes, Models, Structure, Sums
 from fglaudit.view import Observer
 
 AGGREGATES = ("normalised", "counts")
@@ -67,12 +71,13 @@ class FedGCN(FederatedProtocol):
         aggregate: "normalised" or "counts".
         layers, hidden: of the GCN.
         rounds, local_steps, participation, weighting: see ``fglaudit.federated.fedavg.FedAvg``.
+        smoothing_hops: steps of propagation of what arrived; 0: none. For 1 or 2 hops.
         optimizer, learning_rate, weight_decay, dropout: see ``fglaudit.federated.training.LocalSettings``.
     """
 
     name: ClassVar[str] = "fedgcn"
     shown: ClassVar[tuple[str, ...]] = ("hops", "aggregate")
-    emits: ClassVar[tuple[type[Payload], ...]] = (NeighborSums, ModelUpdate)
+    emits: ClassVar[tuple[type[Payload], ...]] = (NeighborSums, HopSums, ModelUpdate)
 
     hops: int = 2
     aggregate: str = "normalised"
@@ -86,11 +91,17 @@ class FedGCN(FederatedProtocol):
     dropout: float = 0.5
     participation: float = 1.0
     weighting: str = "uniform"
+    smoothing_hops: int = 0
 
     def __post_init__(self) -> None:
-        for field, least in (("hops", 0), ("layers", 1), ("hidden", 1)):
+        for field, least in (("hops", 0), ("layers", 1), ("hidden", 1), ("smoothing_hops", 0)):
             if getattr(self, field) < least:
                 raise FglauditError(f"fedgcn needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        if self.smoothing_hops and self.hops not in (1, 2):
+            raise FglauditError(
+                f"fedgcn smooths sums that clients hold of own nodes and their neighbours, 1 or 2 hops; got "
+                f"{self.hops} with smoothing_hops: {self.smoothing_hops}; use hops: 1 or 2, or smoothing_hops: 0"
+            )
         if self.aggregate not in AGGREGATES:
             raise unknown("aggregate", self.aggregate, AGGREGATES)
         self.averaging()
@@ -109,7 +120,8 @@ class FedGCN(FederatedProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         sums = (Sums(self.aggregate, self.hops),) if self.hops else ()
-        return Structure((*sums, Models("weights"), self.averaging().training()))
+        smoothed = (Codes(0, 0, self.smoothing_hops),) if self.smoothing_hops else ()
+        return Structure((*sums, *smoothed, Models("weights"), self.averaging().training()))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The sums that clients send before training, once; what the server returns is computed from them.
@@ -134,8 +146,10 @@ class FedGCN(FederatedProtocol):
             )
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why, subgraphs=True),)
 
-    def examples(self, graph: FederatedGraph) -> Examples:
+    def examples(self, graph: FederatedGraph) -> Examples | str:
         """A node's loss sees as many hops as there are layers; with sums some of the nodes are other clients'."""
+        if self.smoothing_hops:
+            return f"{self.name} smooths over {self.smoothing_hops} hops: a node's features are in almost every loss"
         passes = self.averaging().passes()
         return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, across=self.hops > 0)
 
@@ -150,7 +164,7 @@ class FedGCN(FederatedProtocol):
         numbers.
         """
         models = self.averaging().aggregates(graph, self.layout(graph))
-        if self.hops == 0:
+        if self.hops == 0 or self.smoothing_hops:
             return models
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
         held = HeldRows.within(edges, graph.num_clients, self.hops - 1)
@@ -173,19 +187,39 @@ class FedGCN(FederatedProtocol):
         )
         return {NeighborSums: sums, **models}
 
+    def readers(self) -> Mapping[type[Payload], str]:
+        """Smoothed rows pass through the server in the clear, so that sealing the sums before hides nothing."""
+        if not self.smoothing_hops:
+            return {}
+        smoothed = "clients smooth what they received and pass rows on in the clear; use smoothing_hops: 0"
+        return {NeighborSums: smoothed, HopSums: smoothed}
+
     def layout(self, graph: FederatedGraph) -> Layout:
         return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
-        return foreign_nodes_within(graph, observer, self.hops)
+        return foreign_nodes_within(graph, observer, self.hops + self.smoothing_hops)
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         problem, inputs = self.pretrain(graph, channel, device)
         train, test = problem.fields(inputs, self.layers)
         layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
-        return self.averaging().train(train, test, initial, layout, channel, rng)
+        trained = self.averaging().train(train, test, initial, layout, channel, rng)
+        return replace(trained, notes=(*trained.notes, *self.remarks(channel)))
+
+    def remarks(self, channel: Channel) -> tuple[str, ...]:
+        """Return what a reader must know of smoothing, or its absence, and the noise on the sums."""
+        noisy = self.hops > 0 and channel.noise(NeighborSums) is not None
+        if noisy and not self.smoothing_hops:
+            return ("the noisy sums are used as they arrive; smoothing_hops, e.g. 16, smooths them at no epsilon",)
+        if self.smoothing_hops and not noisy:
+            return (
+                f"smoothing_hops: {self.smoothing_hops} without noise on the sums: clients and the server see rows of"
+                " so many hops more, and nothing is smoothed away",
+            )
+        return ()
 
     def pretrain(self, graph: FederatedGraph, channel: Channel, device: torch.device) -> tuple[Problem, Tensor]:
         """Do everything before the first round.
@@ -202,7 +236,10 @@ class FedGCN(FederatedProtocol):
         if self.hops == 0:
             return problem, problem.own_sums(x, self.layers)
         needed = problem.needed(self.layers)
-        inputs = self.deliver(self.collect(edges, x, len(clients), channel), problem.rows, needed, channel)
+        total = self.collect(edges, x, len(clients), channel)
+        if self.smoothing_hops:
+            return problem, self.smoothed(total, edges, problem.rows, channel)[needed]
+        inputs = self.deliver(total, problem.rows, needed, channel)
         if self.aggregate == "counts":
             inputs = inputs / (edges.degrees[problem.rows.node[needed]] + 1).unsqueeze(1)
         return problem, inputs
@@ -241,3 +278,21 @@ class FedGCN(FederatedProtocol):
             assert isinstance(arrived, NeighborSums)
             received.append(arrived.sums[keep[first:last]])
         return torch.cat(received)
+
+    def smoothed(self, total: Tensor, edges: KeptEdges, rows: HeldRows, channel: Channel) -> Tensor:
+        """Have the server send every client the sums of its own nodes and the clients propagate them; return the rows
+        that they hold in the end [M, F]."""
+        num_clients = len(rows.splits) - 1
+        own = HeldRows.within(edges, num_clients, 0)
+        arrived = self.deliver(total, own, torch.ones_like(own.node, dtype=torch.bool), channel)
+        if self.aggregate == "counts":
+            arrived = arrived / (edges.degrees[own.node] + 1).unsqueeze(1)
+        held = arrived.new_zeros(len(edges.owner), arrived.shape[1])
+        held[own.node] = arrived
+        exchange = HopExchange.of(edges, num_clients)
+        received = exchange.deliver(held, channel, 0)
+        (held,) = exchange.steps(held, received, (self.smoothing_hops,), channel, 1)
+        inputs = held[rows.node]
+        if self.hops > 1:
+            inputs[rows.distance > 0] = exchange.deliver(held, channel, self.smoothing_hops)
+        return inputs

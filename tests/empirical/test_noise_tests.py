@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.noise_tests import across, all_tests, standardised
+from fglaudit.empirical.noise_tests import across, all_tests, in_steps, standardised
 from fglaudit.rng import derive
 
 SHAPE = (8, 4, 6, 20)
@@ -79,6 +79,12 @@ FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
 def test_faults_are_found(name: str) -> None:
     found = min(all_tests(FAULTS[name](_noise())), key=lambda each: each.p)
     assert found.p < 1e-8 and found.words
+
+
+def test_noise_in_steps() -> None:
+    z = _noise()
+    assert in_steps(z.float().double(), 2.0**-22).p > 1e-4
+    assert in_steps((1000 * z).round() / 1000, 2.0**-22).p < 1e-8
 
 
 def test_two_mechanisms() -> None:

@@ -175,6 +175,7 @@ def test_a_run_with_any_damaged_file_resumes_to_equal_findings(tmp_path: Path, d
         "suite.yaml",
         "findings.csv",
         "coverage.csv",
+        "guarantees.csv",
         *sorted(f"cells/{p.name}" for p in out.glob("cells/*.json")),
     ]
     path = out / data.draw(st.sampled_from(names))

@@ -48,6 +48,11 @@ class Returned:
         yield MessageBatch(1, server, everybody, ModelUpdate(self.model.repeat(USERS, 1)))
 
 
+def test_one_number_for_everybody_stays_a_number() -> None:
+    (batch,) = NoiseMessages(Returned(torch.tensor([0.25])), seed=3).of(ModelUpdate)
+    assert bool((next(iter(batch.payload.tensors().values())) == 0.25).all())
+
+
 def test_what_everybody_receives_alike_is_alike_in_noise() -> None:
     """If it were not, what clients send would differ by what they had received, and all their messages be linked."""
     model = torch.linspace(-1, 1, WIDTH)

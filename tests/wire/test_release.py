@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from recordings import obfuscated
 
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense
@@ -19,14 +20,7 @@ from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer, PublicFacts, View
 from fglaudit.wire.rehearsal import rehearsal
 
-PLANTED = f"{Path(__file__).parents[2] / 'bench' / 'obfuscated.py'}:Obfuscated"
 SERVER_VIEW = Observer(parties=(SERVER,))
-
-
-def obfuscated(kind: str, secret: bool = False) -> Defense:
-    """Return a planted obfuscation."""
-    defense: Defense = build("defense", PLANTED, {"kind": kind, "secret": secret})
-    return defense
 
 
 def run_under(defense: Defense) -> Run:

@@ -1,0 +1,1 @@
+"""Attacks that learn what a defense did to messages, whatever it was, and undo it."""

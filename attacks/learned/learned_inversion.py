@@ -1,0 +1,211 @@
+"""Rows from messages that a defense obfuscated: learn what it did, undo it, and attack what is left.
+
+A defense is public (Kerckhoffs): its code and constants can be run on made-up rows, and secrets that it draws in a run
+are attacked from rows which the observer knows, which it sees go in and come out. From such pairs the inverse is
+learned - affine maps of columns or of rows, orders of columns, rotations, tables, curves, remainders, maps by node or
+client, mixtures of rows - and the cleaned messages are handed to the attacks that know the payload. What cannot be
+cleaned is decoded directly, by regression of known rows on messages.
+
+It runs where something is done to messages that no stated fact explains, and shows leaks only: what it does not learn
+says nothing (``models`` is False of every fact).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
+from fglaudit.attacks.learned.cleaning import CleanedMessages, are_totals, first_batches, learn_maps
+from fglaudit.attacks.learned.decoder import decoded_rows
+from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
+from fglaudit.attacks.learned.handing_over import best, holding_back, results, with_residual, without_facts
+from fglaudit.attacks.learned.probes import made_up_graph
+from fglaudit.errors import FglauditError
+from fglaudit.facts import Additive, Correlated, Fact, Field, Foreign, Masked, Memoised, is_built_in
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import (
+    SERVER,
+    Embeddings,
+    GlobalNodes,
+    HiddenRepresentations,
+    Jacobians,
+    Latents,
+    MaskedMatrices,
+    MaskedVectors,
+    MessageBatch,
+    NeighborSums,
+    Payload,
+    PropagatedJacobians,
+    PropagatedRepresentations,
+    RawFeatures,
+)
+from fglaudit.rng import derive, split
+from fglaudit.structure import Attention, Structure
+from fglaudit.view import Released, View
+
+_PLANTED = 40
+_HOOKS = ("prepare", "release")
+_VALUES = 2**21
+
+
+@dataclass(frozen=True)
+class LearnedInversion(Attack):
+    """Learn from the public defense and from known rows what was done to messages, undo it, and attack the rest."""
+
+    name: ClassVar[str] = "learned-inversion"
+    consumes: ClassVar[tuple[type[Payload], ...]] = ()
+    also_reads: ClassVar[tuple[type[Payload], ...]] = (
+        NeighborSums,
+        RawFeatures,
+        MaskedMatrices,
+        MaskedVectors,
+        Embeddings,
+        Latents,
+        HiddenRepresentations,
+        Jacobians,
+        PropagatedRepresentations,
+        PropagatedJacobians,
+        GlobalNodes,
+    )
+    metric: ClassVar[str] = "cosine"
+
+    first_rounds: ClassVar[int | None] = 1
+
+    def models(self, fact: Fact) -> bool:
+        """Of no fact: it may show a leak, never its absence."""
+        return False
+
+    def unsupported(self, view: View) -> str | None:
+        if not set(view.public.hooks) & set(_HOOKS):
+            return "the defense changes neither rows nor messages: there is nothing to undo"
+        if view.public.release is None:
+            return "the view comes without the public defense, so nothing can be learned of it"
+        if not (seen := seen_payloads(view)):
+            return "the observer reads no payload with features"
+        if not unexplained(view, seen):
+            return "all that is done to messages is stated, in facts that the attacks here know"
+        return None
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        learning, held = holding_back(view, split(rng, "held back"))
+        seen = seen_payloads(view)
+        candidates = list(self._candidates(learning, seen, rng, device))
+        return best(candidates, view, learning, held, rng)
+
+    def _candidates(
+        self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
+    ) -> Iterator[Reconstruction]:
+        cleaned, undone = view, []
+        left: dict[tuple[str, str], float] = {}
+        for payload in seen:
+            maps = learn_maps(view, payload, split(rng, payload.__name__), device)
+            if maps:
+                totals = are_totals(view, payload, maps, split(rng, "totals"))
+                messages = CleanedMessages(cleaned.messages, payload, maps, view.public.num_features, totals)
+                cleaned = dataclasses.replace(cleaned, messages=messages)
+                undone.append(payload)
+                left |= {(payload.__name__, n): m.left for (_, n), m in maps.items() if m.coarse}
+        if undone:
+            plain = without_facts(cleaned, undone)
+            yield from results(plain, undone, type(self).name, split(rng, "cleaned"), device)
+            if left:
+                noisy_view = with_residual(plain, left)
+                yield from results(noisy_view, undone, type(self).name, split(rng, "cleaned roughly"), device)
+        noisy = [p for p in seen if p not in undone and _has_noise(view, p)]
+        if noisy:
+            yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
+        for payload in seen:
+            if (rows := decoded_rows(cleaned, payload, device)) is not None:
+                yield rows
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Rows in the clear, with their columns in another order and other signs by a rule that is public."""
+        mine = torch.zeros(view.public.num_nodes, dtype=torch.bool)
+        for client in view.own:
+            mine[client.nodes] = True
+        nodes = (~mine).nonzero().squeeze(1)[:_PLANTED]
+        rows = planted_rows(view, nodes, rng)
+        strangers = [k for k in range(view.public.num_clients) if k not in view.observer.clients] or [0]
+        sent = _flipped(RawFeatures(nodes, rows))
+        splits = torch.tensor([0, len(nodes)])
+        batch = MessageBatch(0, torch.tensor(strangers[:1]), torch.tensor([SERVER]), sent, splits)
+        public = dataclasses.replace(
+            view.public,
+            facts=(),
+            hooks=("release",),
+            release=_planted_release,
+            rehearse=None,
+            structure=Structure((Attention(degree=1, domain=1.0, rows="as-held"),)),
+        )
+        planted = dataclasses.replace(
+            view,
+            messages=MemoryMessages((batch,)),
+            auxiliary=without_known_rows(view.auxiliary),
+            public=public,
+        )
+        return Planted(planted, rows, nodes)
+
+
+def _flipped(payload: RawFeatures) -> RawFeatures:
+    order = torch.randperm(payload.x.shape[1], generator=derive(0, "planted order"))
+    return RawFeatures(payload.nodes, -payload.x[:, order])
+
+
+def _planted_release(graph: FederatedGraph, batches: Iterable[MessageBatch] = (), *, rng: torch.Generator) -> Released:
+    """Return what the planted defense makes of ``batches``."""
+    made = []
+    for batch in batches:
+        assert isinstance(batch.payload, RawFeatures)
+        made.append(dataclasses.replace(batch, payload=_flipped(batch.payload)))
+    return Released((), tuple(made), ())
+
+
+def seen_payloads(view: View) -> tuple[type[Payload], ...]:
+    """Return the payloads with features of which the observer reads messages of others."""
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
+    found = []
+    for payload in LearnedInversion.also_reads:
+        if any(bool((~torch.isin(batch.senders, mine)).any()) for batch in view.messages.of(payload)):
+            found.append(payload)
+    return tuple(found)
+
+
+def _has_noise(view: View, payload: type[Payload]) -> bool:
+    return any(
+        isinstance(f, Additive) and isinstance(f.target, Field) and f.target.payload == payload.__name__
+        for f in view.public.facts
+    )
+
+
+def unexplained(view: View, payloads: Iterable[type[Payload]]) -> bool:
+    """Whether the public defense does something to rows or to ``payloads`` that no fact explains, or states facts of
+    kinds that no attack here knows; seen on a graph and messages of the attacker's own."""
+    strange = (Foreign, Masked, Memoised, Correlated)
+    if any(isinstance(fact, strange) or not is_built_in(fact) for fact in view.public.facts):
+        return True
+    assert view.public.release is not None
+    rng = derive(0, "what is unexplained")
+    graph = made_up_graph(view, True, rng)
+    batches = [b for p in payloads for direction in (True, False) for b in first_batches(view, p, direction)[:1]]
+    small = [b for b in batches if sum(v.numel() for v in b.payload.tensors().values()) <= _VALUES] or batches[:1]
+    made = [_made_up(batch, view.public.num_features, rng) for batch in small]
+    try:
+        return bool(view.public.release(graph, made, rng=rng).unstated)
+    except FglauditError:
+        return False
+
+
+def _made_up(batch: MessageBatch, features: int, rng: torch.Generator) -> MessageBatch:
+    """Return ``batch`` with other values."""
+    rows = {}
+    for name in float_fields(batch):
+        held = entries(batch, name, features).rows
+        spread = float(held.std().item()) if held.numel() > 1 else 0.0
+        rows[name] = (spread if 0 < spread < float("inf") else 1.0) * torch.randn(held.shape, generator=rng)
+    return with_rows(batch, rows, features)

@@ -1,0 +1,263 @@
+"""Pairs to learn from: what goes into the defense, and what comes out.
+
+Two sources. The public defense is asked what it makes of made-up values in the places of the recorded messages
+(:class:`Probes`): that shows all that its code does. What it draws in a run it draws anew for us; where that matters,
+pairs come from the wire: messages that follow from rows which the observer knows, and what was sent for them
+(:func:`known_pairs`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.known_graph import known_edges, own_clients
+from fglaudit.adversary.planting import dealt, planted_federation, planted_rows
+from fglaudit.attacks.learned.entries import entries, float_fields, upwards, with_rows
+from fglaudit.errors import FglauditError
+from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.rng import split
+from fglaudit.view import Observer, View
+
+_NODES = 3000
+_FEW_NODES = 60
+_LARGE = 10**5
+"""Values in a message beyond which few nodes are made up."""
+_DENSITY = 0.3
+_SAME = 1e-6
+CPU = torch.device("cpu")
+
+
+def made_up_graph(view: View, large: bool, rng: torch.Generator) -> FederatedGraph:
+    """Return a graph of the cell's schema with rows that were made up: dense ones, so that they span all columns."""
+    n = view.public.num_nodes
+    most = _FEW_NODES if large else _NODES
+    others = (own_clients(view) < 0).nonzero().squeeze(1)[:most]
+    edges = known_edges(view)
+    edges = edges[:, edges[0] != edges[1]]
+    if edges.shape[1] < n:
+        edges = torch.randint(n, (2, 2 * n), generator=rng)
+        edges = edges[:, edges[0] != edges[1]]
+    x = torch.zeros(n, view.public.num_features)
+    taking_part = torch.cat([others, *(client.nodes for client in view.own)])
+    shape = (len(taking_part), view.public.num_features)
+    if view.public.features is FeatureKind.REAL:
+        x[taking_part] = torch.randn(shape, generator=rng)
+    else:
+        x[taking_part] = (torch.rand(shape, generator=rng) < _DENSITY).float()
+        x[taking_part, 0] = 1.0
+        if view.public.features is FeatureKind.SCALED_BINARY:
+            x = x / x.sum(1, keepdim=True).clamp(min=1)
+    owner = dealt(view, others)
+    inside = (owner[edges[0]] >= 0) & (owner[edges[1]] >= 0)
+    return planted_federation(view, x, edges[:, inside], owner, rng)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Made-up values in the places of recorded messages, and what the public defense makes of them.
+
+    Attributes:
+        view: of the observer.
+        graph: that the defense is bound to.
+        wire: the recorded messages, in order.
+        pools: rows of entries [m, D] to draw from, by field.
+    """
+
+    view: View
+    graph: FederatedGraph
+    wire: tuple[MessageBatch, ...]
+    pools: Mapping[str, Tensor]
+
+    def pairs(self, kind: str, rng: torch.Generator) -> list[dict[str, tuple[Tensor, Tensor]]]:
+        """Return per message batch and field (plain, sent) [n, D], of one fresh bind of the defense.
+
+        Args:
+            kind: "typical": rows as honest messages have them; "normal", "uniform": entries of their spread and range.
+        """
+        release, features = self.view.public.release, self.view.public.num_features
+        assert release is not None
+        made = []
+        for batch in self.wire:
+            rows = {
+                name: self._values(entries(batch, name, features).rows.shape, name, kind, rng)
+                for name in float_fields(batch)
+            }
+            made.append(with_rows(batch, rows, features))
+        sent = release(self.graph, made, rng=split(rng, "probe")).batches
+        return [
+            {n: (entries(before, n, features).rows, entries(after, n, features).rows) for n in float_fields(before)}
+            for before, after in zip(made, sent, strict=True)
+        ]
+
+    def _values(self, shape: torch.Size, name: str, kind: str, rng: torch.Generator) -> Tensor:
+        pool = self.pools[name]
+        if kind == "typical" and pool.shape[1] == shape[1]:
+            return pool[torch.randint(len(pool), (shape[0],), generator=rng)]
+        if kind == "typical":  # messages of another width
+            return pool.reshape(-1)[torch.randint(pool.numel(), tuple(shape), generator=rng)]
+        low, high = float(pool.min().item()), float(pool.max().item())
+        if kind == "uniform":
+            margin = 0.05 * (high - low)
+            return low - margin + (high - low + 2 * margin) * torch.rand(shape, generator=rng, dtype=torch.double)
+        spread = float(pool.std().item()) if pool.numel() > 1 else 1.0
+        return float(pool.mean().item()) + spread * torch.randn(shape, generator=rng, dtype=torch.double)
+
+
+def rehearsed_pair(
+    view: View, graph: FederatedGraph, payload: type[Payload], rounds: int, rng: torch.Generator
+) -> list[tuple[MessageBatch, MessageBatch]]:
+    """Return the messages of all parties on ``graph``, undefended and defended, drawn alike; nothing where the protocol
+    refuses the graph."""
+    rehearse = view.public.rehearse
+    if rehearse is None:
+        return []
+    found = []
+    state = split(rng, "rehearsed pair").get_state()
+    for defended in (False, True):
+        drawn = torch.Generator()
+        drawn.set_state(state)
+        if not defended:
+            split(drawn, "defense")  # which a defended rehearsal draws first
+        try:
+            messages, _ = rehearse(
+                graph, Observer(wire=True), [payload], rounds=rounds, rng=drawn, device=CPU, defended=defended
+            )
+        except FglauditError:
+            return []
+        found.append(list(messages.of(payload)))
+    return list(zip(*found, strict=False))
+
+
+def known_pairs(
+    view: View, payload: type[Payload], rng: torch.Generator
+) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
+    """Return, by direction (upwards) and field, the messages before training that follow from rows which the observer
+    knows, as the protocol makes them and as they were sent: (plain, sent) [n, D].
+
+    The protocol is rehearsed twice on what the observer knows of the graph, with different rows where it knows none:
+    what comes out the same does not depend on those.
+    """
+    if view.public.rehearse is None:
+        return {}
+    known = view.known_rows()
+    drawn = []
+    owner = _owners(view, payload)
+    edges = _edges(view, owner)
+    for _ in range(2):
+        x = torch.zeros(view.public.num_nodes, view.public.num_features)
+        x[:] = planted_rows(dataclasses.replace(view, own=()), torch.arange(len(x)), rng)
+        x[known.nodes] = known.x
+        graph = planted_federation(view, x, edges, owner, rng)
+        try:
+            messages, _ = view.public.rehearse(
+                graph, view.observer, [payload], rounds=0, rng=split(rng, "known"), device=CPU
+            )
+        except FglauditError:
+            return {}
+        drawn.append(_keyed(list(messages.of(payload)), view.public.num_features))
+    seen = _keyed(list(view.messages.of(payload)), view.public.num_features, rounds=1)
+    found = {}
+    for key, (codes, rows) in seen.items():
+        if any(key not in d for d in drawn):
+            continue
+        (first, one), (second, two) = drawn[0][key], drawn[1][key]
+        shared = _common(codes, first, second)
+        plain, again, sent = one[shared[1]], two[shared[2]], rows[shared[0]]
+        if plain.shape != again.shape or plain.shape != sent.shape or len(plain) == 0:
+            continue
+        fixed = ((plain - again).abs().amax(1) <= _SAME * (1 + plain.abs().amax(1))) & (plain != 0).any(1)
+        found[key] = (plain[fixed], sent[fixed])
+    return found
+
+
+def _common(*codes: Tensor) -> list[Tensor]:
+    """Return, for lists of distinct codes, where each holds the codes that all have, in one order."""
+    shared = codes[0]
+    for other in codes[1:]:
+        shared = shared[torch.isin(shared, other)]
+    shared = shared.sort().values
+    places = []
+    for other in codes:
+        order = other.argsort()
+        places.append(order[torch.searchsorted(other[order], shared)])
+    return places
+
+
+def _keyed(
+    batches: Sequence[MessageBatch], features: int, rounds: int | None = None
+) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
+    """Return, by direction and field, codes of (sender, receiver, node) [n], each once, and rows of entries [n, D]."""
+    parts: dict[tuple[bool, str], list[tuple[Tensor, Tensor]]] = {}
+    for batch in batches:
+        tensors = batch.payload.tensors()
+        ids = next((v for v in tensors.values() if v.dtype == torch.long and v.dim() == 1), None)
+        if ids is None or (rounds is not None and batch.round >= rounds):
+            continue
+        message = batch.entry_messages()
+        code = ((batch.senders[message] + 1) * 2**20 + batch.receivers[message] + 1) * 2**22 + ids
+        for name in float_fields(batch):
+            held = entries(batch, name, features)
+            listed = parts.setdefault((upwards(batch), name), [])
+            if len(held.rows) == len(code) and all(r.shape[1] == held.rows.shape[1] for _, r in listed[:1]):
+                listed.append((code, held.rows))
+    found = {}
+    for key, listed in parts.items():
+        if not listed:
+            continue
+        codes, rows = torch.cat([c for c, _ in listed]), torch.cat([r for _, r in listed])
+        unique, inverse = torch.unique(codes, return_inverse=True)
+        first = torch.full((len(unique),), len(codes)).scatter_reduce(0, inverse, torch.arange(len(codes)), "amin")
+        found[key] = (unique, rows[first])
+    return found
+
+
+def _owners(view: View, payload: type[Payload]) -> Tensor:
+    """Return the client of every node [N] as far as messages about nodes show it: that alone which is sent a node's
+    total; strangers in turn for the rest."""
+    n, k = view.public.num_nodes, view.public.num_clients
+    owner = dealt(view, (own_clients(view) < 0).nonzero().squeeze(1))
+    if n == k:
+        return torch.arange(n)
+    given = torch.zeros(n, k, dtype=torch.bool)
+    for batch in view.messages.of(payload):
+        ids = getattr(batch.payload, "nodes", None)
+        if ids is None or bool((batch.senders != SERVER).any()):
+            continue
+        given[ids, batch.receivers[batch.entry_messages()]] = True
+    sure = given.sum(1) == 1
+    owner[sure] = given[sure].long().argmax(1)
+    for client in view.own:
+        owner[client.nodes] = client.client
+    return owner
+
+
+def _edges(view: View, owner: Tensor) -> Tensor:
+    """Return the edges that the observer knows; where it knows degrees but not all neighbours, its own neighbours get
+    others in their place, so that weights come out right."""
+    edges = known_edges(view)
+    edges = edges[:, edges[0] < edges[1]]
+    if view.topology is not None:
+        return edges
+    n = view.public.num_nodes
+    degree = torch.bincount(edges.reshape(-1), minlength=n)
+    mine = own_clients(view) >= 0
+    remote = torch.zeros(n, dtype=torch.bool)
+    more = []
+    for client in view.own:
+        remote[client.remote_nodes] = True
+    spare = (~mine & ~remote & (owner >= 0)).nonzero().squeeze(1)
+    for client in view.own:
+        if client.remote_degrees is None or len(spare) == 0:
+            continue
+        lack = (client.remote_degrees - degree[client.remote_nodes]).clamp(min=0, max=len(spare))
+        degree[client.remote_nodes] += lack
+        nodes = client.remote_nodes.repeat_interleave(lack)
+        start = torch.repeat_interleave(lack.cumsum(0) - lack, lack)
+        more.append(torch.stack([nodes, spare[torch.arange(len(nodes)) - start]]))
+    return torch.cat([edges, *more], dim=1)

@@ -1,0 +1,244 @@
+"""Accuracy against epsilon, with the controls that cost nothing: FedGCN's noise, structure only, private reports.
+
+Public splits, 10 clients drawn evenly; of Photo, which has none, 20 nodes per class train and 30 validate, drawn per
+seed. Accuracy is over the whole test set after the last round. A setting's candidates are compared on the validation
+nodes of seed 0; the best one is used for all seeds. Rows of the table are pairs (setting, candidate) and are measured
+once, so a stopped measurement goes on where it was.
+
+"Own row alone" is ``private-reports`` when nothing was reported yet: the encoder, the same head on a node's own row.
+
+Label propagation spreads the training labels over the whole graph (Zhou et al. 2004, alpha 0.9): labels travel there,
+and no feature does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.functional import one_hot
+
+from fglaudit.datasets import DatasetSpec
+from fglaudit.federated.home_head import rows_alone
+from fglaudit.federated.hop_exchange import HopExchange
+from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.graph import FederatedGraph, Graph
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
+from fglaudit.partition import PartitionSpec
+from fglaudit.registry import build
+from fglaudit.reports.controls import Measured, bought, chance_level
+from fglaudit.reproduce.measurements import Table
+from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
+
+DATASETS = ("cora", "citeseer", "pubmed", "photo")
+KEY = ("dataset", "setting", "candidate", "nodes", "seed")
+VALUES = ("accuracy", "chance", "epsilon", "seconds", "before")
+PER_CLASS, VALIDATING = 20, 30
+SPREAD, STEPS = 0.9, 50
+REPORTED = "reports at 4"
+
+
+class Setting(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        protocol: its name; empty: label propagation.
+        candidates: fields of the protocol, of which the best on validation nodes are used.
+        defense: name and fields.
+        control: whether others are measured against it.
+        clear: whether features leave their client without any protection.
+    """
+
+    name: str
+    protocol: str
+    candidates: tuple[Mapping[str, Any], ...] = ({},)
+    defense: tuple[str, Mapping[str, Any]] = ("none", {})
+    control: bool = False
+    clear: bool = False
+
+    @property
+    def epsilon(self) -> float:
+        """What it spends on one node's features."""
+        return math.inf if self.clear else float(self.defense[1].get("epsilon", 0.0))
+
+
+_HOME = ({"home_weight": 1.5, "weight_decay": 1e-3}, {"home_weight": 2.0, "weight_decay": 3e-3})
+_REPORTS = tuple({**home, "hops": hops} for home in _HOME for hops in ((4, 8, 16), (8, 16, 32)))
+
+
+def _noisy(epsilon: float, hops: tuple[int, ...]) -> Setting:
+    candidates = tuple({"hops": 1, "rounds": 100, "smoothing_hops": hop} for hop in hops)
+    words = "smoothed" if hops != (0,) else "as sent"
+    return Setting(f"fedgcn, sums at {epsilon:g}, {words}", "fedgcn", candidates, ("gaussian", {"epsilon": epsilon}))
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("share nothing", "local-gcn", ({"rounds": 100},), control=True),
+    Setting("models alone", "fedgcn", ({"hops": 0, "rounds": 100},), control=True),
+    Setting("label propagation", "", control=True),
+    Setting("codes, own row", "structure-only", _HOME, control=True),
+    Setting(
+        "codes, own subgraph",
+        "structure-only",
+        tuple({**home, "features_at_home": "own-subgraph"} for home in _HOME),
+        control=True,
+    ),
+    Setting(REPORTED, "private-reports", _REPORTS, ("k-ary-response", {"epsilon": 4.0})),
+    Setting("reports at 1", "private-reports", _REPORTS[:1], ("k-ary-response", {"epsilon": 1.0})),
+    _noisy(8.0, (0,)),
+    _noisy(8.0, (16, 32)),
+    Setting("reports, clear", "private-reports", _REPORTS[:1], clear=True),
+    Setting("fedgcn, clear", "fedgcn", ({"hops": 1, "rounds": 100},), clear=True),
+)
+
+
+def run(results: Path, root: str | None, seeds: int, datasets: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Measure what is missing of ``settings`` (none: all) in ``frontier.csv``, then print the table."""
+    table = Table(results / "frontier.csv", KEY, VALUES)
+    for dataset in datasets:
+        for seed in range(seeds):
+            for setting in (one for one in SETTINGS if not settings or one.name in settings):
+                index = choose(table, dataset, setting, root)
+                measure(table, dataset, setting, index, "test", seed, partial(federated, dataset, root, seed))
+        show(table, dataset)
+
+
+def graph_of(dataset: str, root: str | None) -> FederatedGraph:
+    """Return seed 0's graph, tested on its validation nodes."""
+    graph = federated(dataset, root, 0)
+    return dataclasses.replace(graph, test=graph.val)
+
+
+@lru_cache(maxsize=2)
+def federated(dataset: str, root: str | None, seed: int) -> FederatedGraph:
+    """Return the data split over 10 clients, evenly."""
+    spec = DatasetSpec(dataset, root=root, split="random-shared" if dataset == "photo" else "public")
+    whole = spec.load()
+    if dataset == "photo":
+        whole, spec = with_masks(whole, derive(seed, "masks")), DatasetSpec("cora", root=root)
+    return PartitionSpec("dirichlet", clients=10, beta=10000.0).apply(whole, spec, derive(seed, "partition"))
+
+
+def with_masks(graph: Graph, rng: torch.Generator) -> Graph:
+    """Return ``graph`` with a public split: some nodes per class for training and validation, all others for tests."""
+    order = torch.randperm(graph.num_nodes, generator=rng)
+    order = order[torch.argsort(graph.y[order], stable=True)]
+    sizes = torch.bincount(graph.y, minlength=graph.num_classes)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order)) - (sizes.cumsum(0) - sizes)[graph.y[order]]
+    train, seen = rank < PER_CLASS, rank < PER_CLASS + VALIDATING
+    return dataclasses.replace(graph, train=train, val=seen & ~train, test=~seen)
+
+
+def choose(table: Table, dataset: str, setting: Setting, root: str | None) -> int:
+    """Return which candidate is best on validation nodes; the first of equal ones."""
+    if len(setting.candidates) == 1:
+        return 0
+    for index in range(len(setting.candidates)):
+        measure(table, dataset, setting, index, "validation", 0, partial(graph_of, dataset, root))
+    rows = [
+        row
+        for row in table.rows()
+        if (row["dataset"], row["setting"], row["nodes"]) == (dataset, setting.name, "validation")
+    ]
+    return int(max(rows, key=lambda row: (float(row["accuracy"]), -int(row["candidate"])))["candidate"])
+
+
+def measure(
+    table: Table,
+    dataset: str,
+    setting: Setting,
+    index: int,
+    nodes: str,
+    seed: int,
+    graph: Callable[[], FederatedGraph],
+) -> None:
+    """Add one row unless it is there."""
+    key = {"dataset": dataset, "setting": setting.name, "candidate": index, "nodes": nodes, "seed": seed}
+    if table.has(key):
+        return
+    data = graph()
+    start = time.perf_counter()
+    if setting.protocol:
+        protocol: FederatedProtocol = build("protocol", setting.protocol, setting.candidates[index])
+        defense: Defense = build("defense", *setting.defense)
+        found = trained(protocol, bound(defense, protocol.context(data)), data, seed)
+        accuracy, encoder = found.whole_test_set, getattr(protocol, "encoder_rounds", None)
+        before = "" if encoder is None else f"{float(found.accuracy_global[encoder - 1]):.6f}"
+    else:
+        accuracy, before = spread_labels(data), ""
+    seconds = time.perf_counter() - start
+    test = torch.zeros(data.num_nodes, dtype=torch.bool)
+    for ids, mask in zip(data.clients, data.test, strict=True):
+        test[ids[mask]] = True
+    table.add(
+        {
+            **key,
+            "accuracy": accuracy,
+            "chance": chance_level(data.y, test),
+            "epsilon": setting.epsilon,
+            "seconds": f"{seconds:.2f}",
+            "before": before,
+        }
+    )
+    print(*key.values(), f"{100 * accuracy:.1f} % in {seconds:.1f} s", flush=True)
+
+
+def trained(protocol: FederatedProtocol, session: DefenseSession, graph: FederatedGraph, seed: int) -> Trained:
+    """Train with codes that follow ``seed``."""
+    if any(f.name == "code_seed" for f in dataclasses.fields(protocol)):  # type: ignore[arg-type]
+        protocol = dataclasses.replace(protocol, code_seed=seed)  # type: ignore[type-var]
+    channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
+    return protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
+
+
+def spread_labels(graph: FederatedGraph) -> float:
+    """Return the accuracy of label propagation over the whole graph."""
+    clients = [graph.client(k) for k in range(graph.num_clients)]
+    edges = KeptEdges.of(clients, graph.degrees())
+    exchange, problem = HopExchange.of(edges, graph.num_clients), rows_alone(clients, edges)
+    train, test = problem.rows.node[problem.train], problem.rows.node[problem.test]
+    seeds = torch.zeros(graph.num_nodes, graph.num_classes)
+    seeds[train] = one_hot(graph.y[train], graph.num_classes).float()
+    spread = seeds
+    for _ in range(STEPS):
+        spread = SPREAD * (exchange.step @ torch.cat([spread, exchange.public(spread)])) + (1 - SPREAD) * seeds
+    return float((spread[test].argmax(1) == graph.y[test]).double().mean().item())
+
+
+def show(table: Table, dataset: str) -> None:
+    """Print one data set's table in Markdown."""
+    rows = [row for row in table.rows() if row["dataset"] == dataset and row["nodes"] == "test"]
+    measured = [
+        Measured(
+            setting.name,
+            {int(row["seed"]): float(row["accuracy"]) for row in rows if row["setting"] == setting.name},
+            setting.epsilon,
+            setting.control,
+        )
+        for setting in SETTINGS
+    ]
+    before = {int(r["seed"]): float(r["before"]) for r in rows if r["setting"] == REPORTED and r["before"]}
+    measured.append(Measured("own row alone", before, 0.0, control=True))
+    chance = 100 * sum(float(row["chance"]) for row in rows) / max(1, len(rows))
+    print(f"\n{dataset}, chance {chance:.1f} %\n\n| setting | epsilon | seeds | accuracy | bought | seconds |")
+    print("|---|---|---|---|---|---|")
+    for one in measured:
+        if not one.accuracy:
+            continue
+        gain = bought(one, measured)
+        words = "control" if one.control else gain.words if gain is not None else "no control"
+        spent = "in the clear" if math.isinf(one.epsilon) else f"{one.epsilon:g}"
+        seconds = [float(row["seconds"]) for row in rows if row["setting"] == one.name]
+        took = f"{sum(seconds) / len(seconds):.1f}" if seconds else ""
+        print(f"| {one.name} | {spent} | {len(one.accuracy)} | {100 * one.mean:.1f} | {words} | {took} |")
+    reports = next(one for one in measured if one.name == REPORTED)
+    if (gain := bought(reports, [measured[-1]])) is not None:
+        print(f"\n{REPORTED}, the same head before any report: {gain.words}")

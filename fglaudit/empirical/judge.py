@@ -1,0 +1,160 @@
+"""The word for a guarantee - verified, claimed, refuted or none - and what protects every field (design, rule 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from fglaudit.empirical.audits import audits as statistical
+from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
+from fglaudit.empirical.examined import examined, foreign_audit, sensitivity_audit
+from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
+from fglaudit.facts import Unstated
+from fglaudit.graph import FederatedGraph
+from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
+from fglaudit.privacy.accounted import Accounted
+from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.counted import Counted
+from fglaudit.privacy.from_facts import account
+
+ENOUGH_POWER = 0.9
+"""Of the audit of the trade-off curve, against noise too small by 1.5."""
+SHORTENED = "audit shortened"
+TRADE_OFF = "trade-off"
+_SMALL = 2**22
+"""Entries of the feature rows up to which threads cost more than they save."""
+_NEEDED = ("facts", "foreign randomness", "fields", "sensitivity")
+
+
+def judge(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    session: DefenseSession,
+    counted: Counted,
+    unstated: Sequence[Unstated],
+    *,
+    seed: int,
+    device: torch.device,
+    quick: bool = False,
+) -> tuple[Verdict, tuple[FieldState, ...]]:
+    """Return the verdict on what ``session`` promised, after its run, and the state of every field.
+
+    Args:
+        counted: on the wire of the run.
+        unstated: what the defense changed and no fact explains.
+        quick: replay nothing; a guarantee is then claimed at most.
+    """
+    promise, context = session.guarantee(), protocol.context(graph)
+    sealed = protocol.sealed(graph, session)
+    if not promised(promise):
+        why = "nothing is promised, and nothing was replayed"
+        return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(counted, sealed, why)
+    accounted = account(context, session.facts(), promise, counted)
+    audits = [
+        _facts_audit(unstated),
+        releases_audit(context, promise, accounted, counted),
+        epsilon_audit(promise, accounted),
+    ]
+    if quick:
+        return _verdict(promise, accounted, audits, SHORTENED), unreplayed_states(counted, sealed, SHORTENED)
+    small = 1 if graph.x.numel() < _SMALL else None
+    try:
+        with threadpool_limits(limits=small, user_api="openmp"):
+            seen = examined(
+                protocol, graph, defense, context, session.facts(), promise, accounted, seed=seed, device=device
+            )
+    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+        why = f"the defense could not be replayed: {type(error).__name__}: {error}"
+        audits.append(Audit("fields", Outcome.UNTESTED, why))
+        return _verdict(promise, accounted, audits, ""), unreplayed_states(counted, sealed, why)
+    audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed)]
+    if isinstance(accounted, Accounted):
+        with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
+            audits += statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
+    left = [f"{name} of {payload}" for payload, by, name in seen.moved if promise.server_trusted and not by]
+    left += ["reported accuracies"] if seen.accuracy else []
+    verdict = _verdict(promise, accounted, audits, "", left)
+    return verdict, field_states(seen, counted, accounted, promise, sealed)
+
+
+def promised(promise: Guarantee) -> bool:
+    """Whether anything is promised that could be judged."""
+    epsilons = promise.epsilon_claimed, promise.epsilon_accounted
+    return bool(promise.unit or promise.key_custody or any(e is not None for e in epsilons))
+
+
+def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
+    if not unstated:
+        return Audit("facts", Outcome.PASSED, "facts explain all that the defense changed")
+    words = "; ".join(f"{change.target}: {change.why}" for change in unstated[:3])
+    return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
+
+
+def _verdict(
+    promise: Guarantee,
+    accounted: Accounted | str,
+    audits: Sequence[Audit],
+    shortened: str,
+    left: Sequence[str] = (),
+) -> Verdict:
+    """Return the verdict that follows from ``audits``."""
+    word, reason = _word(promise, accounted, audits, shortened)
+    own = accounted.epsilon if isinstance(accounted, Accounted) else None
+    return Verdict(
+        word=word,
+        reason=reason,
+        epsilon=own,
+        claimed=_claimed(promise, own),
+        delta=promise.delta,
+        unit=promise.unit,
+        adjacency=promise.adjacency,
+        covers=tuple(part.payload for part in accounted.mechanisms) if isinstance(accounted, Accounted) else (),
+        not_covered=_not_covered(promise, left),
+        audits=tuple(audits),
+    )
+
+
+def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:
+    against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
+    if against is not None:
+        return Word.REFUTED, against.detail
+    open_ = next((a for a in audits if a.outcome is Outcome.UNTESTED and a.name in _NEEDED), None)
+    if open_ is not None:
+        return Word.CLAIMED, open_.detail
+    if isinstance(accounted, str):
+        return Word.CLAIMED, f"no epsilon could be accounted: {accounted}"
+    if shortened:
+        return Word.CLAIMED, shortened
+    curve = next((audit for audit in audits if audit.name == TRADE_OFF), None)
+    if curve is None or curve.outcome is not Outcome.PASSED:
+        return Word.CLAIMED, "the trade-off curve was not tested" + (f": {curve.detail}" if curve else "")
+    if curve.power is None or curve.power < ENOUGH_POWER:
+        power = "unknown" if curve.power is None else f"{curve.power:.2f}"
+        return Word.CLAIMED, f"noise too small by 1.5 would have been seen with probability {power} alone"
+    return Word.VERIFIED, (
+        f"epsilon {accounted.epsilon:.4g} accounted by this tool from facts and releases counted, and"
+        f" {sum(a.outcome is Outcome.PASSED for a in audits)} audits saw no break; noise too small by 1.5 would have"
+        f" been seen with probability {curve.power:.2f}"
+    )
+
+
+def _claimed(promise: Guarantee, own: float | None) -> float | None:
+    """Return the author's epsilon; of two the larger where this tool has none of its own."""
+    stated = [e for e in (promise.epsilon_claimed, promise.epsilon_accounted) if e is not None]
+    if not stated:
+        return None
+    return max(stated) if own is None else stated[0]
+
+
+def _not_covered(promise: Guarantee, left: Sequence[str]) -> str:
+    """Return what the guarantee is not about, in a sentence."""
+    private_edges = promise.relation is Relation.ADD_OR_REMOVE
+    parts = [] if private_edges else ["labels", "edges", "whose records there are"]
+    parts += dict.fromkeys(left)
+    parts += ["the server, which is trusted"] if promise.server_trusted else []
+    parts += [f"more than {promise.coalition} clients together"] if promise.coalition is not None else []
+    return "Not covered: " + ", ".join(parts) if parts else ""

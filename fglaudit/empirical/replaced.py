@@ -1,0 +1,85 @@
+"""Graphs that differ from a given one in one record: a node's row, or all rows of one client."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from fglaudit.empirical.canaries import LENGTH, canary_nodes
+from fglaudit.graph import FederatedGraph
+
+PAIRS = 20
+"""Records that are replaced, unless time runs out before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Replaced:
+    """One record replaced.
+
+    Attributes:
+        graph: with the other record.
+        zeroed: whether its features are zeros.
+        what: in words.
+    """
+
+    graph: FederatedGraph
+    zeroed: bool
+    what: str
+
+
+def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: int = PAIRS) -> list[Replaced]:
+    """Return neighbours of ``graph``: nodes with fewest and most links and others at random, of every client in turn;
+    rows of zeros, rows of other nodes, and long rows along one feature, all features and random directions."""
+    if unit == "client":
+        records = [graph.clients[int(k)] for k in torch.randperm(graph.num_clients, generator=rng)[:pairs]]
+    else:
+        others = [
+            int(held[int(torch.randint(len(held), (1,), generator=rng))])
+            for k in torch.randperm(graph.num_clients, generator=rng)[:pairs].tolist()
+            if len(held := graph.clients[k])
+        ]
+        more = torch.randint(graph.num_nodes, (pairs,), generator=rng).tolist()
+        records = [torch.tensor([node]) for node in [*canary_nodes(graph), *others, *more]]
+    found = []
+    for number in range(pairs):
+        nodes = records[number % len(records)]
+        kind = number % len(_KINDS)
+        x = graph.x.clone()
+        x[nodes] = _KINDS[kind][1](graph, nodes, rng).to(x)
+        what = f"{_KINDS[kind][0]} in place of {'a client' if unit == 'client' else f'node {int(nodes[0])}'}"
+        found.append(Replaced(dataclasses.replace(graph, x=x), kind == 0, what))
+    return found
+
+
+def _zeros(graph: FederatedGraph, nodes: Tensor, rng: torch.Generator) -> Tensor:
+    return torch.zeros_like(graph.x[nodes])
+
+
+def _opposite(graph: FederatedGraph, nodes: Tensor, rng: torch.Generator) -> Tensor:
+    """Return the rows turned around and made long, which is furthest from them after clipping."""
+    return -LENGTH * graph.x[nodes]
+
+
+def _natural(graph: FederatedGraph, nodes: Tensor, rng: torch.Generator) -> Tensor:
+    return graph.x[torch.randint(graph.num_nodes, (len(nodes),), generator=rng)]
+
+
+def _direction(graph: FederatedGraph, nodes: Tensor, rng: torch.Generator) -> Tensor:
+    return LENGTH * torch.randn(graph.x[nodes].shape, generator=rng)
+
+
+def _single(graph: FederatedGraph, nodes: Tensor, rng: torch.Generator) -> Tensor:
+    rows = torch.zeros_like(graph.x[nodes])
+    rows[..., int(torch.randint(graph.num_features, (1,), generator=rng))] = LENGTH
+    return rows
+
+
+_KINDS = (
+    ("zeros", _zeros),
+    ("the opposite, long", _opposite),
+    ("another node's row", _natural),
+    ("a long random row", _direction),
+    ("a long row in one feature", _single),
+)

@@ -1,0 +1,101 @@
+"""Rule 4 in a cell: an attack that gets nothing must be seen to succeed through the same defense at no strength.
+
+Rows of attacks that got next to nothing under a defense, and could be called "held", are asked again: the cell is
+trained once more with ``defense.weakened(NEXT_TO_NONE)``, everything else alike, and those attacks are run for those
+observers. A defense without a strength is asked with planted rows instead, see
+:mod:`fglaudit.scoring.through_defense`. Nothing is asked of undefended cells, nor of rows that show a leak.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+
+from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.attacking import run_attacks
+from fglaudit.finding import NO, YES, Finding
+from fglaudit.interfaces import Attack
+from fglaudit.recording import record
+from fglaudit.scoring.output import Output
+from fglaudit.scoring.score import Measurement, Scorer
+from fglaudit.scoring.through_defense import works_through
+from fglaudit.suite.cell import Cell
+
+NEXT_TO_NONE = 0.001
+"""Share of a defense's strength at which an attack must succeed."""
+SUCCEEDS_ABOVE = 0.02
+"""Advantage above which an attack has succeeded."""
+_ACTS = ("prepare", "merge", "local_update", "release", "seal")
+
+
+def asked(measured: Measurement, output: Output) -> bool:
+    """Whether a row might be called "held" on account of a defense."""
+    finding = measured.finding
+    if not finding.can_reassure or finding.advantage is None or not output.views:
+        return False
+    return finding.advantage <= SUCCEEDS_ABOVE and bool(set(output.views[0].public.hooks) & set(_ACTS))
+
+
+def with_weakened(
+    cell: Cell, outputs: Sequence[Output], measured: Sequence[Measurement], device: torch.device, key: bytes = b""
+) -> list[Measurement]:
+    """Return ``measured`` with the column ``succeeds_weakened`` filled in where it is asked."""
+    places = [i for i, (m, o) in enumerate(zip(measured, outputs, strict=True)) if asked(m, o)]
+    if not places:
+        return list(measured)
+    weak = cell.defense.weakened(NEXT_TO_NONE)
+    if weak == cell.defense:
+        return through_planted_rows(outputs, measured, device)
+    succeeded = _recorded_again(
+        dataclasses.replace(cell, defense=weak), [measured[i].finding for i in places], device, key
+    )
+    result = list(measured)
+    for i in places:
+        finding = measured[i].finding
+        word = YES if (finding.observer, finding.observer_knowledge, finding.attack) in succeeded else NO
+        result[i] = _answered(measured[i], word)
+    return result
+
+
+def through_planted_rows(
+    outputs: Sequence[Output], measured: Sequence[Measurement], device: torch.device
+) -> list[Measurement]:
+    """Return ``measured`` with the column filled in by planted rows, without training anything."""
+    result = []
+    for found, output in zip(measured, outputs, strict=True):
+        if not asked(found, output):
+            result.append(found)
+            continue
+        view = output.views[output.tested]
+        rng = attack_stream(output.attack, view, "through the defense")
+        result.append(_answered(found, YES if works_through(output.attack, view, rng, device) else NO))
+    return result
+
+
+def _answered(measured: Measurement, word: str) -> Measurement:
+    return dataclasses.replace(measured, finding=dataclasses.replace(measured.finding, succeeds_weakened=word))
+
+
+def _recorded_again(cell: Cell, rows: Sequence[Finding], device: torch.device, key: bytes) -> set[tuple[str, str, str]]:
+    """Return the (observer, knowledge, attack) of ``rows`` that succeed under the weakened cell; none of them where it
+    cannot be trained."""
+    names = {row.attack for row in rows}
+    seen = {(row.observer, row.observer_knowledge) for row in rows}
+    attacks: tuple[Attack, ...] = tuple(a for a in cell.attacks if type(a).name in names)
+    observers = tuple(spec for spec in cell.observers if (spec.name, spec.knowledge) in seen)
+    weak = dataclasses.replace(cell, attacks=attacks, observers=observers, record="needed", empirical=False)
+    try:
+        recording, truth = record(weak, device=device, key=key)
+    except Exception:  # whatever goes wrong, the attack was not seen to succeed
+        return set()
+    scorer = Scorer(truth)
+    outputs = run_attacks(recording, observers, attacks, device=device, nothing_to_ask=scorer.nothing_to_ask)
+    findings = [scorer.measure(output).finding for output in outputs]
+    return {(f.observer, f.observer_knowledge, f.attack) for f in findings if _succeeds(f)}
+
+
+def _succeeds(finding: Finding) -> bool:
+    low = finding.advantage if finding.advantage_low is None else finding.advantage_low
+    return low is not None and low > SUCCEEDS_ABOVE

@@ -1,0 +1,89 @@
+"""Posteriors of bits against sums over all patterns, on constraints small enough for that."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.sums.belief_propagation import bit_log_odds
+from fglaudit.attacks.sums.binary_system import BinarySystem
+from fglaudit.attacks.sums.hidden_terms import HIDDEN, hidden
+from fglaudit.rng import derive
+
+SIZE = 9
+"""Bits of a constraint: too many for the enumeration of small ones."""
+
+
+def one_constraint(weight: Tensor, target: float, *, exact: bool = True) -> BinarySystem:
+    """Return one constraint on as many bits as it has weights."""
+    count = len(weight)
+    return BinarySystem(
+        variables=torch.arange(count),
+        bits=torch.full((count,), -1, dtype=torch.int8),
+        constraint=torch.zeros(count, dtype=torch.long),
+        variable=torch.arange(count),
+        coefficient=weight,
+        targets=torch.tensor([target], dtype=torch.double),
+        tolerance=torch.tensor([1.0], dtype=torch.double),
+        exact=torch.tensor([exact]),
+        fresh=torch.tensor([True]),
+    )
+
+
+def by_patterns(weight: Tensor, target: float, std: float, log_odds: Tensor, *, exact: bool = True) -> Tensor:
+    """Return the posterior log odds from a sum over all patterns."""
+    count = len(weight)
+    patterns = ((torch.arange(2**count)[:, None] >> torch.arange(count)) & 1).double()
+    error = patterns @ weight - target
+    error = error if exact else error.clamp(min=0)
+    chance = torch.softmax(patterns @ log_odds - 0.5 * (error / std) ** 2, 0)
+    return (chance @ patterns).logit()
+
+
+def drawn(scale: float) -> tuple[Tensor, Tensor]:
+    rng = derive(0, "belief")
+    weight = scale * (0.5 + 0.5 * torch.rand(SIZE, generator=rng, dtype=torch.double))
+    return weight, 2 * torch.randn(SIZE, generator=rng, dtype=torch.double) - 1
+
+
+@pytest.mark.parametrize("target", [-1.0, 0.3, 2.0])
+@pytest.mark.parametrize("scale", [0.25, 0.1, 0.01])
+def test_hidden_terms(scale: float, target: float) -> None:
+    """Where noise of deviation 1 hides every term the closed form moves every bit as the sum over patterns does."""
+    weight, log_odds = drawn(scale)
+    assert bool(hidden(weight.max()[None], torch.ones(1), torch.tensor([True])).all())
+    found = bit_log_odds(one_constraint(weight, target), log_odds, std=torch.ones(1, dtype=torch.double), damping=0.0)
+    expected = by_patterns(weight, target, 1.0, log_odds)
+    assert float((expected - log_odds).abs().max()) > scale / 10, "there is something to find"
+    assert (
+        float((found - expected).abs().max()) < 0.05 * float((expected - log_odds).abs().max()) * scale / HIDDEN + 1e-9
+    )
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("equal", [True, False])
+def test_visible_terms(exact: bool, equal: bool) -> None:
+    """Terms that noise does not hide, on the grid; counts are exact there."""
+    weight, log_odds = drawn(1.0)
+    weight = torch.ones_like(weight) if equal else weight
+    system = one_constraint(weight, 3.0, exact=exact)
+    found = bit_log_odds(system, log_odds, std=torch.full((1,), 0.5, dtype=torch.double), damping=0.0)
+    expected = by_patterns(weight, 3.0, 0.5, log_odds, exact=exact)
+    assert float((found - expected).abs().max()) < (
+        1e-3 if equal else 0.35
+    )  # the grid rounds coefficients to half of the deviation
+
+
+def test_one_and_few_bits() -> None:
+    """Constraints of one bit and of five are summed exactly."""
+    for count in (1, 5):
+        weight, log_odds = (part[:count] for part in drawn(1.0))
+        found = bit_log_odds(
+            one_constraint(weight, 0.7), log_odds, std=torch.full((1,), 0.4, dtype=torch.double), damping=0.0
+        )
+        assert torch.allclose(found, by_patterns(weight, 0.7, 0.4, log_odds), atol=1e-9)
+
+
+def test_what_only_bounds_a_sum_is_not_gaussian() -> None:
+    assert not bool(hidden(torch.tensor([0.1]), torch.ones(1), torch.tensor([False])).any())

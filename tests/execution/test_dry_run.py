@@ -1,0 +1,53 @@
+"""``--dry-run`` opens data and partitions, says what will fail, and runs no plugin file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fglaudit.cli import main
+from fglaudit.execution.exit_code import ExitCode
+
+SUITE = """
+name: small
+datasets: [{name: csbm, csbm: {nodes: 60, edges: 120, dimensions: 20}}]
+partitions: [{scheme: dirichlet, clients: 3, beta: 10000}]
+protocols: [{name: fedgcn, hops: 1, rounds: 2}]
+observers: [{parties: [server]}]
+"""
+
+
+def call(text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    Path("small.yaml").write_text(text)
+    try:
+        main(["run", "small.yaml", "--dry-run"])
+        code = 0
+    except SystemExit as done:
+        code = int(done.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_what_is_opened_and_what_will_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call(SUITE, capsys)
+    assert code == 0 and "opened: csbm, 60 nodes, 120 edges, about 0.0 MiB of memory" in out
+    assert "3 clients of " in out and not Path("runs").exists()
+    code, out, _ = call(SUITE.replace("{name: fedgcn, hops: 1, rounds: 2}", "nfedgnn"), capsys)
+    assert code == ExitCode.FAILED and "will fail: datasets[0], partitions[0], protocols[0]: " in out
+    code, _, error = call(SUITE.replace("clients: 3", "clients: 61"), capsys)
+    assert code == ExitCode.INPUT and "61 clients" in error
+
+
+def test_no_plugin_file_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("from pathlib import Path\nPath('ran').touch()\nclass Mine:\n    pass\n")
+    text = SUITE.replace("{name: fedgcn, hops: 1, rounds: 2}", '{name: "mine.py:Mine"}')
+    code, out, error = call(text, capsys)
+    assert code == 0, error
+    assert "3 clients of " in out and not Path("ran").exists()

@@ -1,0 +1,121 @@
+"""Rule 4 in a cell: an attack that gets nothing must be seen to succeed through the same defense at no strength."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.context import Context
+from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.defenses.none import NoDefense
+from fglaudit.execution.run_cell import run_cell
+from fglaudit.facts import Additive, Fact, Field
+from fglaudit.finding import NO, YES, Finding
+from fglaudit.interfaces import Defense, DefenseSession
+from fglaudit.observers import ObserverSpec
+from fglaudit.partition import PartitionSpec
+from fglaudit.payloads import MessageBatch, NeighborSums, Payload
+from fglaudit.privacy.strength import check_factor
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.scoring.through_defense import works_through
+from fglaudit.suite.cell import Cell
+from fglaudit.testing import CPU, record
+from fglaudit.view import Observer
+
+
+@dataclass(frozen=True)
+class _Noisy(DefenseSession):
+    std: float
+
+    def changes(self, payload: type[Payload]) -> bool:
+        return payload is NeighborSums
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (Additive(Field("NeighborSums", "sums"), "gaussian", self.std),)
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        if not isinstance(batch.payload, NeighborSums):
+            return batch.payload
+        sums = batch.payload.sums
+        return dataclasses.replace(batch.payload, sums=sums + self.std * torch.randn(sums.shape, generator=rng))
+
+
+@dataclass(frozen=True)
+class Loud(Defense):
+    """Noise that drowns everything, stated as it is; its strength cannot be set."""
+
+    name: ClassVar[str] = "loud"
+    std: float = 300.0
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _Noisy(self.std)
+
+
+@dataclass(frozen=True)
+class Adjustable(Loud):
+    """The same with a strength."""
+
+    name: ClassVar[str] = "adjustable"
+
+    def weakened(self, factor: float) -> Adjustable:
+        check_factor(factor)
+        return Adjustable(self.std * factor**2)
+
+
+@dataclass(frozen=True)
+class Stubborn(Loud):
+    """Has a strength of which it keeps nearly all."""
+
+    name: ClassVar[str] = "stubborn"
+
+    def weakened(self, factor: float) -> Stubborn:
+        check_factor(factor)
+        return Stubborn(self.std * (0.9 + 0.1 * factor))
+
+
+def row(defense: Defense) -> Finding:
+    """Return the row of one attack by each client on a small cell."""
+    options = CsbmOptions(nodes=90, edges=120, dimensions=20, classes=3, ones_per_row=5)
+    cell = Cell(
+        dataset=DatasetSpec("csbm", csbm=options, split="random", train=0.3, val=0.2, test=0.5),
+        partition=PartitionSpec("dirichlet", 5, 10000.0),
+        protocol=FedGCN(hops=1, rounds=1),
+        server="honest",
+        defense=defense,
+        seed=0,
+        observers=(ObserverSpec(("client:each",), topology=True, auxiliary=0.2),),
+        attacks=(MaximumAPosteriori(),),
+        empirical=False,
+    )
+    (found,) = run_cell(cell, suite="test", device=CPU).findings
+    return found
+
+
+@pytest.mark.parametrize(("defense", "word"), [(Adjustable(), YES), (Stubborn(), NO), (Loud(), NO)])
+def test_what_failed_is_asked_at_next_to_no_strength(defense: Defense, word: str) -> None:
+    """Without a strength, planted rows must be found through the defense; this one drowns those too."""
+    found = row(defense)
+    assert found.advantage is not None and found.advantage <= 0.02 and found.adapted == "yes"
+    assert found.succeeds_weakened == word
+    assert found.can_reassure == (word == YES and not found.confused)
+
+
+def test_undefended_rows_and_leaks_are_not_asked() -> None:
+    assert row(NoDefense()).succeeds_weakened == ""
+    leak = row(Adjustable(std=1e-4))
+    assert leak.advantage is not None and leak.advantage > 0.1 and leak.succeeds_weakened == ""
+
+
+def test_quiet_defenses_without_a_strength_let_planted_rows_through() -> None:
+    """Noise far below what is read hides nothing that an attack plants."""
+    attack = MaximumAPosteriori()
+    for std, works in ((1e-6, True), (300.0, False)):
+        view = record(FedGCN(hops=1, rounds=1), defense=Loud(std)).view(Observer(parties=(0,), degrees=True))
+        assert works_through(attack, view, attack_stream(attack, view, "test"), CPU) is works
