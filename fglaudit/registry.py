@@ -278,6 +278,22 @@ def named(kind: str, entry: Any, what: str) -> Any:
     return build(kind, name, {key: value for key, value in entry.items() if key != "name"}, what)
 
 
+def kind_of(plugin: Any) -> str:
+    """Return "protocol", "attack" or "defense".
+
+    Raises:
+        FglauditError: ``plugin`` is an instance of neither.
+    """
+    interfaces = importlib.import_module("fglaudit.interfaces")
+    for kind, spec in KINDS.items():
+        if isinstance(plugin, getattr(interfaces, spec.base)):
+            return kind
+    bases = ", ".join(spec.base for spec in KINDS.values())
+    raise FglauditError(
+        f"a plugin is an instance of a class that extends one of {bases}; got {shown(plugin)}; make one"
+    )
+
+
 def _checked_instance(kind: str, value: Any, what: str) -> Any:
     base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
     if not isinstance(value, base):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.prior_only import best_entry_count
 from fglaudit.attacks.learned.entries import float_fields
+from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import SERVER, Payload
 from fglaudit.view import View
@@ -63,11 +65,24 @@ def decoded_rows(view: View, payload: type[Payload], device: torch.device) -> Re
     y = sent[place[known.nodes[use]]].to(device)
     z = known.x[use].double().to(device)
     target = nodes[~torch.isin(nodes, known.nodes)]
+    if float(y.std(0).max().item()) == 0:  # nothing is told
+        return None
     rows = _ridge(y, z, sent[place[target]].to(device)).float().cpu()
     if not bool(torch.isfinite(rows).all()):
         return None
+    if view.public.features is not FeatureKind.REAL:
+        rows = _likeliest(rows, z.float().cpu())
     confidence = torch.full((len(target),), _CONFIDENCE)
     return Reconstruction(rows, target, confidence, torch.zeros(len(target), dtype=torch.bool))
+
+
+def _likeliest(scores: Tensor, known: Tensor) -> Tensor:
+    """Return rows with as many entries as a guess has, the highest of ``scores`` [m, F]: what knows no more than the
+    known rows' mean is then no better than the control."""
+    frequency = known.mean(0).expand(known.shape)
+    count = best_entry_count(frequency, known != 0)
+    rows = torch.zeros_like(scores)
+    return rows.scatter_(1, scores.topk(count, dim=1).indices, float(known[known != 0].mean().nan_to_num(1.0).item()))
 
 
 def _ridge(y: Tensor, z: Tensor, new: Tensor) -> Tensor:

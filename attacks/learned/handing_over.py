@@ -24,6 +24,7 @@ from fglaudit.view import Auxiliary, View
 _HELD_BACK = 0.25
 _FEWEST_HELD = 4
 _CONFIDENT = 0.2
+_MARGIN = 0.02
 _AHEAD = 2.0
 """Standard errors by which a result must beat a guess on rows that were held back."""
 
@@ -115,7 +116,7 @@ def best(
         blank = torch.zeros(len(held.nodes))
         guess = torch.maximum(guess, cosines(Reconstruction(mean, held.nodes, blank), held, view.public.num_nodes))
         ahead = [cosines(c, held, view.public.num_nodes) - guess for c in listed]
-        clear = [d.mean().item() if d.mean() > _AHEAD * d.std() / len(d) ** 0.5 else -1.0 for d in ahead]
+        clear = [d.mean().item() if d.mean() > _MARGIN + _AHEAD * d.std() / len(d) ** 0.5 else -1.0 for d in ahead]
         if clear and max(clear) > 0:
             return listed[clear.index(max(clear))]
     elif listed:

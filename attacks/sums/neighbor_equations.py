@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_clients, own_nodes, sees_deliveries
+from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import (
     absent_clients,
     bounded_degrees,
@@ -132,6 +133,7 @@ class _Knowledge:
     missing: Tensor
 
 
+@once_per_view
 def neighbor_equations(view: View) -> NeighborEquations:
     """Return the observer's equations; auxiliary rows count as known and are subtracted.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fglaudit.execution.examined_fields import Reads, after_attacks
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.recording import Recording
 from fglaudit.scoring.score import Measurement
@@ -31,9 +32,18 @@ def blank_record(cell: Cell, suite: str, status: Status, reason: str) -> CellRec
 
 
 def cell_record(
-    cell: str, suite: str, description: dict[str, Any], recording: Recording, measured: Sequence[Measurement]
+    cell: str,
+    suite: str,
+    description: dict[str, Any],
+    recording: Recording,
+    measured: Sequence[Measurement],
+    reads: Reads | None = None,
 ) -> CellRecord:
-    """Return the record of what was measured on one recording."""
+    """Return the record of what was measured on one recording.
+
+    Args:
+        reads: by attack the payloads that it reads, to tell fields that were examined from others.
+    """
     findings = [replace(m.finding, suite=suite, cell=cell) for m in measured]
     keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f in findings]
     return CellRecord(
@@ -46,5 +56,5 @@ def cell_record(
         history=dict(recording.history),
         notes=recording.notes,
         verdict=recording.verdict,
-        fields=recording.fields,
+        fields=recording.fields if reads is None else after_attacks(recording.fields, findings, reads),
     )

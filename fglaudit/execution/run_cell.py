@@ -75,4 +75,6 @@ def run_cell(
         )
         measured = [scorer.measure(output) for output in outputs]
         measured = with_weakened(cell, outputs, measured, device, key)
-    return cell_record(cell.hash(), suite, cell.description(), recording, measured)
+    kinds = [type(attack) for attack in cell.attacks]
+    reads = {kind.name: {payload.__name__ for payload in (*kind.consumes, *kind.also_reads)} for kind in kinds}
+    return cell_record(cell.hash(), suite, cell.description(), recording, measured, reads)

@@ -23,7 +23,7 @@ from fglaudit.nn.sparse import csr, row_starts
 from fglaudit.sealing import SealedTensor
 
 BUCKET_BYTES = 2**30
-CHUNK_BYTES = 2**26
+CHUNK_BYTES = 2**22  # larger ones come fresh from the system every time, and their page faults cost more than the sums
 PRECISE_WORK = 2**32
 
 

@@ -1,0 +1,49 @@
+"""What attacks share is made once per view, and goes with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import weakref
+
+import torch
+from recordings import OBSERVERS, recorded
+from torch import Tensor
+
+from fglaudit.adversary.once_per_view import MOST_BYTES, once_per_view
+from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
+from fglaudit.view import View
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    values: Tensor
+
+
+def test_once_per_view_and_gone_with_it() -> None:
+    calls = []
+
+    @once_per_view
+    def number(view: View) -> _Found:
+        calls.append(view.observer)
+        return _Found(torch.zeros(3))
+
+    views = [recorded("fedgcn-1").view(observer) for observer in OBSERVERS[:2]]
+    first = [number(view) for view in views]
+    assert [number(view) for view in views] == first and first[0] is not first[1] and len(calls) == 2
+    gone = weakref.ref(first[0])
+    del first, views, calls[:]
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_is_large_is_not_kept() -> None:
+    made = once_per_view(lambda view: _Found(torch.zeros(1).expand(MOST_BYTES)))
+    view = recorded("fedgcn-1").view(OBSERVERS[1])
+    assert made(view) is not made(view)
+
+
+def test_equations_of_a_changed_view_are_made_anew() -> None:
+    view = recorded("fedgcn-1").view(OBSERVERS[1])
+    assert neighbor_equations(view) is neighbor_equations(view)
+    assert neighbor_equations(dataclasses.replace(view, degrees=None)) is not neighbor_equations(view)

@@ -1,0 +1,37 @@
+"""Fields that nothing protects, after attacks: attacked, or unexamined."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fglaudit.execution.examined_fields import after_attacks
+from fglaudit.finding import Finding, Status
+from fglaudit.guarantees import FieldState
+
+OPEN = FieldState("server", "Latents", "values", "nothing", "moves")
+_BLANK: dict[str, Any] = {
+    f.name: 0 if f.name == "seed" else ""
+    for f in dataclasses.fields(Finding)
+    if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+}
+ROW = Finding(**_BLANK)
+GOOD = dataclasses.replace(ROW, observer="server", attack="decoder", status=Status.OK, adapted="yes")
+
+
+def states(*findings: Finding, state: FieldState = OPEN) -> list[tuple[str, str]]:
+    found = after_attacks([state], findings, {"decoder": {"Latents"}, "other": {"ModelUpdate"}})
+    return [(row.observer, row.state) for row in found]
+
+
+def test_an_attack_that_works_examines_what_it_reads() -> None:
+    assert states(GOOD) == [("server", "attacked")]
+    assert states(dataclasses.replace(GOOD, attack="other")) == [("server", "unexamined")]
+    assert states(dataclasses.replace(GOOD, status=Status.BROKEN_ATTACK)) == [("server", "unexamined")]
+    assert states(dataclasses.replace(GOOD, adapted="no: Additive")) == [("server", "unexamined")]
+
+
+def test_observers_that_do_not_see_it_and_fields_that_are_protected() -> None:
+    assert states(dataclasses.replace(GOOD, observer="client:0")) == [("server", "nothing")]
+    assert states(dataclasses.replace(GOOD, observer="wire")) == [("wire", "attacked")]
+    assert states(GOOD, state=dataclasses.replace(OPEN, state="covered")) == [("server", "covered")]
