@@ -225,7 +225,7 @@ def show(table: Table, dataset: str) -> None:
         )
         for setting in SETTINGS
     ]
-    before = {int(r["seed"]): float(r["before"]) for r in rows if r["setting"] == REPORTED}
+    before = {int(r["seed"]): float(r["before"]) for r in rows if r["setting"] == REPORTED and r["before"]}
     measured.append(Measured("own row alone", before, 0.0, control=True))
     chance = 100 * sum(float(row["chance"]) for row in rows) / max(1, len(rows))
     print(f"\n{dataset}, chance {chance:.1f} %\n\n| setting | epsilon | seeds | accuracy | bought | seconds |")

@@ -41,6 +41,8 @@ _AT_ONCE = 4
 _WEIGHTLESS = 1e-3
 """Weight, beside the largest of its row, below which a code does not belong to an explained row."""
 _BUCKET = 1024
+_MATCHED = 256
+"""Numbers of a row by which codes are picked, in single precision; weights are fitted to all of them in double."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class CodeEdges(Attack):
     quantity: ClassVar[str] = "edges"
     first_rounds: ClassVar[int | None] = 1
 
-    most: int = 64
+    most: int = 32
 
     def models(self, fact: Fact) -> bool:
         """Feature rows and gradients are not in these sums; of an edge that was dropped there is no term."""
@@ -155,7 +157,7 @@ def _pursue(rows: Tensor, nodes: Tensor, known: Tensor, length: Tensor, most: in
     weight = rows.new_zeros(count, width)
     exact = torch.zeros(count, dtype=torch.bool, device=rows.device)
     active, used = torch.arange(count, device=rows.device), 1
-    unit = known / length
+    unit = (known / length)[:, :_MATCHED].float()
     while len(active):
         chosen = known[support[active, :used]]
         gram = chosen @ chosen.transpose(1, 2)
@@ -170,7 +172,7 @@ def _pursue(rows: Tensor, nodes: Tensor, known: Tensor, length: Tensor, most: in
         more = min(_AT_ONCE, width - used)
         if more == 0:
             break
-        match = (left @ unit.T).scatter(1, support[active, :used], -torch.inf)
+        match = (left[:, :_MATCHED].float() @ unit.T).scatter(1, support[active, :used], -torch.inf)
         support[active, used : used + more] = match.topk(more, dim=1).indices
         used += more
     return support.cpu(), weight, exact.cpu()
