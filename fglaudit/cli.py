@@ -254,6 +254,26 @@ def attack(
     _end(troubles(records, audited=stored_records(found)))
 
 
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a run.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Folder of another run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Say what changed from run A to run B: better, worse or within noise, per observer and quantity."""
+    import json
+
+    from fglaudit.reports.compare import compare_folders, comparison_text
+
+    interrupt()
+    found = compare_folders(first, second)
+    print(
+        json.dumps(found.to_json(), indent=2)
+        if as_json
+        else "\n".join(map(printable, comparison_text(found).splitlines()))
+    )
+
+
 @app.command("list")
 def list_names(
     kind: Annotated[str, typer.Argument(help="protocols, attacks, defenses, datasets, partitions or suites.")],

@@ -79,13 +79,13 @@ def judge(tried: Sequence[Leak]) -> tuple[Word, Leak | None, str]:
     """Return the word for attacks of one observer on one quantity, the row that it rests on, and why."""
     measured = [leak for leak in tried if leak.measured]
     if found := [leak for leak in measured if leak.grounds]:
-        worst = max(found, key=_says_most)
+        worst = max(found, key=says_most)
         return Word.LEAKS, worst, " and ".join(worst.grounds)
     if not measured:
         return Word.NOT_TESTED, None, _why_untested(tried)
     able = [leak for leak in measured if leak.reassures]
     if not able:
-        return Word.NOT_SHOWN, max(measured, key=_says_most), _why_unable(measured)
+        return Word.NOT_SHOWN, max(measured, key=says_most), _why_unable(measured)
     ahead = [leak for leak in measured if not leak.held and (leak.advantage or 0.0) > NEGLIGIBLE]
     open_ = ahead or [leak for leak in able if not leak.held]
     if open_:
@@ -97,7 +97,7 @@ def judge(tried: Sequence[Leak]) -> tuple[Word, Leak | None, str]:
     return Word.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
 
 
-def _says_most(leak: Leak) -> tuple[float, float, float]:
+def says_most(leak: Leak) -> tuple[float, float, float]:
     """Sort key: exact rows first, since they are the same scale for every attack on features; then the advantage."""
     return leak.mean("exact_rate") or 0.0, leak.advantage or 0.0, _reach(leak)
 

@@ -33,28 +33,6 @@ def marker(shape: int, colour: int | None) -> Markup:
     ).format(style, path)
 
 
-def bar(value: float | None, control: float | None, low: float | None, high: float | None, colour: int) -> Markup:
-    """A value on [0, 1] with its control as a tick; ``low`` and ``high`` (same scale) as a whisker."""
-    if value is None:
-        return Markup("")
-    width = 120
-
-    def at(number: float) -> str:
-        return f"{min(max(number, 0.0), 1.0) * width:.1f}"
-
-    parts = [
-        Markup('<rect class="track" x="0" y="3" width="{}" height="8" rx="2"/>').format(width),
-        Markup('<rect class="c{}" x="0" y="3" width="{}" height="8" rx="2"/>').format(colour % NUM_COLOURS, at(value)),
-    ]
-    if low is not None and high is not None:
-        parts.append(Markup('<path class="whisker" d="M{} 7H{}"/>').format(at(low), at(high)))
-    if control is not None:
-        parts.append(Markup('<path class="tick" d="M{0} 0V14"/>').format(at(control)))
-    return Markup('<svg class="bar" viewBox="-1 0 {} 14" width="{}" height="14" aria-hidden="true">{}</svg>').format(
-        width + 2, width + 2, Markup("").join(parts)
-    )
-
-
 def sparkline(values: Sequence[float], width: int = 160, height: int = 36) -> Markup:
     """Accuracy over rounds; the axis runs from 0 to 1."""
     values = [v for v in values if not math.isnan(v)]

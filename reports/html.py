@@ -11,10 +11,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from fglaudit import __version__
 from fglaudit.reports import numbers
+from fglaudit.reports.epsilons import epsilon_rows
 from fglaudit.reports.facts import partition_rows, sources, versions
-from fglaudit.reports.figures import NUM_COLOURS, bar, marker, sparkline
+from fglaudit.reports.figures import NUM_COLOURS, marker, sparkline
+from fglaudit.reports.heat import idle_lines
 from fglaudit.reports.labels import Labels, arguments, place
 from fglaudit.reports.leaks import NEGLIGIBLE
+from fglaudit.reports.next_steps import next_steps
+from fglaudit.reports.options import UPPER_BOUND
 from fglaudit.reports.pages import breakdown, extras, failures, sections
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
@@ -23,14 +27,15 @@ from fglaudit.reports.wording import (
     METRIC_NAMES,
     METRICS,
     QUANTITY_NAMES,
-    assurance,
     defense_words,
     observer_label,
     reading,
     threat_model,
 )
 
-WIDE, NARROW = (1140, 440), (350, 380)
+WIDE, NARROW = (1140, 420), (350, 380)
+DETAILED = 60
+"""Up to so many settings the page has a table of every measured row; above, ``summary.csv`` alone has them."""
 
 
 def render_html(run: Run, settings: Sequence[Setting]) -> str:
@@ -63,9 +68,11 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         observers=observers,
         colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
         defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
-        assurances=[
-            (labels.defense(s), labels.protocol(s), place(s), text) for s in settings if (text := assurance(s))
-        ],
+        epsilons=epsilon_rows(settings, labels),
+        steps=next_steps(run, settings, labels),
+        idle=idle_lines(settings, labels),
+        upper_bound=UPPER_BOUND,
+        detailed=len(settings) <= DETAILED,
         failures=failures(settings, labels),
         partitions=partition_rows(settings),
         versions=versions(run, settings),
@@ -76,7 +83,6 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         quantity_names=QUANTITY_NAMES,
         script=script,
         script_hash=digest,
-        bar=bar,
         marker=marker,
         sparkline=sparkline,
         place=place,

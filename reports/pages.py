@@ -6,15 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from fglaudit.finding import Status
+from fglaudit.reports.heat import HeatRow, heat_rows
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import Leak, mean, sd
-from fglaudit.reports.numbers import percent, plural
-from fglaudit.reports.scatter import Point, scatter
+from fglaudit.reports.numbers import plural
+from fglaudit.reports.officer import Officer, officer_figure
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import interval_words, observer_label
+from fglaudit.reports.wording import observer_label
 
 _EXTRA = (
     "relative_error", "direction_rate", "claimed_rate", "false_claim_rate", "tpr_at_fpr_1", "tv_error",
@@ -65,9 +64,8 @@ class Section:
     title: str
     rows: tuple[Row, ...]
     observers: tuple[tuple[str, str], ...]
-    shapes: tuple[tuple[str, int], ...]
-    plots: tuple[Markup, ...]
-    left_out: int
+    heat: tuple[HeatRow, ...]
+    figure: Officer | None
 
 
 def sections(
@@ -79,15 +77,12 @@ def sections(
         here = [s for s in settings if place(s) == title]
         seen = tuple(o for o in observers if any(leak.observer == o for s in here for leak in s.leaks))
         rows = tuple(_row(s, labels, seen) for s in here)
-        defenses = list(dict.fromkeys(row.defense for row in rows))
-        points = [p for row in rows for p in _points(row, observers, defenses)]
+        heat = tuple(heat_rows(here, labels, seen))
         name = (
-            f"Accuracy against the advantage of the strongest attack on {title}; the table above has the same numbers."
+            f"Accuracy against the strongest attack on features on {title}; the table of answers has the same numbers."
         )
-        plots = tuple(scatter(points, name, *size, labelled=i == 0) for i, size in enumerate(sizes)) if points else ()
-        shapes = tuple((defense, index) for index, defense in enumerate(defenses))
-        without = sum(len(_points(row, observers, defenses)) == 0 for row in rows)
-        result.append(Section(title, rows, seen, shapes, plots, without))
+        figure = officer_figure(heat, seen, name, sizes) if sizes else None
+        result.append(Section(title, rows, seen, heat, figure))
     return result
 
 
@@ -131,32 +126,6 @@ def _nothing(leaks: Sequence[Leak]) -> str:
     return "uninformative" if any(leak.uninformative for leak in leaks) else "no attack applies"
 
 
-def _points(row: Row, observers: Sequence[tuple[str, str]], defenses: Sequence[str]) -> list[Point]:
-    values, spread = row.stat("accuracy")
-    points = []
-    for cell in row.observers:
-        leak = cell.leak
-        if leak is None or leak.advantage is None or not values:
-            continue
-        text = f"{row.protocol}, {row.defense}\n{observer_label(cell.observer)}: {leak.attack}\n{interval_words(leak)}"
-        text += f"\naccuracy {percent(mean(values))}"
-        colour, shape = observers.index(cell.observer), defenses.index(row.defense)
-        points.append(
-            Point(
-                sum(values) / len(values),
-                leak.advantage,
-                leak.low,
-                leak.high,
-                spread,
-                colour,
-                shape,
-                row.protocol,
-                text,
-            )
-        )
-    return points
-
-
 @dataclass(frozen=True)
 class Failure:
     """Findings that share a status and a reason."""
@@ -168,16 +137,16 @@ class Failure:
 
 
 def failures(settings: Sequence[Setting], labels: Labels) -> list[Failure]:
-    """Group what is not ``ok`` by status and reason; failures first."""
+    """Group what failed or is broken by status and reason; failures first. What did not apply: ``heat.idle_lines``."""
     groups: dict[tuple[Status, str], list[str]] = {}
     for setting in settings:
         for leak in setting.leaks:
             for f in leak.findings:
-                if f.status is not Status.OK:
+                if f.status in (Status.FAILED, Status.BROKEN_ATTACK):
                     who = f"{observer_label(leak.observer)} / {leak.attack or 'no attack'}"
                     where = f"{labels.setting(setting)} on {place(setting)}: {who}"
                     groups.setdefault((f.status, f.reason or "no reason recorded"), []).append(where)
-    order = [Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE]
+    order = [Status.FAILED, Status.BROKEN_ATTACK]
     listed = [
         Failure(status, reason, len(where), tuple(dict.fromkeys(where))) for (status, reason), where in groups.items()
     ]

@@ -26,6 +26,16 @@ class Point:
     shape: int
     label: str
     tooltip: str
+    hollow: bool = False
+    """Whether it only says what was seen: of rows that show neither a leak nor its absence."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """An accuracy to compare with, as a dashed vertical line; ``x`` is a fraction."""
+
+    x: float
+    text: str
 
 
 @dataclass(frozen=True)
@@ -44,8 +54,9 @@ class _Frame:
     bottom: int = 46
 
     @staticmethod
-    def around(points: Sequence[Point], width: int, height: int) -> _Frame:
-        x_low, x_high = min(p.x for p in points), max(p.x for p in points)
+    def around(points: Sequence[Point], lines: Sequence[Line], width: int, height: int) -> _Frame:
+        across = [p.x for p in points] + [line.x for line in lines]
+        x_low, x_high = min(across), max(across)
         pad = max(0.1 * (x_high - x_low), 0.02)
         lowest = min(p.y if p.low is None else p.low for p in points)
         highest = max(p.y if p.high is None else p.high for p in points)
@@ -60,11 +71,17 @@ class _Frame:
         return self.top + (self.y_high - inside) / (self.y_high - self.y_low) * (self.height - self.top - self.bottom)
 
 
-def scatter(points: Sequence[Point], name: str, width: int, height: int, *, labelled: bool) -> Markup:
+def scatter(
+    points: Sequence[Point], name: str, width: int, height: int, *, labelled: bool, lines: Sequence[Line] = ()
+) -> Markup:
     """Return the plot; every mark has its text as a tooltip, ``name`` is what a screen reader says of the whole."""
-    frame = _Frame.around(points, width, height)
+    frame = _Frame.around(points, lines, width, height)
     spots = _apart([(frame.px(p.x), frame.py(p.y)) for p in points])
-    parts = [*_axes(frame), *(_mark(p, spot, frame) for p, spot in zip(points, spots, strict=True))]
+    parts = [
+        *_axes(frame),
+        *_references(lines, frame),
+        *(_mark(p, spot, frame) for p, spot in zip(points, spots, strict=True)),
+    ]
     if labelled:
         parts += _labels(points, spots, frame)
     return Markup(
@@ -83,7 +100,7 @@ def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
         lines += f"M{x - half:.1f} {y:.1f}h{2 * half:.1f}"
     return Markup(
         '<g><title>{0}</title><path class="error s{1}" d="{2}"/>'
-        '<path class="point c{1}" transform="translate({3} {4})" d="{5}"/></g>'
+        '<path class="{6}{1}" transform="translate({3} {4})" d="{5}"/></g>'
     ).format(
         point.tooltip,
         point.colour % NUM_COLOURS,
@@ -91,7 +108,23 @@ def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
         f"{x:.1f}",
         f"{y:.1f}",
         PATHS[SHAPES[point.shape % len(SHAPES)]],
+        "hollow s" if point.hollow else "point c",
     )
+
+
+def _references(lines: Sequence[Line], frame: _Frame) -> list[Markup]:
+    """Vertical lines with their names beside them, read from below."""
+    low = frame.height - frame.bottom
+    parts = []
+    for line in lines:
+        x = f"{frame.px(line.x):.1f}"
+        parts.append(Markup('<path class="reference" d="M{} {}V{}"/>').format(x, frame.top, low))
+        parts.append(
+            Markup(
+                '<text class="reference-name" transform="translate({} {}) rotate(-90)" dy="-.35em">{}</text>'
+            ).format(x, low - 6, line.text)
+        )
+    return parts
 
 
 def _axes(frame: _Frame) -> list[Markup]:
@@ -105,6 +138,8 @@ def _axes(frame: _Frame) -> list[Markup]:
         parts.append(
             Markup('<text x="{}" y="{}" dy=".35em" text-anchor="end">{}</text>').format(frame.left - 7, y, text)
         )
+        if value == 0:
+            parts.append(Markup('<text x="{}" y="{}" dy="-.4em" text-anchor="end">a guess</text>').format(high - 4, y))
     for value in _ticks(frame.x_low, frame.x_high, max(3, frame.width // 130)):
         x = f"{frame.px(value):.1f}"
         parts.append(Markup('<path class="grid" d="M{} {}V{}"/>').format(x, frame.top, low))

@@ -85,7 +85,7 @@ def summarize(run: Run) -> list[Setting]:
     groups: dict[str, list[CellRecord]] = {}
     for record in run.cells:
         if record.findings:
-            groups.setdefault(_setting_key(record), []).append(record)
+            groups.setdefault(setting_key(record), []).append(record)
     level = FALSE_ALARMS / max(1, tested_epsilons(run))
     settings = [_setting(sorted(records, key=_seed), level) for records in groups.values()]
     return settings if run.planned else sorted(settings, key=_by_name)
@@ -116,7 +116,7 @@ def _by_name(setting: Setting) -> tuple[str | int | bool, ...]:
     )  # fmt: skip
 
 
-def _setting_key(record: CellRecord) -> str:
+def setting_key(record: CellRecord) -> str:
     """Name the setting by its columns and by its description, which also holds what the columns leave out."""
     f = record.findings[0]
     apart = {"seed", "observers", "attacks", "record"}

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import Status
+from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
+from fglaudit.reports.answers import Word, says_most
+from fglaudit.reports.cost import CHOSEN as CHOSEN
+from fglaudit.reports.cost import cost_lines
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, sd
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
@@ -26,8 +30,7 @@ from fglaudit.reports.wording import (
 )
 from fglaudit.scoring.clusters import TOO_FEW
 
-CHOSEN = "chosen on these seeds; confirm on fresh ones"
-"""Said of whatever is the best of several: the best of many is partly the luckiest."""
+NOTHING = "Nothing was measured for this observer."
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class ObserverVerdict:
     Attributes:
         level: "leak" (corrected for the number of attacks, or proven) | "held" (every attack that could show a leak has
             an upper end of 0.02 at most) | "unknown" (nothing, not everything or too little was measured).
+        word: the same in the words of the answers.
         lowest: the setting in which this observer's strongest attack got least, with the words that it was chosen on
             the very seeds that are shown.
     """
@@ -46,6 +50,14 @@ class ObserverVerdict:
     headline: str
     detail: str
     lowest: str
+    sure: str = ""
+    """Where, and with which interval."""
+
+    @property
+    def word(self) -> Word:
+        if self.level != "unknown":
+            return Word.LEAKS if self.level == "leak" else Word.HELD
+        return Word.NOT_TESTED if self.headline == NOTHING else Word.NOT_SHOWN
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
             *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
             *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
         ),
-        accuracy=tuple(_accuracy(settings, labels)),
+        accuracy=tuple(cost_lines(settings, labels)),
         observers=tuple(_observer(observer, settings, labels) for observer in observers_of(settings)),
         certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),
         assurances=tuple(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in statements.items()),
@@ -90,25 +102,6 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
 
 def _come(number: int) -> str:
     return "comes" if number == 1 else "come"
-
-
-def _accuracy(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    sentences = []
-    for where in dict.fromkeys(place(s) for s in settings):
-        here = [s for s in settings if place(s) == where and s.per_seed("accuracy")]
-        if not here:
-            sentences.append(f"On {where}: no training finished.")
-            continue
-        best = max(here, key=lambda s: mean(s.per_seed("accuracy")) or 0.0)
-        worst = min(here, key=lambda s: mean(s.per_seed("accuracy")) or 0.0)
-        text = f"On {where}: {_scored(best, labels)}"
-        sentences.append(f"{text}, down to {_scored(worst, labels)}." if worst is not best else f"{text}.")
-    return sentences
-
-
-def _scored(setting: Setting, labels: Labels) -> str:
-    values = setting.per_seed("accuracy")
-    return f"{percent_spread(values, sd(values))} ({labels.setting(setting)})"
 
 
 def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> ObserverVerdict:
@@ -122,11 +115,11 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     )
     if not measured:
         detail = f"{doubt} {_why_nothing([leak for _, leak in every])} What this observer learns is unknown.".strip()
-        return ObserverVerdict(observer, "unknown", "Nothing was measured for this observer.", detail, "")
+        return ObserverVerdict(observer, "unknown", NOTHING, detail, "")
     leaks = [pair for pair in measured if pair[1].grounds]
     open_ = [pair for pair in measured if _open(pair[1])]
     if leaks:
-        where, worst = max(_about(leaks), key=_exposure)
+        where, worst = max(_about(leaks), key=lambda pair: says_most(pair[1]))
         level, headline = "leak", _leak_headline(observer, worst)
     elif (text := _not_tested(observer, settings, labels)) is not None:
         where, worst = max(_about(measured), key=_exposure)
@@ -147,7 +140,8 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
     detail = f"{ground} {_also(leaks, worst, labels)}{doubt}".strip()
-    return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels))
+    where_and_sure = f"{labels.setting(where)}; {interval_words(worst)}"
+    return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels), where_and_sure)
 
 
 def _exposure(pair: tuple[Setting, Leak]) -> tuple[float, float]:
@@ -171,12 +165,15 @@ def _open(leak: Leak) -> bool:
 def _leak_headline(observer: tuple[str, str], leak: Leak) -> str:
     who = observer_subject(observer)
     if MEAN in leak.grounds:
-        return f"{who} {deed(leak)}."
+        return f"{who} {_gets(leak)}."
     if ONE_CLIENT in leak.grounds:
-        return (
-            f"At one client the advantage is {decimal(leak.worst_client)}; over all of them {_lower(who)} {deed(leak)}."
-        )
+        at_one = f"At one client the advantage is {decimal(leak.worst_client)}"
+        return f"{at_one}; over all of them {_lower(who)} {_gets(leak)}."
     return f"{percent(leak.proven)} of the feature rows are proven to be determined by what {_lower(who)} has."
+
+
+def _gets(leak: Leak) -> str:
+    return f"gets {achieved(leak)}" if leak.quantity == FEATURES else deed(leak)
 
 
 def _lower(text: str) -> str:
@@ -206,7 +203,7 @@ def _not_tested(observer: tuple[str, str], settings: Sequence[Setting], labels: 
                 )
                 what = "" if quantity == FEATURES else f" on {QUANTITY_NAMES.get(quantity, quantity)}"
                 return (
-                    f"Not tested: with {labels.setting(setting)} the attacks here{what} {why}. That is no sign of"
+                    f"Not shown: with {labels.setting(setting)} the attacks here{what} {why}. That is no sign of"
                     " protection."
                 )
     return None
@@ -234,7 +231,7 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -
         high = pair[1].advantage if pair[1].high is None else pair[1].high
         return high or 0.0, -(mean(pair[0].per_seed("accuracy")) or 0.0)
 
-    tested = [pair for pair in best if pair[1].reassures]
+    tested = [pair for pair in best if pair[1].reassures and (pair[1].advantage or 0.0) >= 0]
     if not tested:
         return ""
     setting, leak = min(tested, key=weakness)

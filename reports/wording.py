@@ -24,7 +24,10 @@ METRICS = {
     ),
     "matched_rate": "the same, with rows assigned to nodes by hindsight: an upper figure",
     "f1": "F1 of the non-zero features, averaged over targets",
-    "auc": "chance that a non-zero feature gets a higher score than a zero one; 0.5 is a coin flip",
+    "auc": (
+        "chance that a true case is ranked above a false one: of rows a non-zero feature above a zero one, of linkage"
+        " two messages of one client above two of different ones; 0.5 is a coin flip"
+    ),
     "cosine": "mean cosine between rebuilt and true feature rows",
     "relative_error": "L2 error of the rebuilt row relative to the true row; lower is a stronger attack",
     "tpr_at_fpr_1": "share of members found when 1 % of the non-members are called members too",
@@ -33,7 +36,7 @@ METRICS = {
         "share of targets whose row is proven to be determined by linear and integer algebra alone: "
         "a floor of the leakage, never a ceiling"
     ),
-    "worst_decile": "mean F1 of the tenth of the targets that are most exposed, being rebuilt best",
+    "worst_decile": "mean F1 of the tenth of the targets that are rebuilt best: the people who are exposed most",
     "worst_client": "the largest advantage at any one client: a mean may hide it",
     "label_accuracy": "share of nodes whose label is inferred rightly",
     "overlap": "overlap of the inferred with the true distribution of labels: one minus their total variation distance",
@@ -52,7 +55,7 @@ QUANTITY_NAMES = {
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
     "relative_error": "relative error", "tpr_at_fpr_1": "TPR at 1 % FPR", "tv_error": "TV distance",
-    "identifiable_rate": "proven", "worst_decile": "most exposed tenth", "worst_client": "worst client",
+    "identifiable_rate": "proven", "worst_decile": "best-rebuilt tenth", "worst_client": "worst client",
     "targets": "targets",
     "control_exact_rate": "guess: exact rows", "label_accuracy": "labels right", "overlap": "overlap",
     "direction_rate": "directions", "claimed_rate": "claimed", "false_claim_rate": "false claims",

@@ -24,6 +24,8 @@ ON_THE_CPU = {
     "label-reading",
     "one-node-clusters",
     "raw-features",
+    "report-labels",
+    "report-rows",
     "row-presence",
     "update-labels",
 }

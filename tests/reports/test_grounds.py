@@ -43,6 +43,7 @@ def cell(
             blank.findings[0], attack=name, metric=metric, value=float(paired.values.sum() / paired.targets.sum()),
             control=paired.control_rate, advantage=found.value, advantage_low=found.low, advantage_high=found.high,
             interval=found.kind, worst_client=paired.worst, identifiable_rate=None,
+            exact_rate=float(paired.values.sum() / paired.targets.sum()),
         )  # fmt: skip
         findings.append(replace(row, **columns))  # type: ignore[arg-type]
     kept = {f"server||{name}": clusters for name, clusters in attacks.items()}

@@ -1,0 +1,242 @@
+"""What changed between two runs: better, worse or within noise, per setting, observer and quantity.
+
+A setting that both runs have is compared over the cells that both have; where they have none in common (other seeds),
+over all cells of each. "Better" is for privacy: less is learned. A change is told from noise where the 95 % intervals
+of the two advantages do not touch, which is stricter than a test of the difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from fglaudit.errors import FglauditError
+from fglaudit.finding import CellRecord
+from fglaudit.reports.achieved import achieved
+from fglaudit.reports.answers import Answer, answers
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.leaks import mean, sd
+from fglaudit.reports.numbers import THIN, decimal, percent, plural
+from fglaudit.reports.records import Run, load_run
+from fglaudit.reports.summary import Setting, setting_key, summarize
+from fglaudit.reports.wording import QUANTITY_NAMES, observer_label
+
+
+class Change(StrEnum):
+    """The second run against the first; for accuracy better is higher, for what is learned lower."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NOISE = "within noise"
+    EQUAL = "equal"
+    UNKNOWN = "not comparable"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One setting, observer and quantity in both runs; of accuracy, observer and quantity are empty and "accuracy".
+
+    Attributes:
+        paired: how many cells both runs have of the setting; 0 where all cells of each are compared.
+        first, second: advantage (or accuracy) in either run.
+        words: what is said of it in either run.
+        text: in words, with figures.
+    """
+
+    setting: str
+    observer: str
+    quantity: str
+    change: Change
+    paired: int
+    first: float | None
+    second: float | None
+    words: tuple[str, str]
+    text: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Attributes:
+    differences: of every setting that both runs have.
+    only_first, only_second: settings that one run alone has.
+    """
+
+    first: str
+    second: str
+    differences: tuple[Difference, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [{**vars(d), "change": d.change.value, "words": list(d.words)} for d in self.differences]
+        return {
+            "first": self.first,
+            "second": self.second,
+            "differences": rows,
+            "only_first": list(self.only_first),
+            "only_second": list(self.only_second),
+        }
+
+
+def compare_folders(first: Path, second: Path) -> Comparison:
+    """Compare two runs.
+
+    Raises:
+        FglauditError: a folder is not that of a run, or the runs have no setting in common.
+    """
+    a, b = load_run(first), load_run(second)
+    here, there = _by_setting(a), _by_setting(b)
+    common = [key for key in here if key in there]
+    if not common:
+        raise FglauditError(
+            f"two runs are compared over settings that both have; {first} has {len(here)} and {second} {len(there)},"
+            " none in common; run the same suite twice, or one that shares data, partition, protocol and defense"
+        )
+    labels = Labels.of([*summarize(a), *summarize(b)])
+    found: list[Difference] = []
+    for key in common:
+        found += _setting(*_paired(a, here[key], b, there[key]), labels)
+
+    def only(run: Run, mine: dict[str, list[CellRecord]], other: dict[str, list[CellRecord]]) -> tuple[str, ...]:
+        left = tuple(record for key, records in mine.items() if key not in other for record in records)
+        return tuple(_name(s, labels) for s in summarize(replace(run, cells=left)))
+
+    return Comparison(str(first), str(second), tuple(found), only(a, here, there), only(b, there, here))
+
+
+def _by_setting(run: Run) -> dict[str, list[CellRecord]]:
+    groups: dict[str, list[CellRecord]] = {}
+    for record in run.cells:
+        if record.findings:
+            groups.setdefault(setting_key(record), []).append(record)
+    return groups
+
+
+def _paired(a: Run, first: Sequence[CellRecord], b: Run, second: Sequence[CellRecord]) -> tuple[Setting, Setting, int]:
+    """Return the setting in both runs, over the cells that both have if there are any, and how many those are."""
+    both = {record.cell for record in first} & {record.cell for record in second}
+    mine = [record for record in first if not both or record.cell in both]
+    theirs = [record for record in second if not both or record.cell in both]
+    [one] = summarize(replace(a, cells=tuple(mine)))
+    [other] = summarize(replace(b, cells=tuple(theirs)))
+    return one, other, len(both)
+
+
+def _name(setting: Setting, labels: Labels) -> str:
+    return f"{labels.setting(setting)} on {place(setting)}"
+
+
+def _setting(first: Setting, second: Setting, paired: int, labels: Labels) -> list[Difference]:
+    name = _name(first, labels)
+    found = [_accuracy(name, first, second, paired)]
+    there = {(answer.observer, answer.quantity): answer for answer in answers([second])}
+    for answer in answers([first]):
+        other = there.pop((answer.observer, answer.quantity), None)
+        if answer.applies or (other is not None and other.applies):
+            found.append(_learned(name, answer, other, paired))
+    found += [_learned(name, None, answer, paired) for answer in there.values() if answer.applies]
+    return [difference for difference in found if difference is not None]
+
+
+def _learned(name: str, first: Answer | None, second: Answer | None, paired: int) -> Difference:
+    some = first or second
+    assert some is not None
+    words = tuple("not in this run" if a is None else a.word.value for a in (first, second))
+    one, other = (None if a is None else a.leak for a in (first, second))
+    if one is None or other is None:
+        same = first is not None and second is not None and one is None and other is None
+        change, text = (Change.EQUAL if same else Change.UNKNOWN), f"{words[0]}, then {words[1]}"
+    elif one.metric != other.metric and (one.attack != other.attack):
+        change = _by_intervals(one.low, one.high, other.low, other.high, one.advantage, other.advantage)
+        text = f"{achieved(one)} ({one.attack}), then {achieved(other)} ({other.attack})"
+    else:
+        change = _by_intervals(one.low, one.high, other.low, other.high, one.advantage, other.advantage)
+        text = f"{achieved(one)}, then {achieved(other)}"
+    if one is not None and other is not None:
+        text += f"; advantage {decimal(one.advantage)}, then {decimal(other.advantage)}"
+    return Difference(
+        setting=name,
+        observer=observer_label(some.observer),
+        quantity=QUANTITY_NAMES.get(some.quantity, some.quantity),
+        change=change,
+        paired=paired,
+        first=None if one is None else one.advantage,
+        second=None if other is None else other.advantage,
+        words=(words[0], words[1]),
+        text=text.replace(THIN, " "),
+    )
+
+
+def _by_intervals(
+    low: float | None,
+    high: float | None,
+    then_low: float | None,
+    then_high: float | None,
+    value: float | None,
+    then: float | None,
+) -> Change:
+    if value == then and (low, high) == (then_low, then_high):
+        return Change.EQUAL
+    if low is None or high is None or then_low is None or then_high is None:
+        return Change.UNKNOWN
+    return Change.BETTER if then_high < low else Change.WORSE if then_low > high else Change.NOISE
+
+
+def _accuracy(name: str, first: Setting, second: Setting, paired: int) -> Difference:
+    """Compare accuracies seed by seed where cells are paired, else their means."""
+    one, other = first.per_seed("accuracy"), second.per_seed("accuracy")
+    a, b = mean(one), mean(other)
+    if a is None or b is None:
+        change = Change.EQUAL if a is None and b is None else Change.UNKNOWN
+    elif one == other:
+        change = Change.EQUAL
+    else:
+        change = _beyond(one, other, paired=bool(paired) and len(one) == len(other))
+    return Difference(
+        name, "", "accuracy", change, paired, a, b, ("", ""),
+        f"{percent(a)}, then {percent(b)}".replace(THIN, " "),
+    )  # fmt: skip
+
+
+def _beyond(one: Sequence[float], other: Sequence[float], *, paired: bool) -> Change:
+    """Whether means differ by more than two standard errors; not to be told with one seed."""
+    if paired:
+        steps = [y - x for x, y in zip(one, other, strict=True)]
+        spread = sd(steps)
+        error = None if spread is None else spread / len(steps) ** 0.5
+        change = sum(steps) / len(steps)
+    else:
+        spreads = (sd(one), sd(other))
+        change = sum(other) / len(other) - sum(one) / len(one)
+        error = (
+            None
+            if spreads[0] is None or spreads[1] is None
+            else (spreads[0] ** 2 / len(one) + spreads[1] ** 2 / len(other)) ** 0.5
+        )
+    if error is None or abs(change) <= 2 * error:
+        return Change.NOISE
+    return Change.BETTER if change > 0 else Change.WORSE
+
+
+def comparison_text(found: Comparison) -> str:
+    """Return the comparison for a terminal: counts per observer and quantity, then what changed."""
+    lines = [f"{found.first} -> {found.second}: better and worse are for privacy; for accuracy, higher is better"]
+    groups: dict[tuple[str, str], list[Difference]] = {}
+    for difference in found.differences:
+        groups.setdefault((difference.observer, difference.quantity), []).append(difference)
+    for (observer, quantity), mine in groups.items():
+        counts = Counter(difference.change for difference in mine)
+        told = ", ".join(f"{counts[change]} {change.value}" for change in Change if counts[change])
+        lines.append(f"{observer + ': ' if observer else ''}{quantity}: {told} ({plural(len(mine), 'setting')})")
+        for difference in mine:
+            if difference.change is Change.EQUAL:
+                continue
+            pairs = f"{difference.paired} paired" if difference.paired else "unpaired"
+            lines.append(f"  {difference.change.value:<14} {difference.setting} ({pairs}): {difference.text}")
+    for where, names in ((found.first, found.only_first), (found.second, found.only_second)):
+        lines += [f"only in {where}: {name}" for name in names]
+    return "\n".join(lines)

@@ -1,0 +1,86 @@
+"""What stopping the attacks costs: accuracy with and without, per protocol, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fglaudit.reports.answers import Word, answers, applies
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.leaks import FEATURES, mean, sd
+from fglaudit.reports.numbers import percent_spread
+from fglaudit.reports.options import UPPER_BOUND, is_option, undefended
+from fglaudit.reports.summary import Setting
+
+CHOSEN = "chosen on these seeds; confirm on fresh ones"
+"""Said of whatever is the best of several: the best of many is partly the luckiest."""
+
+
+MOST = 6
+
+
+def feature_words(setting: Setting) -> set[Word]:
+    """Return what is said of features to any observer of ``setting``."""
+    return {answer.word for answer in answers([setting]) if answer.quantity == FEATURES}
+
+
+def cost_lines(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    """Return sentences per data set and partition, each with the accuracies of the settings it names."""
+    lines = []
+    places = list(dict.fromkeys(place(s) for s in settings))
+    for where in places:
+        here = [s for s in settings if place(s) == where and applies(s) and s.per_seed("accuracy")]
+        prefix = f"On {where}: " if len(places) > 1 else ""
+        if not here:
+            lines.append(f"On {where}: no training finished.")
+            continue
+        lines += [prefix + text for text in _at(here, labels)]
+    return lines
+
+
+def _at(here: Sequence[Setting], labels: Labels) -> list[str]:
+    options = [s for s in here if is_option(s)]
+    lines = []
+    held = [s for s in options if feature_words(s) == {Word.HELD}]
+    by_protocol: dict[str, list[Setting]] = {}
+    for setting in options:
+        by_protocol.setdefault(labels.protocol(setting), []).append(setting)
+    for protocol, mine in by_protocol.items():
+        bare = next((s for s in mine if undefended(s)), None)
+        if bare is None or Word.LEAKS not in feature_words(bare):
+            continue
+        stopped = [s for s in mine if s in held]
+        if stopped:
+            best = max(stopped, key=_accuracy)
+            lost = 100 * (_accuracy(bare) - _accuracy(best))
+            lines.append(
+                f"{protocol}: {_shown(bare)} without a defense; {_shown(best)} with {labels.defense(best)}, where no"
+                f" attack on features succeeded ({lost:+.1f} points lost; {CHOSEN})."
+            )
+        else:
+            others = [s for s in mine if not undefended(s)]
+            tried = ", ".join(f"{labels.defense(s)} {_shown(s)}" for s in others[:4])
+            more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+            lines.append(
+                f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop the attacks"
+                f" on features{f' ({tried}{more})' if tried else ''}."
+            )
+    if len(lines) > MOST:
+        lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]
+    if not lines and options:
+        best, worst = max(options, key=_accuracy), min(options, key=_accuracy)
+        lines.append(f"{_shown(best)} ({labels.setting(best)})" + (
+            f", down to {_shown(worst)} ({labels.setting(worst)})." if worst is not best else "."))  # fmt: skip
+    bounds = [s for s in here if not is_option(s)]
+    if bounds:
+        top = max(bounds, key=_accuracy)
+        lines.append(f"{UPPER_BOUND}: {labels.protocol(top)} {_shown(top)}.")
+    return lines
+
+
+def _accuracy(setting: Setting) -> float:
+    return mean(setting.per_seed("accuracy")) or 0.0
+
+
+def _shown(setting: Setting) -> str:
+    values = setting.per_seed("accuracy")
+    return percent_spread(values, sd(values))

@@ -1,0 +1,86 @@
+"""The three epsilons of a setting - claimed, accounted, empirical - with the word for its guarantee, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fglaudit.guarantees import Verdict, Word
+from fglaudit.reports.alarms import refuted
+from fglaudit.reports.answers import applies
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.wording import assurance
+
+NOT_JUDGED = "not judged"
+NOT_COVERED = (
+    "Not covered unless it says so: labels, edges and degrees, which nodes exist, and which client holds them."
+)
+_GRAVEST = (Word.REFUTED, Word.CLAIMED, Word.NONE, Word.VERIFIED)
+
+
+@dataclass(frozen=True)
+class Epsilons:
+    """Attributes:
+    claimed: by the defense's authors; ``accounted`` by this tool; ``empirical`` is a lower bound from attacks.
+    word: verified, claimed, refuted, none, or "not judged"; of several seeds the gravest.
+    why: in sentences. ``not_covered``: what the guarantee does not protect, in one.
+    """
+
+    setting: str
+    claimed: float | None
+    accounted: float | None
+    empirical: float | None
+    delta: float | None
+    unit: str
+    word: str
+    why: str
+    not_covered: str
+    audits: tuple[str, ...] = ()
+
+
+def epsilon_rows(settings: Sequence[Setting], labels: Labels) -> list[Epsilons]:
+    """Return a row per setting for which anything is promised."""
+    rows = []
+    for setting in settings:
+        if not applies(setting):
+            continue
+        found = tuple(setting.largest(f"epsilon_{kind}") for kind in ("claimed", "accounted", "empirical"))
+        judged = _verdict(setting)
+        if not any(value is not None for value in found) and (judged is None or judged.word is Word.NONE):
+            continue
+        claimed, accounted, empirical = found
+        word = guarantee_word(setting)
+        why = " ".join(filter(None, (judged.reason if judged else "", assurance(setting))))
+        audits = judged.audits if judged else ()
+        rows.append(
+            Epsilons(
+                setting=f"{labels.setting(setting)} on {place(setting)}",
+                claimed=judged.claimed if claimed is None and judged else claimed,
+                accounted=judged.epsilon if accounted is None and judged else accounted,
+                empirical=empirical,
+                delta=setting.largest("delta"),
+                unit=setting.text("privacy_unit"),
+                word=word,
+                why=why,
+                not_covered=(judged.not_covered if judged else "") or NOT_COVERED,
+                audits=tuple(f"{audit.name}: {audit.outcome.value}. {audit.detail}" for audit in audits),
+            )
+        )
+    return rows
+
+
+def guarantee_word(setting: Setting) -> str:
+    """Return the word for the guarantee, the gravest of all seeds."""
+    if refuted(setting):
+        return Word.REFUTED.value
+    judged = _verdict(setting)
+    if judged is not None:
+        return judged.word.value
+    words = {finding.guarantee for record in setting.records for finding in record.findings}
+    return next((word.value for word in _GRAVEST if word.value in words), NOT_JUDGED)
+
+
+def _verdict(setting: Setting) -> Verdict | None:
+    found = [record.verdict for record in setting.records if record.verdict is not None]
+    return min(found, key=lambda verdict: _GRAVEST.index(verdict.word), default=None)

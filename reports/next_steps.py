@@ -1,0 +1,62 @@
+"""What to do next: what would settle what this run leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fglaudit.finding import Status
+from fglaudit.guarantees import Word as Guarantee
+from fglaudit.reports.alarms import few, unexamined
+from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.epsilons import guarantee_word
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import plural
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.wording import public_seed
+
+
+def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
+    """Return sentences, the most urgent first."""
+    steps = []
+    refuted = [labels.setting(s) for s in settings if guarantee_word(s) == Guarantee.REFUTED]
+    if refuted:
+        steps.append(
+            f"Do not deploy {few(dict.fromkeys(refuted), 3)}: the guarantee is refuted; see the three epsilons."
+        )
+    failed = any(f.status is Status.FAILED for record in run.cells for f in record.findings)
+    if run.missing or run.unreadable or failed:
+        steps.append("Run the same command again: it computes the cells that are missing or failed.")
+    found = [answer for answer in answers(settings) if answer.applies]
+    if more := max(map(_more_seeds, found), default=0):
+        steps.append(
+            f"Add {plural(more, 'seed')} (fglaudit run SUITE --seeds ...): where the answer is \u201cnot shown: too few"
+            " parties\u201d, that is how many more it takes."
+        )
+    facts = dict.fromkeys(
+        name for a in found if a.word is Word.NOT_SHOWN for leak in a.leaks for name in leak.unadapted
+    )
+    if facts:
+        steps.append(
+            f"Attack with something that allows for {few(facts)}: the attacks here do not (fglaudit list attacks)."
+        )
+    named = dict.fromkeys(field for setting in settings for field in unexamined(setting))
+    if named:
+        steps.append(f"Look at {few(named)}: nothing here says what it reveals.")
+    claimed = [labels.setting(s) for s in settings if applies(s) and guarantee_word(s) == Guarantee.CLAIMED]
+    if claimed:
+        steps.append(f"Do not rely on the epsilon of {few(dict.fromkeys(claimed), 3)}: it is claimed, not verified.")
+    if any(map(public_seed, settings)):
+        steps.append("Draw the noise with a secret key (fglaudit run --secret) before its epsilon is relied on.")
+    leaking = [a for a in found if a.word is Word.LEAKS and a.quantity == "features"]
+    if leaking and not any(a.word is Word.HELD for a in found if a.quantity == "features"):
+        steps.append("Try other defenses (fglaudit list defenses): none here is shown to protect feature rows.")
+    return steps or ["Repeat on fresh seeds and on your own graph before you rely on it."]
+
+
+def _more_seeds(answer: Answer) -> int:
+    """Return how many more seeds it takes to show that nothing leaks; 0 where seeds are not what is missing."""
+    needs = answer.leak.needs if answer.leak is not None else None
+    if answer.word is not Word.NOT_SHOWN or answer.leak is None or needs is None or not needs.too_few:
+        return 0
+    return 0 if needs.seeds is None else max(1, needs.seeds - len(answer.leak.scored))

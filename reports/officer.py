@@ -1,0 +1,113 @@
+"""The figure that a privacy officer reads: accuracy against the strongest attack on features, per observer.
+
+Points are settings that can be chosen; what bounds them - all data in one place, settings in which nothing on features
+was measured, chance - are lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from fglaudit.reports.answers import Word
+from fglaudit.reports.heat import HeatRow
+from fglaudit.reports.leaks import FEATURES, sd
+from fglaudit.reports.numbers import epsilon, percent
+from fglaudit.reports.options import UPPER_BOUND
+from fglaudit.reports.scatter import Line, Point, scatter
+from fglaudit.reports.wording import interval_words, observer_label
+
+MOST_LINES = 4
+MOST_POINTS = 400
+"""More than these are no figure that anybody reads: then the settings are left to the table."""
+
+
+@dataclass(frozen=True)
+class Officer:
+    """Attributes:
+    plots: wide and narrow.
+    shapes: protocols of the legend with their marks.
+    drawn, left_out: settings with and without a point; ``why`` those are left out.
+    """
+
+    plots: tuple[Markup, ...]
+    shapes: tuple[tuple[str, int], ...]
+    drawn: int
+    left_out: int
+    hollow: bool
+
+
+def officer_figure(
+    rows: Sequence[HeatRow], observers: Sequence[tuple[str, str]], name: str, sizes: Sequence[tuple[int, int]]
+) -> Officer | None:
+    """Return the figure in every one of ``sizes``, the first labelled; None if nothing can be drawn."""
+    protocols = list(dict.fromkeys(row.protocol for row in rows if row.option))
+    points, used, drawn = [], set(), 0
+    for row in rows:
+        mine = _points(row, observers, protocols) if row.option else []
+        points += mine
+        drawn += bool(mine)
+        used |= {row.protocol} if mine else set()
+    if not points or len(points) > MOST_POINTS:
+        return None
+    lines = _lines(rows, used)
+    plots = tuple(scatter(points, name, *size, labelled=i == 0, lines=lines) for i, size in enumerate(sizes))
+    shapes = tuple((protocol, index) for index, protocol in enumerate(protocols) if protocol in used)
+    return Officer(plots, shapes, drawn, len(rows) - drawn, any(point.hollow for point in points))
+
+
+def _points(row: HeatRow, observers: Sequence[tuple[str, str]], protocols: Sequence[str]) -> list[Point]:
+    points = []
+    for cell in row.cells:
+        leak = cell.main.leak if cell is not None and cell.main.quantity == FEATURES else None
+        if cell is None or leak is None or leak.advantage is None or row.accuracy is None:
+            continue
+        about = f"{row.protocol}, {row.defense}\n{observer_label(cell.observer)}: {cell.main.word.value}\n{cell.text}"
+        points.append(
+            Point(
+                x=row.accuracy,
+                y=leak.advantage,
+                low=leak.low,
+                high=leak.high,
+                x_sd=sd(row.setting.per_seed("accuracy")),
+                colour=observers.index(cell.observer),
+                shape=protocols.index(row.protocol),
+                label=_label(row),
+                tooltip=f"{about}\n{leak.attack}; {interval_words(leak)}\naccuracy {row.accuracy_text}",
+                hollow=cell.main.word is Word.NOT_SHOWN,
+            )
+        )
+    return points
+
+
+def _label(row: HeatRow) -> str:
+    """The epsilon where one is accounted or claimed, else the defense."""
+    accounted, claimed = (row.setting.largest(f"epsilon_{kind}") for kind in ("accounted", "claimed"))
+    if accounted is not None:
+        return f"ε {epsilon(accounted)}"
+    return f"ε {epsilon(claimed)} (claimed)" if claimed is not None else row.defense
+
+
+def _lines(rows: Sequence[HeatRow], used: set[str]) -> list[Line]:
+    """What bounds the points: centralized models, protocols without a point, and chance."""
+    lines = []
+    for row in rows:
+        if row.accuracy is None or (row.option and row.protocol in used) or row.setting.first.defense != "none":
+            continue
+        text = UPPER_BOUND if not row.option else f"{row.protocol}: features {_word(row)}"
+        lines.append(Line(row.accuracy, f"{text} ({percent(row.accuracy)})"))
+    classes = max((len(_classes(row)) for row in rows), default=0)
+    chance = [Line(1 / classes, f"chance: 1 of {classes} classes")] if classes > 1 else []
+    return [*lines[: MOST_LINES - 1], *chance]
+
+
+def _word(row: HeatRow) -> str:
+    words = [cell.main.word.value for cell in row.cells if cell is not None and cell.main.quantity == FEATURES]
+    return words[0] if words else Word.NOT_TESTED.value
+
+
+def _classes(row: HeatRow) -> set[str]:
+    found = (leak.breakdowns.get("class", {}) for leak in row.setting.leaks)
+    return {name for buckets in found for name in buckets}

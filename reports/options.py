@@ -1,0 +1,18 @@
+"""Which settings are options to choose from, and which only bound them: all data in one place is no option."""
+
+from __future__ import annotations
+
+from fglaudit.reports.summary import Setting
+
+CENTRALIZED = frozenset({"appnp", "gat", "gcn", "graphsage"})
+"""Protocols that train on all data in one place."""
+UPPER_BOUND = "All data in one place: an upper bound, not an option"
+
+
+def is_option(setting: Setting) -> bool:
+    """Whether data stay with their owners in ``setting``."""
+    return setting.first.protocol not in CENTRALIZED
+
+
+def undefended(setting: Setting) -> bool:
+    return setting.first.defense == "none"

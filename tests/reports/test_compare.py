@@ -1,0 +1,97 @@
+"""What changed between two runs, and when that is told from noise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report_runs import DEFENSES, PROTOCOLS, make_cell, store
+from typer.testing import CliRunner
+
+from fglaudit.cli import app
+from fglaudit.errors import FglauditError
+from fglaudit.finding import CellRecord
+from fglaudit.reports.compare import Change, compare_folders, comparison_text
+from fglaudit.scoring.metrics import metric_interval, read_clusters
+
+BARE = PROTOCOLS[0], DEFENSES[0]
+
+
+def weaker(record: CellRecord, share: float) -> CellRecord:
+    """The same cell with that share of every attack's hits."""
+    kept = {key: [[c[0], c[1], c[2] * share, c[3]] for c in rows] for key, rows in record.clusters.items()}
+    findings = []
+    for f in record.findings:
+        key = f"{f.observer}|{f.observer_knowledge}|{f.attack}"
+        paired = read_clusters("exact_rate", kept[key])
+        found = metric_interval("exact_rate", paired)
+        findings.append(
+            replace(f, value=found.value, advantage=found.value, advantage_low=found.low, advantage_high=found.high,
+                    exact_rate=found.value, identifiable_rate=None, accuracy=(f.accuracy or 0) - 0.1)
+        )  # fmt: skip
+    return replace(record, findings=tuple(findings), clusters=kept)
+
+
+def test_a_run_is_equal_to_itself(tmp_path: Path) -> None:
+    folder = store(tmp_path / "run", [make_cell(*BARE, seed) for seed in (0, 1)])
+    found = compare_folders(folder, folder)
+    assert {d.change for d in found.differences} == {Change.EQUAL}
+    assert {d.paired for d in found.differences} == {2}
+    assert not found.only_first and not found.only_second
+
+
+def test_less_leakage_is_better_more_is_worse_and_a_little_is_noise(tmp_path: Path) -> None:
+    cells = [make_cell(*BARE, seed, observers=[0], parties=45) for seed in (0, 1, 2)]
+    first = store(tmp_path / "a", cells)
+    less = store(tmp_path / "b", [weaker(c, 0.3) for c in cells])
+    little = store(tmp_path / "c", [weaker(c, 0.999) for c in cells])
+
+    def change(a: Path, b: Path, quantity: str = "feature rows") -> Change:
+        [found] = [d.change for d in compare_folders(a, b).differences if d.quantity == quantity]
+        return found
+
+    assert change(first, less) is Change.BETTER
+    assert change(less, first) is Change.WORSE
+    assert change(first, little) is Change.NOISE
+    assert change(first, less, "accuracy") is Change.WORSE  # 10 points at every seed
+    assert "better" in comparison_text(compare_folders(first, less))
+
+
+def test_cells_are_paired_where_both_have_them(tmp_path: Path) -> None:
+    first = store(tmp_path / "a", [make_cell(*BARE, seed, observers=[0]) for seed in (0, 1, 2)])
+    second = store(tmp_path / "b", [make_cell(*BARE, seed, observers=[0]) for seed in (1, 2, 3)])
+    found = compare_folders(first, second).differences
+    assert {d.paired for d in found} == {2} and {d.change for d in found} == {Change.EQUAL}
+    fresh = store(tmp_path / "c", [make_cell(*BARE, 7, observers=[0])])
+    assert {d.paired for d in compare_folders(first, fresh).differences} == {0}
+
+
+def test_settings_of_one_run_alone_are_named(tmp_path: Path) -> None:
+    first = store(tmp_path / "a", [make_cell(*BARE, 0), make_cell(PROTOCOLS[1], DEFENSES[1], 0)])
+    second = store(tmp_path / "b", [make_cell(*BARE, 0)])
+    found = compare_folders(first, second)
+    assert len(found.only_first) == 1 and "drop-singletons" in found.only_first[0] and not found.only_second
+
+
+def test_wrong_folders_are_one_message(tmp_path: Path) -> None:
+    run = store(tmp_path / "run", [make_cell(*BARE, 0)])
+    other = store(tmp_path / "other", [make_cell(PROTOCOLS[1], DEFENSES[1], 0)])
+    with pytest.raises(FglauditError, match="none in common"):
+        compare_folders(run, other)
+    with pytest.raises(FglauditError, match="has no 'cells' folder"):
+        compare_folders(run, tmp_path)
+    with pytest.raises(FglauditError):
+        compare_folders(tmp_path / "nowhere", run)
+
+
+def test_the_command_prints_text_and_json(tmp_path: Path) -> None:
+    cells = [make_cell(*BARE, 0, observers=[0], parties=45)]
+    first, second = store(tmp_path / "a", cells), store(tmp_path / "b", [weaker(c, 0.3) for c in cells])
+    text = CliRunner().invoke(app, ["compare", str(first), str(second)])
+    assert text.exit_code == 0 and "Server: feature rows: 1 better (1 setting)" in text.output
+    told = json.loads(CliRunner().invoke(app, ["compare", str(first), str(second), "--json"]).output)
+    [features] = [d for d in told["differences"] if d["quantity"] == "feature rows"]
+    assert features["change"] == "better" and features["second"] < features["first"]
+    assert features["words"] == ["leaks", "leaks"]
