@@ -162,7 +162,7 @@ def _defense(plugin: Defense, asked: Sequence[str], quick: bool) -> Iterator[Lin
             yield _fault(error, f"audit on {name}")
             continue
         yield from _compared(under, without)
-        yield from _guarantees(under.records)
+        yield from guarantee_lines(under.records)
         yield from _failures(under.records)
 
 
@@ -288,7 +288,7 @@ def _figure(answer: Answer | None) -> str:
     )
 
 
-def _guarantees(records: Sequence[CellRecord]) -> Iterator[Line]:
+def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
     """Say what became of the guarantee: by the verdict of the records, else by the epsilon that replays showed."""
     first = records[0].findings[0]
     verdicts = [record.verdict for record in records if record.verdict is not None]

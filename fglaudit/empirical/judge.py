@@ -26,7 +26,18 @@ SHORTENED = "audit shortened"
 TRADE_OFF = "trade-off"
 _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""
-_NEEDED = ("facts", "foreign randomness", "fields", "sensitivity")
+_NEEDED = (
+    "facts",
+    "foreign randomness",
+    "fields",
+    "sensitivity",
+    "noise",
+    "dependence",
+    "reports",
+    "sampling",
+)
+"""Audits without which nothing is verified: one that does not apply to a defense is not in the list at all."""
+_WORST_FIRST = (Outcome.REFUTED, Outcome.UNTESTED, Outcome.PASSED)
 
 
 def judge(
@@ -102,6 +113,7 @@ def _verdict(
     left: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict that follows from ``audits``."""
+    audits = merged(audits)
     word, reason = _word(promise, accounted, audits, shortened)
     own = accounted.epsilon if isinstance(accounted, Accounted) else None
     return Verdict(
@@ -139,6 +151,35 @@ def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit
         f"epsilon {accounted.epsilon:.4g} accounted by this tool from facts and releases counted, and"
         f" {sum(a.outcome is Outcome.PASSED for a in audits)} audits saw no break; noise too small by 1.5 would have"
         f" been seen with probability {curve.power:.2f}"
+    )
+
+
+def merged(audits: Sequence[Audit]) -> tuple[Audit, ...]:
+    """Return the audits with one of each name: of several looks at one thing the worst outcome counts.
+
+    Its p-value is the smallest, times the number of looks that have one; details are those of the looks with that
+    outcome.
+    """
+    by_name: dict[str, list[Audit]] = {}
+    for audit in audits:
+        by_name.setdefault(audit.name, []).append(audit)
+    return tuple(_one_of(looks) for looks in by_name.values())
+
+
+def _one_of(looks: Sequence[Audit]) -> Audit:
+    if len(looks) == 1:
+        return looks[0]
+    outcome = next(o for o in _WORST_FIRST if any(look.outcome is o for look in looks))
+    p_values = [look.p_value for look in looks if look.p_value is not None]
+    powers = [look.power for look in looks if look.power is not None]
+    largest = [look.largest_epsilon for look in looks if look.largest_epsilon is not None]
+    return Audit(
+        looks[0].name,
+        outcome,
+        "; ".join(dict.fromkeys(look.detail for look in looks if look.outcome is outcome)),
+        min(1.0, len(p_values) * min(p_values)) if p_values else None,
+        min(powers, default=None),
+        min(largest, default=None),
     )
 
 

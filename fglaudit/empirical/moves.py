@@ -39,6 +39,12 @@ class Moves:
         also = {"rows": self.rows, "gradients": self.gradients}
         return sorted(words) + [name for name, moved in also.items() if moved]
 
+    def of(self, noised: Noised) -> bool:
+        """Whether what ``noised`` is about moved."""
+        if noised.payload in ("rows", "gradients"):
+            return self.rows if noised.payload == "rows" else self.gradients
+        return any(sent[:2] == (noised.payload, noised.by_server) for sent in self.fields)
+
 
 def moves(one: Trace, other: Trace) -> Moves:
     """Return what differs between two replays, up to the message at which they part ways."""
