@@ -186,7 +186,8 @@ class MaskingSession(DefenseSession):
         slots = torch.unique(self.served[payload].rows) if payload.ragged else torch.zeros(1, dtype=torch.long)
         device = next(iter(batch.payload.tensors().values())).device
         self.started += 1
-        current = MaskingRound(self.started, batch.round, clients, aggregation, self._code(payload, size), slots, device)
+        code = self._code(payload, size)
+        current = MaskingRound(self.started, batch.round, clients, aggregation, code, slots, device)
         self.rounds[payload] = current
         if gone and payload.ragged:
             self.absent[payload.__name__] = clients[order[:gone]].sort().values.tolist()

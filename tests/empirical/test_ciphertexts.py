@@ -14,6 +14,7 @@ from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import MaskingSession, SecureAggregation
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.empirical import judge as judging
+from fglaudit.empirical.examined import examined
 from fglaudit.empirical.judge import judge
 from fglaudit.facts import Fact
 from fglaudit.guarantees import Outcome, Verdict, Word
@@ -42,8 +43,7 @@ def outcomes(verdict: Verdict) -> dict[str, Outcome]:
 @pytest.fixture(autouse=True)
 def few_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replaced records have tests of their own."""
-    real = judging.examined
-    monkeypatch.setattr(judging, "examined", lambda *a, **k: real(*a, **k, quick=True, seconds=0.0))
+    monkeypatch.setattr(judging, "examined", lambda *a, **k: examined(*a, **k, quick=True, seconds=0.0))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,8 @@ class Repeating(DefenseSession):
     """Encrypts each message once, and sends the same ciphertexts again for the same message."""
 
     def __init__(self, honest: DefenseSession) -> None:
-        self.honest, self.kept = honest, {}  # type: dict[Any, Any]
+        self.honest = honest
+        self.kept: dict[Any, MessageBatch] = {}
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("seal", "honest", "kept", "sealed_by", "__class__", "promised_by"):
@@ -287,7 +288,8 @@ class Repeating(DefenseSession):
         key = tuple(batch.payload.tensors()["sums"].flatten().tolist())
         if key not in self.kept:
             self.kept[key] = self.honest.seal(batch, rng)
-        return dataclasses.replace(self.kept[key], round=batch.round)
+        found: MessageBatch = dataclasses.replace(self.kept[key], round=batch.round)
+        return found
 
 
 @dataclass(frozen=True)
