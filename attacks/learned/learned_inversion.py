@@ -23,7 +23,8 @@ from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_kn
 from fglaudit.attacks.learned.cleaning import CleanedMessages, are_totals, first_batches, learn_maps
 from fglaudit.attacks.learned.decoder import decoded_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
-from fglaudit.attacks.learned.handing_over import best, holding_back, results, with_residual, without_facts
+from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts
+from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.probes import made_up_graph
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Correlated, Fact, Field, Foreign, Masked, Memoised, is_built_in
@@ -47,7 +48,7 @@ from fglaudit.payloads import (
 )
 from fglaudit.rng import derive, split
 from fglaudit.structure import Attention, Structure
-from fglaudit.view import Released, View
+from fglaudit.view import Auxiliary, Released, View
 
 _PLANTED = 40
 _HOOKS = ("prepare", "release")
@@ -100,7 +101,7 @@ class LearnedInversion(Attack):
 
     def _candidates(
         self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
-    ) -> Iterator[Reconstruction]:
+    ) -> Iterator[Candidate]:
         cleaned, undone = view, []
         left: dict[tuple[str, str], float] = {}
         for payload in seen:
@@ -120,9 +121,18 @@ class LearnedInversion(Attack):
         noisy = [p for p in seen if p not in undone and _has_noise(view, p)]
         if noisy:
             yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
+        if (hidden := hidden_rows(view, split(rng, "hidden rows"), device)) is not None:
+            others = [p for p in seen if p is not RawFeatures]
+            yield from results(
+                without_facts(view, others), others, type(self).name, split(rng, "hidden"), device, hidden
+            )
         for payload in seen:
-            if (rows := decoded_rows(cleaned, payload, device)) is not None:
-                yield rows
+
+            def again(known: Auxiliary, payload: type[Payload] = payload) -> Reconstruction | None:
+                return decoded_rows(dataclasses.replace(cleaned, auxiliary=known), payload, device)
+
+            if (rows := again(view.auxiliary)) is not None:
+                yield Candidate(rows, again)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Rows in the clear, with their columns in another order and other signs by a rule that is public."""
