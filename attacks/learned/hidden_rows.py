@@ -31,6 +31,7 @@ _FEWEST = 64
 _WHOLE = 1e-2
 """Of an entry against the level of its row."""
 _HALF = 0.5
+_UNIT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,22 @@ class HiddenRows:
 
     def shown(self, found: Reconstruction, view: View) -> Reconstruction:
         """Return what was found in the data set's own terms."""
-        rows = self.inverse.apply(found.rows.double())
-        return dataclasses.replace(found, rows=in_levels(rows, view.public.features).to(found.rows))
+        kind, rows = view.public.features, found.rows.double()
+        if kind is not FeatureKind.REAL:
+            rows = rows * self._scales(rows)
+        return dataclasses.replace(found, rows=in_levels(self.inverse.apply(rows), kind).to(found.rows))
+
+    def _scales(self, rows: Tensor) -> Tensor:
+        """Return by how much the server scaled hidden rows [n, F] down to norm one, [n, 1]: most entries of a discrete
+        row are 0, and with an affine map each of those says it."""
+        shift = self.inverse.apply(torch.zeros_like(rows[:1]))
+        told = (shift.abs() > _WHOLE * shift.abs().max()).squeeze(0)
+        if float(shift.abs().max().item()) < _WHOLE:
+            return torch.ones_like(rows[:, :1])
+        slope = (self.inverse.apply(rows) - shift)[:, told]
+        scale = (-shift[:, told] / torch.where(slope == 0, 1e-30, slope)).median(dim=1, keepdim=True).values
+        unit = (rows.norm(dim=1, keepdim=True) - 1).abs() < _UNIT
+        return torch.where(unit & (scale > 1), scale, 1.0)
 
     def _hidden(self, x: Tensor) -> Tensor:
         return self.forward.apply(x.double()).to(x) if len(x) else x
