@@ -31,6 +31,10 @@ _AHEAD = 2.0
 """Standard errors by which a result must beat a guess on rows that were held back."""
 _SPREAD = 0.1
 """Least standard deviation of what a result is ahead by: that of few rows may be small by chance."""
+_LIKELY = 0.5
+_LITTLE = 1e-6
+"""Weight of confidence below that: it decides only where nobody has more."""
+_NEAR = 0.9
 _ALIKE = 6
 """Decimals to which results that rebuild the rows held back alike agree."""
 
@@ -144,7 +148,7 @@ def best(
     candidates: Iterable[Candidate], view: View, learning: View, held: Auxiliary, rng: torch.Generator
 ) -> Reconstruction:
     """Return the candidate that rebuilds the rows held back best, if it clearly beats guesses, found again with all
-    known rows; the most confident one of those that say nothing of the rows held back, where none does. Where there is
+    known rows; the most confident one of those that say too little of the rows held back, where none does. Where there is
     none either, the guess that is every attack's control.
 
     Args:
@@ -174,7 +178,7 @@ def _ahead(
     chosen, most = None, (0.0, 0.0)
     for candidate in listed:
         about = torch.isin(held.nodes, candidate.found.nodes)
-        if not bool(about.any()):
+        if int(about.sum()) < _FEWEST_HELD:
             continue
         gain = (cosines(candidate.found, held, view.public.num_nodes) - guess)[about]
         spread = max(_SPREAD, float(gain.std().item()) if len(gain) > 1 else 0.0)
@@ -187,15 +191,17 @@ def _ahead(
 
 
 def _surest(listed: Iterable[Candidate], held: Auxiliary) -> Candidate | None:
-    """Return the most confident candidate of those that are about no row held back, if it is confident of any row."""
-    chosen, most = None, 0.0
+    """Return the most confident candidate of those that are about too few rows held back to be judged by them, if it is
+    confident of any row; the first of those that are about as confident."""
+    scored = []
     for candidate in listed:
         confidence = candidate.found.confidence.double()
-        if bool((confidence > _CONFIDENT).any()) and not bool(torch.isin(held.nodes, candidate.found.nodes).any()):
-            total = float(confidence.sum().item())
-            if total > most:
-                chosen, most = candidate, total
-    return chosen
+        judged = int(torch.isin(held.nodes, candidate.found.nodes).sum()) >= _FEWEST_HELD
+        if not judged and bool((confidence > _CONFIDENT).any()):
+            likely = (confidence - _LIKELY).clamp(min=0).sum() + _LITTLE * confidence.sum()
+            scored.append((float(likely.item()), candidate))
+    most = max((score for score, _ in scored), default=0.0)
+    return next((candidate for score, candidate in scored if score >= _NEAR * most), None)
 
 
 def _unproven(found: Reconstruction) -> Reconstruction:

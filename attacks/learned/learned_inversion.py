@@ -102,7 +102,7 @@ class LearnedInversion(Attack):
     def _candidates(
         self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
     ) -> Iterator[Candidate]:
-        cleaned, undone = view, []
+        cleaned, uploads, undone = view, view, []
         left: dict[tuple[str, str], float] = {}
         for payload in seen:
             maps = learn_maps(view, payload, split(rng, payload.__name__), device)
@@ -110,8 +110,17 @@ class LearnedInversion(Attack):
                 totals = are_totals(view, payload, maps, split(rng, "totals"))
                 messages = CleanedMessages(cleaned.messages, payload, maps, view.public.num_features, totals)
                 cleaned = dataclasses.replace(cleaned, messages=messages)
+                if payload is not RawFeatures and all(upwards for upwards, _ in maps):
+                    own = CleanedMessages(uploads.messages, payload, maps, view.public.num_features)
+                    uploads = dataclasses.replace(uploads, messages=own)
                 undone.append(payload)
                 left |= {(payload.__name__, n): m.left for (_, n), m in maps.items() if m.coarse}
+        # Models were trained on hidden rows: what clients computed with them is cleaned, what the server made is not.
+        if (hidden := hidden_rows(view, split(rng, "hidden rows"), device)) is not None:
+            others = [p for p in seen if p is not RawFeatures]
+            yield from results(
+                without_facts(uploads, others), others, type(self).name, split(rng, "hidden"), device, hidden
+            )
         if undone:
             plain = without_facts(cleaned, undone)
             yield from results(plain, undone, type(self).name, split(rng, "cleaned"), device)
@@ -121,11 +130,6 @@ class LearnedInversion(Attack):
         noisy = [p for p in seen if p not in undone and _has_noise(view, p)]
         if noisy:
             yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
-        if (hidden := hidden_rows(view, split(rng, "hidden rows"), device)) is not None:
-            others = [p for p in seen if p is not RawFeatures]
-            yield from results(
-                without_facts(view, others), others, type(self).name, split(rng, "hidden"), device, hidden
-            )
         for payload in seen:
 
             def again(known: Auxiliary, payload: type[Payload] = payload) -> Reconstruction | None:
