@@ -148,8 +148,8 @@ def best(
     candidates: Iterable[Candidate], view: View, learning: View, held: Auxiliary, rng: torch.Generator
 ) -> Reconstruction:
     """Return the candidate that rebuilds the rows held back best, if it clearly beats guesses, found again with all
-    known rows; the most confident one of those that say too little of the rows held back, where none does. Where there is
-    none either, the guess that is every attack's control.
+    known rows; the most confident one of those that say too little of the rows held back, where none does. Where there
+    is none either, the guess that is every attack's control.
 
     Args:
         view: with all rows that the observer knows.
