@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fglaudit.errors import printable
 from fglaudit.reports.achieved import in_words
-from fglaudit.reports.alarms import alarms
+from fglaudit.reports.alarms import alarms, few
 from fglaudit.reports.answers import Answer, Word, answers, applies
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import sd
@@ -70,7 +70,7 @@ def _table(found: Sequence[Answer], labels: Labels, many_places: bool) -> Table:
         table.add_column(overflow="fold")
     shown = list(groups.items())
     for (word, _), same in shown[:MOST]:
-        names = ", ".join(dict.fromkeys(_where(answer, labels, many_places) for answer in same))
+        names = few(dict.fromkeys(_where(answer, labels, many_places) for answer in same), 4)
         style = STYLES[word]
         table.add_row(f"    [{style}]{word.upper()}[/{style}]", _safe(in_words(same[0])), _safe(names))
     if len(shown) > MOST:

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from report_runs import make_cell
 
 from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode
+from fglaudit.guarantees import Verdict, Word
+from fglaudit.plugin_check import guarantee_lines
 from fglaudit.scaffold import scaffold
 
 STATED = 'return (Additive(Field("NeighborSums", "sums", "up"), "gaussian", self.std),)'
 PROMISE = """
     def guarantee(self) -> Guarantee:
-        return Guarantee("gaussian", 0.5, 0.5, 1e-5, "node", "feature row zeroed out", 1)
+        return Guarantee("gaussian", 0.5, 0.5, 1e-5, "node", "feature row zeroed out", 1, relation=Relation.ZERO_OUT)
+"""
+
+LIAR = """
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.interfaces import Guarantee
+
+
+@dataclass(frozen=True)
+class Liar(Gaussian):
+    \"\"\"Noise for epsilon 8, called epsilon 1.\"\"\"
+
+    name: ClassVar[str] = "liar"
+    epsilon: float = 8.0
+
+    def bind(self, context):
+        session = super().bind(context)
+        honest = session.guarantee
+        session.guarantee = lambda: dataclasses.replace(honest(), epsilon_claimed=1.0, epsilon_accounted=1.0)
+        return session
 """
 
 
@@ -44,19 +71,41 @@ def test_noise_that_keeps_quiet_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert "verdict: FAULT: conformance on fedgcn:" in said and "states no fact that explains it" in said
 
 
-def test_noise_that_is_far_too_small_for_its_promise_is_refuted(
+def test_noise_that_is_far_too_small_for_its_promise_is_claimed_and_what_is_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = "from fglaudit.interfaces import Defense, DefenseSession"
     path = tmp_path / "x"
     path.mkdir()
-    new = f"{old}, Guarantee"
+    new = f"{old}, Guarantee\nfrom fglaudit.privacy.accounting import Relation"
     file = scaffold("defense", "bold", path)[0]
     text = file.read_text().replace(old, new).replace(STATED, STATED + "\n" + PROMISE)
     file.write_text(text)
     code, said = called(capsys, f"{file}:Bold", "--quick", "--fields", "{std: 0.05}")
+    assert code == ExitCode.FAILED, said
+    assert "guarantee: claimed: no epsilon could be accounted" in said
+    assert "verdict: FAULT: features leak to server (" in said and "features: leaks" in said
+    last = said.strip().splitlines()[-1]
+    assert "F1" not in last and len(last) < 200, last
+
+
+def test_a_refuted_verdict_is_the_gravest_fault() -> None:
+    verdict = Verdict(Word.REFUTED, "noise of a third of the stated scale", claimed=8.0)
+    cell = replace(make_cell(("fedgcn", {"hops": 1}, 0.8), ("gaussian", {"epsilon": 8.0}), 0), verdict=verdict)
+    (line,) = guarantee_lines([cell])
+    assert line.code is ExitCode.REFUTED and line.text.endswith("refuted: noise of a third of the stated scale")
+    (line,) = guarantee_lines([replace(cell, verdict=replace(verdict, word=Word.CLAIMED))])
+    assert line.code is ExitCode.DONE and line.text.startswith("guarantee: claimed")
+
+
+def test_an_epsilon_that_its_facts_do_not_give_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "liar.py"
+    file.write_text(LIAR)
+    code, said = called(capsys, f"{file}:Liar", "--quick", "--protocol", "fedgcn")
     assert code == ExitCode.REFUTED, said
-    assert "verdict: REFUTED" in said and "the guarantee is refuted" in said
+    last = said.strip().splitlines()[-1]
+    assert "verdict: REFUTED: the guarantee is refuted: its author states epsilon 1;" in last
+    assert last.count("refuted:") == 1
 
 
 def test_code_that_raises_is_a_fault_and_no_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
