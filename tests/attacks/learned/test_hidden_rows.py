@@ -75,4 +75,4 @@ def test_what_was_chosen_is_found_again_with_all_known_rows() -> None:
     nodes = torch.arange(40, 50)
     better = Reconstruction(x[:3], torch.arange(3), torch.ones(3), torch.ones(3, dtype=torch.bool))
     chosen = best([made(nodes, x[nodes], 0.3, better)], view, view, held, derive(0, "choice"))
-    assert torch.equal(chosen.nodes, better.nodes) and not chosen.proven.any()
+    assert torch.equal(chosen.nodes, better.nodes) and chosen.proven is not None and not chosen.proven.any()
