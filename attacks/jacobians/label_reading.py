@@ -12,7 +12,9 @@
 
 Where a defense adds noise or rounds, predictions are averaged over the later rounds and their log odds shrunk by the
 share of noise in them; updates count as far as they exceed the noise on them, and all of it is added to label
-propagation. Scaling a change of the weights down changes no sign.
+propagation. Scaling a change of the weights down changes no sign. Where a defense scales representations down to a
+norm, predictions are averaged over the lengths that they may have had
+(:mod:`fglaudit.attacks.jacobians.clipped_predictions`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from fglaudit.adversary.known_graph import sees_deliveries
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.modelled import about, known_noise, sealed
 from fglaudit.adversary.public_rules import noise_std
+from fglaudit.attacks.jacobians.clipped_predictions import maybe_clipped, mean_prediction, scaling_clip
 from fglaudit.attacks.jacobians.encoder import (
     common_model,
     edges_kept,
@@ -69,10 +72,8 @@ class LabelReading(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Noise, rounding and seals; clips of changes and of gradients, which keep signs; and whatever is done to rows,
-        which are not read: the model that predicts was trained on what became of them.
-
-        Clips of representations are not modelled: the server then knows less of a node's own part of its logits than
-        the node itself.
+        which are not read: the model that predicts was trained on what became of them. Clips of representations to a
+        norm, which keep directions; not of single entries.
         """
         if fact.target == ROWS:
             return type(fact) in (Additive, Clipped, KeptColumns, Randomised)
@@ -87,6 +88,7 @@ class LabelReading(Attack):
             or sealed(fact, *payloads)
             or known_noise(fact, HiddenRepresentations, ModelUpdate)
             or never_sent(fact, ModelUpdate)
+            or scaling_clip(fact)
             or down
             or (changes and about(fact, ModelUpdate))
             or (rounded and any(about(fact, payload) for payload in payloads))
@@ -105,7 +107,9 @@ class LabelReading(Attack):
         elif _hidden_error(view) > 0 or _update_error(view) > 0:
             scores = _through_noise(view)[nodes] + _propagated(view, nodes)
         else:
-            scores = _logits(view).softmax(1)
+            clipped = maybe_clipped(view, _last_rounds(view, HiddenRepresentations), 0.0)
+            own_part, sums = _parts(view)
+            scores = mean_prediction(own_part, sums, clipped) if bool(clipped.any()) else (own_part + sums).softmax(1)
             trained, columns, _ = _update_columns(view)
             # A label that an update names outranks a prediction.
             scores[trained] = 1 + columns[trained].softmax(1)
@@ -142,6 +146,12 @@ def _propagated(view: View, nodes: Tensor) -> Tensor:
     return propagate_labels(view, nodes).clamp(min=1e-6).log()
 
 
+def _last_rounds(view: View, payload: type[Payload], share: float = 0.0) -> set[int]:
+    """Return the last ``share`` of the rounds with messages of ``payload``, at least one of them."""
+    rounds = sorted({batch.round for batch in view.messages.of(payload)})
+    return set(rounds[-max(1, round(share * len(rounds))) :])
+
+
 def _late_means(
     view: View, payload: type[HiddenRepresentations] | type[PropagatedRepresentations], classes: int, share: float = 0.0
 ) -> tuple[Tensor, int]:
@@ -153,8 +163,7 @@ def _late_means(
         share: of the rounds that are used; at least the last one.
     """
     values = torch.zeros(view.public.num_nodes, classes, dtype=torch.double)
-    rounds = sorted({batch.round for batch in view.messages.of(payload)})
-    used = set(rounds[-max(1, round(share * len(rounds))) :])
+    used = _last_rounds(view, payload, share)
     for batch in view.messages.of(payload):
         if batch.round in used:
             body = batch.payload
@@ -166,11 +175,17 @@ def _late_means(
 
 def _through_noise(view: View) -> Tensor:
     """Return log odds [N, C] of labels, up to a constant, from predictions and updates with noise."""
-    logits = _logits(view, _LATE)
+    own_part, sums = _parts(view, _LATE)
+    logits = own_part + sums
     spread = logits.var(1).mean()
     rounds = len({batch.round for batch in view.messages.of(HiddenRepresentations)})
     error = _hidden_error(view) ** 2 / max(1.0, _LATE * rounds)
-    scores = (logits * ((spread - error).clamp(min=0) / spread.clamp(min=1e-30))).log_softmax(1)
+    shrunk = (spread - error).clamp(min=0) / spread.clamp(min=1e-30)
+    clipped = maybe_clipped(view, _last_rounds(view, HiddenRepresentations, _LATE), _hidden_error(view))
+    if bool(clipped.any()):
+        scores = mean_prediction(shrunk * own_part, shrunk * sums, clipped).log()
+    else:
+        scores = (logits * shrunk).log_softmax(1)
     trained, columns, count = _update_columns(view)
     noise = _update_error(view)
     shape = encoder_shape(view)
@@ -185,8 +200,9 @@ def _through_noise(view: View) -> Tensor:
     return scores
 
 
-def _logits(view: View, share: float = 0.0) -> Tensor:
-    """Return z [N, C] of the last round, or its mean over the last ``share`` of the rounds."""
+def _parts(view: View, share: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return every node's own part and its neighbours' of z [N, C] in the last round, or their means over the last
+    ``share`` of the rounds."""
     shape = encoder_shape(view)
     assert shape is not None
     rule = view.public.structure.of(Propagation)
@@ -195,7 +211,7 @@ def _logits(view: View, share: float = 0.0) -> Tensor:
     if view.topology is not None:
         own_weight = personalised_propagation(view.topology, view.public.num_nodes, alpha, steps).diagonal().double()
     hidden, _ = _late_means(view, HiddenRepresentations, shape.classes, share)
-    return own_weight[:, None] * hidden + _late_means(view, PropagatedRepresentations, shape.classes, share)[0]
+    return own_weight[:, None] * hidden, _late_means(view, PropagatedRepresentations, shape.classes, share)[0]
 
 
 def _update_columns(view: View) -> tuple[Tensor, Tensor, Tensor]:
@@ -231,9 +247,12 @@ def _from_sums(view: View) -> Tensor:
     prior = torch.bincount(y[y >= 0], minlength=shape.classes).double() + 1
     scores = (prior / prior.sum()).repeat(view.public.num_nodes, 1)
     noise = _hidden_error(view)
-    sums, count = _late_means(view, PropagatedRepresentations, shape.classes, _LATE if noise > 0 else 0.0)
+    late = _LATE if noise > 0 else 0.0
+    sums, count = _late_means(view, PropagatedRepresentations, shape.classes, late)
     if noise > 0:  # of a sum of messages whose weights add up to one at most
         sums = sums / (1 + noise**2 / count)
+    # Others' messages are not seen: they count as clipped where the receiver's own ones may have been.
+    clipped = maybe_clipped(view, _last_rounds(view, HiddenRepresentations, late), noise)
     strongest = torch.zeros(view.public.num_nodes, dtype=torch.double)
     for client in view.own:
         weights = known_propagation(view, client)
@@ -242,7 +261,12 @@ def _from_sums(view: View) -> Tensor:
             weights[client.remote_nodes] = 1.0
         share = weights.double() / weights.max().clamp(min=1e-30)
         closer = share > strongest
-        mixed = share[:, None] * sums[client.client].softmax(0) + (1 - share[:, None]) * (prior / prior.sum())
+        here = sums[client.client]
+        if bool(clipped[client.nodes].any()):
+            predicted = mean_prediction(torch.zeros_like(here)[None], here[None], clipped[client.nodes][:1])[0]
+        else:
+            predicted = here.softmax(0)
+        mixed = share[:, None] * predicted + (1 - share[:, None]) * (prior / prior.sum())
         scores = torch.where(closer[:, None], mixed, scores)
         strongest = torch.maximum(strongest, share)
     return scores

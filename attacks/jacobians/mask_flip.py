@@ -16,7 +16,9 @@ Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_k
 nothing is claimed. Jacobians clipped to a norm or rounded to levels change from round to round by factors and errors of
 their own, everywhere; so do sums of which other senders are missing in every round. The least change stands for that
 error, and flips below it are not seen either. These are limits of this attack and no sign of protection: it runs, and
-models none of them.
+models none of them. A clip is not one factor of the sum, which could be divided out: each sender's Jacobian grows with
+its own masks, so each term has a factor of its own in every round, one that moves with the very flips that are looked
+for. What proves a row here is that cells which it does not enter stay exactly as they were, and no cell does any more.
 """
 
 from __future__ import annotations

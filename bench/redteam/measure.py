@@ -1,7 +1,7 @@
 """``python -m bench redteam``: what becomes of every planted defense, one row per case and seed, resumable.
 
-A broken one must not end as verified: an audit refutes it, or says that it could not test it, or nothing is accounted.
-An honest one must not be refuted, and all its audits should pass.
+Each is trained and judged as ``fglaudit run`` does it: the outcome is the word of the verdict. A broken one must not
+end as verified; an honest one must not be refuted, and should be verified.
 """
 
 from __future__ import annotations
@@ -11,20 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from bench.redteam.cases import CASES, Case
-from fglaudit.empirical.audits import audits
 from fglaudit.errors import FglauditError
-from fglaudit.guarantees import Audit, Outcome
-from fglaudit.privacy.from_facts import account
+from fglaudit.guarantees import Audit, Outcome, Verdict, Word
+from fglaudit.recording import record_training
 from fglaudit.reproduce.measurements import Table
-from fglaudit.testing import record
 
 KEY = ("case", "seed")
 VALUES = ("broken", "outcome", "by", "epsilon", "power", "seconds", "detail")
-SETTLED = 0.9
-"""Power against noise too small by 1.5 below which nothing is verified."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +26,14 @@ class Result:
     """What became of one case.
 
     Attributes:
-        outcome: "refuted", "claimed" (nothing accounted, unstated changes, or an audit without an answer), "verified".
-        by: the audits that refuted, or left it open.
+        outcome: the word of the verdict; "claimed" where it could not be trained.
+        by: the audits that refuted, or had no answer.
         epsilon: accounted; None where nothing was.
-        power: largest of an audit against noise too small by 1.5.
+        power: of the audit of the trade-off curve, against noise too small by 1.5; 0 where there was none.
+        detail: the verdict's reason.
     """
 
-    outcome: str
+    outcome: Word
     by: tuple[str, ...]
     epsilon: float | None
     power: float
@@ -47,35 +42,21 @@ class Result:
 
 
 def judged(case: Case, seed: int) -> Result:
-    """Train, account, audit."""
+    """Train and judge, as ``fglaudit run`` does."""
     protocol, graph, defense = case.build()
     try:
-        run = record(protocol, graph, defense, seed=seed)
+        recording, _ = record_training(graph, protocol, defense, seed=seed, empirical=True)
     except FglauditError as error:
-        return Result("claimed", ("training",), None, 0.0, str(error))
-    guarantee, counted = run.session.guarantee(), run.channel.counted
-    accounted = account(protocol.context(graph), run.session.facts(), guarantee, counted)
-    if isinstance(accounted, str):
-        return Result("claimed", ("account",), None, 0.0, accounted)
-    found = audits(protocol, graph, defense, run.session, accounted, seed=seed, device=torch.device("cpu"))
-    power = max((audit.power or 0.0 for audit in found), default=0.0)
-    refuted = [audit for audit in found if audit.outcome is Outcome.REFUTED]
-    if refuted:
-        details = "; ".join(f"{audit.name}: {audit.detail}" for audit in refuted)
-        return Result("refuted", tuple(a.name for a in refuted), accounted.epsilon, power, details, found)
-    open_ = [audit for audit in found if audit.outcome is Outcome.UNTESTED and not _answered(audit, found)]
-    if run.truth.unstated or open_ or power < SETTLED:
-        names = (*(["unstated"] if run.truth.unstated else []), *(audit.name for audit in open_))
-        details = "; ".join([*(str(u.why) for u in run.truth.unstated[:1]), *(a.detail for a in open_)])
-        return Result("claimed", names or ("power",), accounted.epsilon, power, details, found)
-    return Result("verified", (), accounted.epsilon, power, "", found)
+        return Result(Word.CLAIMED, ("training",), None, 0.0, str(error))
+    return _result(recording.verdict)
 
 
-def _answered(audit: Audit, found: tuple[Audit, ...]) -> bool:
-    """Whether another audit answers what this one left open: how large the noise is."""
-    return audit.name == "trade-off" and any(
-        other.name == "noise" and other.outcome is Outcome.PASSED and (other.power or 0) >= SETTLED for other in found
-    )
+def _result(verdict: Verdict) -> Result:
+    refuted = tuple(audit.name for audit in verdict.audits if audit.outcome is Outcome.REFUTED)
+    open_ = tuple(audit.name for audit in verdict.audits if audit.outcome is Outcome.UNTESTED)
+    power = next((audit.power or 0.0 for audit in verdict.audits if audit.name == "trade-off"), 0.0)
+    by = () if verdict.word is Word.VERIFIED else refuted or open_
+    return Result(verdict.word, by, verdict.epsilon, power, verdict.reason, verdict.audits)
 
 
 def run(results: Path, seeds: int, only: str | None) -> None:
@@ -90,7 +71,7 @@ def run(results: Path, seeds: int, only: str | None) -> None:
             "case": case.name,
             "seed": seed,
             "broken": case.broken,
-            "outcome": result.outcome,
+            "outcome": str(result.outcome),
             "by": " ".join(result.by).replace(" ", "+"),
             "epsilon": "" if result.epsilon is None else f"{result.epsilon:.4g}",
             "power": f"{result.power:.3f}",
@@ -98,7 +79,10 @@ def run(results: Path, seeds: int, only: str | None) -> None:
             "detail": result.detail.replace("\n", " ")[:300],
         }
         table.add(row)
-        print(f"{case.name} (seed {seed}): {result.outcome} {' '.join(result.by)} [{row['seconds']} s]", flush=True)
+        print(
+            f"{case.name} (seed {seed}): {result.outcome} {' '.join(result.by)} [{row['seconds']} s] {result.detail}",
+            flush=True,
+        )
     rows = table.rows()
     broken = [row for row in rows if row["broken"] == "True"]
     honest = [row for row in rows if row["broken"] != "True"]

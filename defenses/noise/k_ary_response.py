@@ -104,7 +104,7 @@ class KAryResponse(Defense):
     shown: ClassVar[tuple[str, ...]] = ("epsilon",)
 
     epsilon: float = 4.0
-    unit: str = UNITS[0]
+    unit: str = "reporting node"
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, 0.0, pure=True)

@@ -50,7 +50,8 @@ def field_states(
         if seen.accuracy
         else ("not seen to move", "training was replayed to its end")
         if seen.trace.accuracy is not None
-        else ("unexamined", f"accuracies are made in more rounds than the first {ROUNDS}, which were replayed")
+        # Every training reports accuracies: an alarm that each run has would not be read.
+        else ("nothing", f"nothing is stated about reported accuracies; the first {ROUNDS} rounds were replayed")
     )
     return (*found, FieldState("", REPORT, "accuracy", *words))
 

@@ -72,7 +72,7 @@ class PrivateReports(FederatedProtocol):
     code_hops: tuple[int, ...] = (8, 16, 32)
     width: int = 512
     code_seed: int = 0
-    features_at_home: str = OWN_ROW
+    features_at_home: str = "own-row"
     home_weight: float = 1.5
     report_weight: float = 1.0
     most_classes: int = 256
