@@ -181,7 +181,7 @@ def test_whether_an_advantage_exceeds_zero_is_what_its_interval_says(shared: flo
         room = targets - control
         gained = np.floor(room * rng.random(8) * rng.random()) if number % 4 else room * (rng.random(8) < 0.4)
         lost = np.floor(control * rng.random(8) * (number % 3) / 2)
-        tried = paired(targets, control, gained, lost)
+        tried = PairedClusters(targets, control, gained, lost)
         for tail in (0.025, 0.025 / 3, 0.025 / 40):
             low = advantage_interval(tried, tail=tail).low
             assert low is not None
