@@ -101,6 +101,9 @@ class _Session(DefenseSession):
     def guarantee(self) -> Guarantee:
         return self._promises.together()
 
+    def sealed_by(self) -> DefenseSession:
+        return self._sealing
+
     def promised_by(self) -> DefenseSession:
         return self._promises.source() or self
 

@@ -94,6 +94,7 @@ def audit(
     split: str | None = None,
     device: str = "auto",
     name: str = "graph",
+    empirical: bool = True,
 ) -> Report:
     """Train ``protocol`` under ``defense`` on a graph, attack what each observer sees, and score it.
 
@@ -114,6 +115,7 @@ def audit(
         split: "public" masks of the graph, "random" or "random-shared"; by default the masks where there are any.
         device: "auto", "cpu" or "cuda".
         name: of the graph, for reports; that of a named data set stays.
+        empirical: whether replays audit what the defense promises; without them a guarantee is claimed at most.
 
     Raises:
         FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
@@ -140,6 +142,7 @@ def audit(
             seed=seed,
             observers=watching,
             attacks=fitting(built, listed) if every else tuple(listed),
+            empirical=empirical,
         )
         for seed in seeds
     ]

@@ -197,6 +197,10 @@ class DefenseSession:
     def guarantee(self) -> Guarantee:
         return Guarantee()
 
+    def sealed_by(self) -> DefenseSession:
+        """Return the session that seals: itself, or a part of a stack."""
+        return self
+
     def promised_by(self) -> DefenseSession:
         """Return the session whose guarantee this one's is, which audits replay: itself, or a part of a stack."""
         return self

@@ -47,10 +47,11 @@ ON_NODES = ("gfl-appnp", "nfedgnn")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the outcome; ``code`` is not 0 where it names a fault."""
+    """One line of the outcome; ``code`` is not 0 where it names a fault, ``fault`` is that in a few words."""
 
     text: str
     code: ExitCode = ExitCode.DONE
+    fault: str = ""
 
 
 def load_plugin(name: str, values: dict[str, Any]) -> tuple[str, Any]:
@@ -86,7 +87,8 @@ def check(kind: str, plugin: Any, *, protocols: Sequence[str] = (), quick: bool 
 
     Args:
         protocols: names of those to check a defense on; by default the first of ``SMALL`` that it serves.
-        quick: a smaller graph, one seed, the strongest observers only.
+        quick: a smaller graph, one seed, the strongest observers only, and no replays: what is promised is claimed at
+            most.
 
     Raises:
         FglauditError: an unknown protocol, or none that the plugin serves.
@@ -107,14 +109,29 @@ def check(kind: str, plugin: Any, *, protocols: Sequence[str] = (), quick: bool 
         yield Line(f"verdict: no fault was found in {type(plugin).name}; that is not a guarantee")
         return
     word = "REFUTED" if code is ExitCode.REFUTED else "FAULT"
-    yield Line(f"verdict: {word}: {'; '.join(fault.text for fault in faults)}", code)
+    yield Line(f"verdict: {word}: {_named(faults)}", code)
+
+
+_LEAK = "features leak to "
+REFUTED = "the guarantee is refuted"
+
+
+def _named(faults: Sequence[Line]) -> str:
+    """Return every fault in a few words, once; those who read features together."""
+    audited = any(fault.code is ExitCode.REFUTED for fault in faults)  # which says more than the conformance kit
+    told = [f for f in faults if f.code is ExitCode.REFUTED or not (audited and REFUTED in f.text)]
+    words = list(dict.fromkeys(fault.fault or fault.text for fault in told))
+    readers = [said.removeprefix(_LEAK) for said in words if said.startswith(_LEAK)]
+    others = [said for said in words if not said.startswith(_LEAK)]
+    return "; ".join([*others, *([_LEAK + " and to ".join(readers)] if readers else [])])
 
 
 def _fault(error: BaseException, doing: str) -> Line:
     """Return what a plugin's own code raised as a fault, in a line."""
     said = " ".join(str(error).split()) or type(error).__name__
     name = "" if isinstance(error, AssertionError | FglauditError) else f"{type(error).__name__}: "
-    return Line(f"{doing}: {name}{said}", ExitCode.FAILED)
+    text = f"{doing}: {name}{said}"
+    return Line(text, ExitCode.FAILED, text.split("; ")[0])
 
 
 def _protocols_for(plugin: Any, asked: Sequence[str]) -> list[FederatedProtocol]:
@@ -148,7 +165,7 @@ def _defense(plugin: Defense, asked: Sequence[str], quick: bool) -> Iterator[Lin
     for protocol in _protocols_for(plugin, asked):
         name = type(protocol).name
         try:
-            check_defense(plugin, protocol, _federated(protocol))
+            check_defense(plugin, protocol, _federated(protocol), quick=True)  # the run below is audited
         except Exception as error:
             yield _fault(error, f"conformance on {name}")
             if not isinstance(error, AssertionError):
@@ -249,6 +266,7 @@ def _audited(protocol: Any, defense: Any, quick: bool, attacks: Any = "all") -> 
             device="cpu",
             split="random",
             name="embedded",
+            empirical=not quick,
         )
 
 
@@ -265,17 +283,22 @@ def _compared(under: Report, without: Report) -> Iterator[Line]:
             continue  # nothing here asks that of this protocol, with or without the defense
         was = f"; without the defense: {_figure(before)}" if before is not None else ""
         read = answer.word is Word.LEAKS and answer.quantity == FEATURES
-        yield Line(f"{_said(answer)}{was}", ExitCode.FAILED if read else ExitCode.DONE)
+        text = f"{_said(answer)}{was}"
+        yield Line(text, ExitCode.FAILED, _LEAK + _observer(answer)) if read else Line(text)
     accuracy, old = _accuracy(under.records), _accuracy(without.records)
     yield Line(f"accuracy {_n(accuracy)}; without the defense {_n(old)}")
 
 
 def _said(answer: Answer) -> str:
-    parties, knowledge = answer.observer
-    who = f"{parties} ({knowledge})" if knowledge else parties
+    who = _observer(answer)
     figure = f": {_figure(answer)}" if answer.leak is not None else ""
     reason = f" ({answer.reason})" if answer.word in (Word.NOT_SHOWN, Word.NOT_TESTED) else ""
     return f"{who}, {answer.quantity}: {answer.word}{figure}{reason}"
+
+
+def _observer(answer: Answer) -> str:
+    parties, knowledge = answer.observer
+    return f"{parties} ({knowledge})" if knowledge else parties
 
 
 def _figure(answer: Answer | None) -> str:
@@ -294,12 +317,12 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
     verdicts = [record.verdict for record in records if record.verdict is not None]
     for verdict in verdicts:
         if verdict.word is Guarantee.REFUTED:
-            yield Line(f"the guarantee is refuted: {verdict.reason}", ExitCode.REFUTED)
+            yield Line(f"{REFUTED}: {verdict.reason}", ExitCode.REFUTED)
             return
     if any(setting.contradicted for setting in summarize(Run("check", tuple(records), planned=True))):
         shown_epsilon = max(row.epsilon_empirical or 0.0 for one in records for row in one.findings)
         yield Line(
-            f"the guarantee is refuted: replays show an epsilon of at least {shown_epsilon:.3g}, above the"
+            f"{REFUTED}: replays show an epsilon of at least {shown_epsilon:.3g}, above the"
             f" {first.epsilon_accounted:.3g} that is stated",
             ExitCode.REFUTED,
         )
@@ -316,7 +339,7 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
 def _failures(records: Sequence[CellRecord]) -> Iterator[Line]:
     lost = {f"{row.attack}: {row.reason}" for r in records for row in r.findings if row.status is Status.FAILED}
     for reason in sorted(lost):
-        yield Line(f"failed: {reason}", ExitCode.FAILED)
+        yield Line(f"failed: {reason}", ExitCode.FAILED, f"{reason.partition(':')[0]} failed")
 
 
 def _accuracy(records: Sequence[CellRecord]) -> float | None:

@@ -20,6 +20,7 @@ from fglaudit.context import Uploads
 from fglaudit.defenses.none import NoDefense
 from fglaudit.facts import Additive, Field
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
+from fglaudit.guarantees import Word
 from fglaudit.interfaces import (
     Attack,
     Defense,
@@ -114,9 +115,10 @@ def record(
     *,
     seed: int = 0,
     tamper: Callable[[MessageBatch, Payload], Payload] | None = None,
+    empirical: bool = False,
 ) -> Run:
     """Train ``protocol`` with everything recorded. ``tamper(batch, payload)`` may replace what receivers get (for rule
-    2)."""
+    2); ``empirical`` audits by replays what ``defense`` promises."""
     channels: list[_TamperedChannel] = []
 
     def channel(*arguments: Any) -> RecordingChannel:
@@ -125,7 +127,9 @@ def record(
         return channels[-1]
 
     defense = defense or NoDefense()
-    recording, truth = record_training(graph or example_graph(), protocol, defense, seed=seed, channel=channel)
+    recording, truth = record_training(
+        graph or example_graph(), protocol, defense, seed=seed, channel=channel, empirical=empirical
+    )
     return Run(defense, channels[0], recording, truth)
 
 
@@ -172,9 +176,14 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
         )
 
 
-def check_defense(defense: Defense, protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
+def check_defense(
+    defense: Defense, protocol: FederatedProtocol, graph: FederatedGraph | None = None, *, quick: bool = False
+) -> None:
     """Check a defense on ``protocol``: shapes survive, inputs are not changed, noise and guarantee are stated
-    consistently.
+    consistently, and the guarantee is not refuted by the audits of a run.
+
+    Args:
+        quick: replay nothing: only the stated epsilon and the number of releases are then compared.
 
     Raises:
         AssertionError: naming the rule that does not hold.
@@ -193,7 +202,7 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
         prepared = session.prepare(client, derive(0, "prepare"))
         assert torch.equal(prepared.nodes, client.nodes), "prepare keeps the client's nodes"
         _assert_unchanged(kept, {name: getattr(client, name) for name in kept}, "prepare must not change its input")
-    run = record(protocol, graph, defense)
+    run = record(protocol, graph, defense, empirical=not quick)
     guarantee = session.guarantee()
     noise = {f.target.payload for f in session.facts() if isinstance(f, Additive) and isinstance(f.target, Field)}
     assert all(session.changes(payload) for payload in type(protocol).emits if payload.__name__ in noise), (
@@ -204,6 +213,8 @@ def check_defense(defense: Defense, protocol: FederatedProtocol, graph: Federate
             f"{type(defense).name} changes {unstated.target} and states no fact that explains it: {unstated.why};"
             " return what it does from DefenseSession.facts()"
         )
+    verdict = run.recording.verdict
+    assert verdict.word is not Word.REFUTED, f"the guarantee is refuted: {verdict.reason}"
     if guarantee.epsilon_accounted is not None:
         assert guarantee.unit and guarantee.adjacency and guarantee.releases, (
             "epsilon names unit, adjacency and releases (rule 9)"

@@ -77,7 +77,9 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
     assert call("show", "fedgcn") == 0  # both a protocol and a suite
     out = capsys.readouterr().out
     assert (
-        "hops: int" in out and "sends: NeighborSums, ModelUpdate" in out and embedded()["fedgcn"].splitlines()[0] in out
+        "hops: int" in out
+        and "sends: NeighborSums, HopSums, ModelUpdate" in out
+        and embedded()["fedgcn"].splitlines()[0] in out
     )
 
 

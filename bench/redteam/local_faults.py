@@ -12,13 +12,13 @@ from bench.redteam.planted import Broken, fault
 from fglaudit.facts import GRADIENTS, Sampled, first
 from fglaudit.graph import ClientGraph
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
-from fglaudit.privacy.mechanism import clip_messages, clip_rows
+from fglaudit.privacy.mechanism import Mechanism, clip_messages, clip_rows
 
 
 class BrokenRows(Broken):
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
-        self.rows_of = inner
+        self.mechanism: Mechanism = inner.mechanism
 
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         honest = self.inner.prepare(client, rng)
@@ -31,27 +31,27 @@ class BrokenRows(Broken):
 @fault
 class RowsTooLittle(BrokenRows):
     def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
-        clipped = self.rows_of.mechanism.clipped(client.x)
+        clipped = self.mechanism.clipped(client.x)
         return clipped + (honest - clipped) / 1.5
 
 
 @fault
 class RowsShareNoise(BrokenRows):
     def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
-        mechanism = self.rows_of.mechanism
+        mechanism = self.mechanism
         return mechanism.clipped(client.x) + mechanism.with_noise(torch.zeros_like(client.x[:1]), rng)
 
 
 @fault
 class RowsUnclipped(BrokenRows):
     def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
-        return self.rows_of.mechanism.with_noise(client.x, rng)
+        return self.mechanism.with_noise(client.x, rng)
 
 
 @fault
 class RowsEuclidean(BrokenRows):
     def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
-        mechanism = self.rows_of.mechanism
+        mechanism = self.mechanism
         return mechanism.with_noise(clip_rows(client.x, mechanism.clip), rng)
 
 
@@ -104,6 +104,7 @@ class BrokenGradients(Broken):
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
         self.step = 0
+        self.order = torch.empty(0)
         self.sgd = inner
         sampled = first(inner.facts(), Sampled, GRADIENTS)
         self.rate = sampled.rate if sampled is not None else 1.0

@@ -11,7 +11,8 @@ from fglaudit.privacy.mechanism import Mechanism, clip_messages
 
 
 def _norms(value: Tensor) -> Tensor:
-    return value.flatten(1).norm(dim=1).view(-1, *[1] * (value.dim() - 1))
+    norms: Tensor = torch.linalg.vector_norm(value.flatten(1), dim=1)
+    return norms.view(-1, *[1] * (value.dim() - 1))
 
 
 @fault

@@ -79,7 +79,7 @@ class FromTheSystem(BrokenMessages):
 @fault
 class GrowsWithMessage(BrokenMessages):
     def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
-        length = value.flatten(1).norm(dim=1) / mechanism.clip
+        length: Tensor = torch.linalg.vector_norm(value.flatten(1), dim=1) / mechanism.clip
         return _fresh(mechanism, value, rng) * length.clamp(max=1).view(-1, *[1] * (value.dim() - 1))
 
 

@@ -52,7 +52,7 @@ _MOST_CLIENTS = 256
 
 
 @dataclass
-class _Round:
+class MaskingRound:
     """One aggregation: its members, the rows of its masks, and what the masks leave in the sum.
 
     Attributes:
@@ -73,12 +73,12 @@ class _Round:
     sent: set[int] = field(default_factory=set)
 
 
-class _Session(DefenseSession):
+class MaskingSession(DefenseSession):
     def __init__(self, defense: SecureAggregation, context: Context, served: Mapping[type[Payload], Aggregate]) -> None:
         self.defense = defense
         self.context = context
         self.served = served
-        self.rounds: dict[type[Payload], _Round] = {}
+        self.rounds: dict[type[Payload], MaskingRound] = {}
         self.started = 0
         self.absent: dict[str, list[int]] = {}
         self._bytes = torch.zeros(2, context.num_clients, dtype=torch.long)
@@ -111,7 +111,7 @@ class _Session(DefenseSession):
             if name == "nodes":
                 fields[name] = current.slots.repeat(number).to(value.device)
                 continue
-            words = _dense(current, batch, value)
+            words = dense_words(current, batch, value)
             for place, own in zip(places.tolist(), words, strict=True):
                 current.aggregation.mask(place, own, index)
             masked = MaskedRows(words.flatten(0, 1), current.number, index, slot, parts, factor)
@@ -169,7 +169,7 @@ class _Session(DefenseSession):
         largest = float(aggregate.largest.max().item()) if aggregate.largest is not None else self.defense.range
         return FixedPoint.of(largest, summands, self.defense.bits, integers=aggregate.integers and known)
 
-    def _round(self, batch: MessageBatch, rng: torch.Generator) -> _Round:
+    def _round(self, batch: MessageBatch, rng: torch.Generator) -> MaskingRound:
         """Return the aggregation that ``batch`` is part of; exchange keys if it is the first."""
         payload = type(batch.payload)
         current = self.rounds.get(payload)
@@ -186,7 +186,8 @@ class _Session(DefenseSession):
         slots = torch.unique(self.served[payload].rows) if payload.ragged else torch.zeros(1, dtype=torch.long)
         device = next(iter(batch.payload.tensors().values())).device
         self.started += 1
-        current = _Round(self.started, batch.round, clients, aggregation, self._code(payload, size), slots, device)
+        code = self._code(payload, size)
+        current = MaskingRound(self.started, batch.round, clients, aggregation, code, slots, device)
         self.rounds[payload] = current
         if gone and payload.ragged:
             self.absent[payload.__name__] = clients[order[:gone]].sort().values.tolist()
@@ -196,7 +197,7 @@ class _Session(DefenseSession):
     def _spend(self, clients: Tensor, size: tuple[int, int]) -> None:
         self._bytes[:, clients] += torch.tensor(size)[:, None]
 
-    def _of(self, sealed: SealedTensor) -> _Round:
+    def _of(self, sealed: SealedTensor) -> MaskingRound:
         rows = sealed.sealed
         if not isinstance(rows, MaskedRows):
             raise FglauditError(
@@ -220,7 +221,7 @@ class _Session(DefenseSession):
         }
         return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(fields))
 
-    def _total(self, current: _Round, rows: MaskedRows) -> Tensor:
+    def _total(self, current: MaskingRound, rows: MaskedRows) -> Tensor:
         survivors = torch.zeros(len(current.clients), dtype=rows.parts.dtype)
         survivors[list(current.aggregation.survivors)] = 1
         if not bool(((rows.parts == survivors).all(1) | (rows.slot < 0)).all()):
@@ -236,7 +237,7 @@ class _Session(DefenseSession):
             current.remainder[rows.field] = current.aggregation.remainder(shape, rows.words.dtype, rows.field)
         return _decoded(current, rows, current.remainder[rows.field])
 
-    def _single(self, current: _Round, rows: MaskedRows) -> Tensor:
+    def _single(self, current: MaskingRound, rows: MaskedRows) -> Tensor:
         opened = rows.words.clone().view(-1, len(current.slots), rows.words.shape[1])
         pooled = current.aggregation.survivors[: current.aggregation.threshold]
         for place, own in zip(rows.parts[:: len(current.slots)].argmax(1).tolist(), opened, strict=True):
@@ -244,7 +245,7 @@ class _Session(DefenseSession):
         return _decoded(current, dataclasses.replace(rows, words=opened.flatten(0, 1)), None)
 
 
-def _dense(current: _Round, batch: MessageBatch, value: Tensor) -> Tensor:
+def dense_words(current: MaskingRound, batch: MessageBatch, value: Tensor) -> Tensor:
     """Return the words [P, S, D] of messages with a row for every slot."""
     words = current.code.encode(value.flatten(1))
     if batch.splits is None:
@@ -262,7 +263,7 @@ def _dense(current: _Round, batch: MessageBatch, value: Tensor) -> Tensor:
     return dense.view(len(batch.senders), len(current.slots), -1)
 
 
-def _decoded(current: _Round, rows: MaskedRows, masks: Tensor | None) -> Tensor:
+def _decoded(current: MaskingRound, rows: MaskedRows, masks: Tensor | None) -> Tensor:
     """Return the values [R, D] of rows, less ``masks`` [S, D], in float32 unless that would round whole numbers."""
     out = torch.empty(rows.shape, dtype=torch.float64 if rows.words.dtype == torch.int64 else torch.float32)
     step = max(1, _CHUNK_BYTES // (8 * max(1, rows.shape[1])))
@@ -349,7 +350,7 @@ class SecureAggregation(Defense):
             ) from error
         if reason := self.unsupported(context):
             raise FglauditError(f"secure aggregation does not apply: {reason}; use another defense or payload")
-        return _Session(self, context, self._served(context)[0])
+        return MaskingSession(self, context, self._served(context)[0])
 
     def _served(self, context: Context) -> tuple[dict[type[Payload], Aggregate], Sequence[str]]:
         """Return the payloads that are masked, and reasons why others that are named cannot be."""

@@ -8,9 +8,12 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fglaudit.empirical.audits import audits as statistical
+from fglaudit.empirical.ciphertexts import NAMES as SEALING
+from fglaudit.empirical.ciphertexts import SCHEME, ciphertext_audits
 from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
 from fglaudit.empirical.examined import examined, foreign_audit, sensitivity_audit
 from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
+from fglaudit.empirical.moves import PRESENCE
 from fglaudit.facts import Unstated
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
@@ -35,8 +38,11 @@ _NEEDED = (
     "dependence",
     "reports",
     "sampling",
+    *SEALING,
 )
 """Audits without which nothing is verified: one that does not apply to a defense is not in the list at all."""
+_NEEDED_SEALED = ("facts", *SEALING)
+"""The same where no epsilon is promised."""
 _WORST_FIRST = (Outcome.REFUTED, Outcome.UNTESTED, Outcome.PASSED)
 
 
@@ -83,12 +89,16 @@ def judge(
         audits.append(Audit("fields", Outcome.UNTESTED, why))
         return _verdict(promise, accounted, audits, ""), unreplayed_states(counted, sealed, why)
     audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed)]
+    if sealed:
+        audits += ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
     if isinstance(accounted, Accounted):
         with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
             audits += statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
     left = [f"{name} of {payload}" for payload, by, name in seen.moved if promise.server_trusted and not by]
+    if promise.seals_alone:
+        left += [f"{name} of {payload}" for payload, _, name in seen.moved if payload not in sealed or name == PRESENCE]
     left += ["reported accuracies"] if seen.accuracy else []
-    verdict = _verdict(promise, accounted, audits, "", left)
+    verdict = _verdict(promise, accounted, audits, "", left, sealed)
     return verdict, field_states(seen, counted, accounted, promise, sealed)
 
 
@@ -111,6 +121,7 @@ def _verdict(
     audits: Sequence[Audit],
     shortened: str,
     left: Sequence[str] = (),
+    sealed: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict that follows from ``audits``."""
     audits = merged(audits)
@@ -124,7 +135,9 @@ def _verdict(
         delta=promise.delta,
         unit=promise.unit,
         adjacency=promise.adjacency,
-        covers=tuple(part.payload for part in accounted.mechanisms) if isinstance(accounted, Accounted) else (),
+        covers=tuple(part.payload for part in accounted.mechanisms)
+        if isinstance(accounted, Accounted)
+        else tuple(sealed),
         not_covered=_not_covered(promise, left),
         audits=tuple(audits),
     )
@@ -134,9 +147,12 @@ def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit
     against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
     if against is not None:
         return Word.REFUTED, against.detail
-    open_ = next((a for a in audits if a.outcome is Outcome.UNTESTED and a.name in _NEEDED), None)
+    needed = _NEEDED_SEALED if promise.seals_alone else _NEEDED
+    open_ = next((a for a in audits if a.outcome is Outcome.UNTESTED and a.name in needed), None)
     if open_ is not None:
         return Word.CLAIMED, open_.detail
+    if promise.seals_alone:
+        return _word_of_seals(audits, shortened)
     if isinstance(accounted, str):
         return Word.CLAIMED, f"no epsilon could be accounted: {accounted}"
     if shortened:
@@ -152,6 +168,17 @@ def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit
         f" {sum(a.outcome is Outcome.PASSED for a in audits)} audits saw no break; noise too small by 1.5 would have"
         f" been seen with probability {curve.power:.2f}"
     )
+
+
+def _word_of_seals(audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:
+    """Return the word where all that is promised is that the server cannot read what travels sealed."""
+    if shortened:
+        return Word.CLAIMED, shortened
+    passed = {audit.name: audit for audit in audits if audit.outcome is Outcome.PASSED}
+    if SCHEME not in passed:
+        return Word.CLAIMED, "what travels sealed was not tested"
+    tried = ", ".join(name for name in SEALING if name in passed)
+    return Word.VERIFIED, f"{passed[SCHEME].detail}; audits that saw no break: {tried}"
 
 
 def merged(audits: Sequence[Audit]) -> tuple[Audit, ...]:
@@ -194,7 +221,8 @@ def _claimed(promise: Guarantee, own: float | None) -> float | None:
 def _not_covered(promise: Guarantee, left: Sequence[str]) -> str:
     """Return what the guarantee is not about, in a sentence."""
     private_edges = promise.relation is Relation.ADD_OR_REMOVE
-    parts = [] if private_edges else ["labels", "edges", "whose records there are"]
+    parts = [] if private_edges or promise.seals_alone else ["labels", "edges", "whose records there are"]
+    parts += ["whoever holds a key", "what totals that are opened tell"] if promise.seals_alone else []
     parts += dict.fromkeys(left)
     parts += ["the server, which is trusted"] if promise.server_trusted else []
     parts += [f"more than {promise.coalition} clients together"] if promise.coalition is not None else []

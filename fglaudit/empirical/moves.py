@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.empirical.forced_replay import Trace
-from fglaudit.payloads import SERVER, MessageBatch
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounted import Noised
 
 Sent = tuple[str, bool, str]
@@ -115,8 +115,20 @@ def largest_step(one: Trace, other: Trace, noised: Noised, *, joint: bool) -> tu
             if v.is_floating_point()
         ]
         by_round.setdefault(batch.round, []).append(_joined(parts, noised))
-    rounds = [_all_together(parts, noised) for parts in by_round.values()] if joint else []
-    return _largest(rounds if joint else [part for parts in by_round.values() for part in parts])
+    counted = list(by_round.values())
+    if noised.payload == ModelUpdate.__name__:
+        counted = _until_moved(counted)
+    rounds = [_all_together(parts, noised) for parts in counted] if joint else []
+    return _largest(rounds if joint else [part for parts in counted for part in parts])
+
+
+def _until_moved(rounds: list[list[tuple[Tensor, Tensor]]]) -> list[list[tuple[Tensor, Tensor]]]:
+    """Return the rounds up to the first in which something moved: a session clips changes of models around the model
+    that it released itself, and from the next round on that is another one than receivers are given in a replay."""
+    for number, parts in enumerate(rounds):
+        if any(bool((norms > 0).any()) for norms, _ in parts):
+            return rounds[: number + 1]
+    return rounds
 
 
 def _norms(one: Tensor, other: Tensor, noised: Noised) -> tuple[Tensor, Tensor]:

@@ -155,6 +155,12 @@ class ClientKeys:
         """Return what is shipped to the server: the parameters, no key."""
         return self._public
 
+    def key_material(self) -> tuple[bytes, tuple[int, ...]]:
+        """Return the secret key as it is saved, and the first of its 64-bit words: for audits alone, which search for
+        it in what others see."""
+        words = self._secret_key.data()
+        return _to_bytes(self._secret_key), tuple(int(words.data(i)) for i in range(min(4096, words.coeff_count())))
+
     def encrypt(self, plaintext: Any) -> Any:
         """Return a fresh ciphertext of ``plaintext``."""
         ciphertext = seal().Ciphertext()

@@ -95,6 +95,12 @@ class Member:
         self._revealed = True
         return {owner: seed if owner in survivors else key for owner, (key, seed) in self._held.items()}
 
+    def key_material(self) -> tuple[bytes, bytes, bytes]:
+        """Return key for masks, key for shares, and seed: for audits alone, which search for them in what others
+        see."""
+        keys = (key.private_bytes_raw() for key in (self._mask_key, self._share_key))
+        return (*keys, self._seed)  # type: ignore[return-value]
+
     def held(self) -> Mapping[int, tuple[int, int]]:
         """Return the shares (mask key, seed) by owner that this member could betray."""
         return self._held

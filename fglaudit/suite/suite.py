@@ -117,7 +117,12 @@ class Suite:
 def fitting(protocol: FederatedProtocol, attacks: Sequence[Attack]) -> tuple[Attack, ...]:
     """Return those of ``attacks`` whose payloads ``protocol`` all sends; all of them where none fits."""
     sent = set(type(protocol).emits)
-    return tuple(attack for attack in attacks if sent.issuperset(type(attack).consumes)) or tuple(attacks)
+
+    def fits(attack: Attack) -> bool:
+        needed, useful = set(type(attack).consumes), set(type(attack).also_reads)
+        return needed <= sent and bool((needed | useful) & sent)
+
+    return tuple(filter(fits, attacks)) or tuple(attacks)
 
 
 def _written_back(plugin: Any) -> dict[str, Any]:

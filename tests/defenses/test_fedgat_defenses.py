@@ -168,7 +168,7 @@ def test_features_outside_a_public_subset_are_never_sent() -> None:
     "defense", [MinimumNeighborhood(3), MergeNeighbors(2), FewerFeatures(0.5)], ids=lambda d: d.name
 )
 def test_conformance(defense: Defense, variant: str) -> None:
-    check_defense(defense, FedGAT(variant=variant, **SMALL), mixed_graph(torch.float32))
+    check_defense(defense, FedGAT(variant=variant, **SMALL), mixed_graph(torch.float32), quick=True)
 
 
 def test_where_they_do_not_apply() -> None:

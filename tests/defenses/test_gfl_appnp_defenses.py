@@ -44,7 +44,7 @@ def sent(payload: HiddenRepresentations | Jacobians | ModelUpdate, receiver: int
 @pytest.mark.parametrize("variant", ["full", "v1", "v2"])
 @pytest.mark.parametrize("defense", [JointNoise(epsilon=100.0), Clipping(), Quantisation()])
 def test_conformance(defense: Defense, variant: str) -> None:
-    check_defense(defense, GFLAPPNP(variant=variant, hidden=8, rounds=3, local_steps=2), graph())
+    check_defense(defense, GFLAPPNP(variant=variant, hidden=8, rounds=3, local_steps=2), graph(), quick=True)
 
 
 @pytest.mark.parametrize("attack, party", [(JacobianReading(), SERVER), (MaskFlip(), 0)])

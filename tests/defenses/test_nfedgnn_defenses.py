@@ -35,9 +35,9 @@ def context(protocol: FederatedProtocol) -> Context:
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_conformance(mechanism: str) -> None:
     defense = ClippedNoise(mechanism)
-    check_defense(defense, NFedGNN(**GCN), user_graph())
-    check_defense(defense, CNFGNN(**GCN), user_graph())
-    check_defense(defense, FedGCN(rounds=2), example_graph())
+    check_defense(defense, NFedGNN(**GCN), user_graph(), quick=True)
+    check_defense(defense, CNFGNN(**GCN), user_graph(), quick=True)
+    check_defense(defense, FedGCN(rounds=2), example_graph(), quick=True)
 
 
 @pytest.mark.parametrize(("mechanism", "norm"), [("gaussian", 2), ("laplace", 1)])

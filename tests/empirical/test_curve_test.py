@@ -54,9 +54,11 @@ def test_a_perfect_leak() -> None:
     turned = curve_test(torch.zeros(140), torch.ones(140), stated, rng=derive(0, "leak"))
     assert turned.p_value <= REFUTED_AT, "both directions count"
     assert largest_epsilon(stated, 140, REFUTED_AT, 1e-5) > 8
-    pure = TradeOff.of(event_of("laplace", 0.5), Relation.ZERO_OUT)
+    pure = TradeOff(None, (2.0,), (0.0,))
     few, many = (largest_epsilon(pure, count, REFUTED_AT, 0.0) for count in (140, 4000))
     assert 2 < few < 3 < many < 8
+    laplace = TradeOff.of(event_of("laplace", 0.5), Relation.ZERO_OUT)
+    assert few < largest_epsilon(laplace, 140, REFUTED_AT, 0.0), "its curve allows less than its pure epsilon alone"
 
 
 def test_what_is_no_score() -> None:

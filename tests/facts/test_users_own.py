@@ -186,7 +186,7 @@ def test_a_silent_change_is_unstated_and_held_by_nobody(defense: Defense, tmp_pa
     (observer,) = make_verdict(run, settings, Labels.of(settings)).observers
     assert observer.level != "held" and observer.lowest == ""
     with pytest.raises(AssertionError, match="states no fact"):
-        check_defense(defense, protocol)
+        check_defense(defense, protocol, quick=True)
 
 
 def test_noise_that_is_stated_is_reckoned_with() -> None:
@@ -195,4 +195,4 @@ def test_noise_that_is_stated_is_reckoned_with() -> None:
     stated = finding(protocol, MyNoise(says_so=True), ServerPartialSums(), SERVER)
     assert stated.adapted == "yes" and stated.advantage is not None and silent.advantage is not None
     assert stated.advantage > max(0.05, silent.advantage)
-    check_defense(MyNoise(says_so=True), protocol)
+    check_defense(MyNoise(says_so=True), protocol, quick=True)

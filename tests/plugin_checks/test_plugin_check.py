@@ -20,6 +20,29 @@ PROMISE = """
         return Guarantee("gaussian", 0.5, 0.5, 1e-5, "node", "feature row zeroed out", 1, relation=Relation.ZERO_OUT)
 """
 
+LIAR = """
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.interfaces import Guarantee
+
+
+@dataclass(frozen=True)
+class Liar(Gaussian):
+    \"\"\"Noise for epsilon 8, called epsilon 1.\"\"\"
+
+    name: ClassVar[str] = "liar"
+    epsilon: float = 8.0
+
+    def bind(self, context):
+        session = super().bind(context)
+        honest = session.guarantee
+        session.guarantee = lambda: dataclasses.replace(honest(), epsilon_claimed=1.0, epsilon_accounted=1.0)
+        return session
+"""
+
 
 def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, *options: str) -> tuple[int, str]:
     """Check the scaffold's defense with ``new`` in the place of ``old``."""
@@ -61,7 +84,9 @@ def test_noise_that_is_far_too_small_for_its_promise_is_claimed_and_what_is_read
     code, said = called(capsys, f"{file}:Bold", "--quick", "--fields", "{std: 0.05}")
     assert code == ExitCode.FAILED, said
     assert "guarantee: claimed: no epsilon could be accounted" in said
-    assert "verdict: FAULT: server" in said and "features: leaks" in said
+    assert "verdict: FAULT: features leak to server (" in said and "features: leaks" in said
+    last = said.strip().splitlines()[-1]
+    assert "F1" not in last and len(last) < 200, last
 
 
 def test_a_refuted_verdict_is_the_gravest_fault() -> None:
@@ -71,6 +96,16 @@ def test_a_refuted_verdict_is_the_gravest_fault() -> None:
     assert line.code is ExitCode.REFUTED and line.text.endswith("refuted: noise of a third of the stated scale")
     (line,) = guarantee_lines([replace(cell, verdict=replace(verdict, word=Word.CLAIMED))])
     assert line.code is ExitCode.DONE and line.text.startswith("guarantee: claimed")
+
+
+def test_an_epsilon_that_its_facts_do_not_give_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "liar.py"
+    file.write_text(LIAR)
+    code, said = called(capsys, f"{file}:Liar", "--quick", "--protocol", "fedgcn")
+    assert code == ExitCode.REFUTED, said
+    last = said.strip().splitlines()[-1]
+    assert "verdict: REFUTED: the guarantee is refuted: its author states epsilon 1;" in last
+    assert last.count("refuted:") == 1
 
 
 def test_code_that_raises_is_a_fault_and_no_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -293,7 +293,9 @@ def test_a_missing_library_is_an_error_that_names_the_extra(monkeypatch: pytest.
 @pytest.mark.parametrize("hops", [0, 1, 2])
 @pytest.mark.parametrize("dropouts", [0.0, 0.2])
 def test_conformance(hops: int, dropouts: float) -> None:
-    check_defense(SecureAggregation(dropouts=dropouts), FedGCN(hops=hops, rounds=2), example_graph(clients=5))
+    check_defense(
+        SecureAggregation(dropouts=dropouts), FedGCN(hops=hops, rounds=2), example_graph(clients=5), quick=True
+    )
 
 
 def test_aggregates_bound_what_is_sent() -> None:

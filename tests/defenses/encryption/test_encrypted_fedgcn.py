@@ -102,7 +102,7 @@ def _uploads(messages: object, payload: str) -> list[MessageBatch]:
 
 
 def test_conformance_and_refusals() -> None:
-    check_defense(HomomorphicEncryption(), FedGCN(hops=1, rounds=1))
+    check_defense(HomomorphicEncryption(), FedGCN(hops=1, rounds=1), quick=True)
     graph = example_graph()
     assert "Hungarian" in (HomomorphicEncryption().unsupported(FedGT(rounds=1).context(graph)) or "")
     assert "ModelUpdate" in (

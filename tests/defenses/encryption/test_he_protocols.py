@@ -216,7 +216,7 @@ def test_refusals_say_what_and_why() -> None:
 
 
 def test_conformance() -> None:
-    check_defense(HomomorphicEncryption(scheme="ckks", on=("ModelUpdate",)), FedGCN(rounds=1))
+    check_defense(HomomorphicEncryption(scheme="ckks", on=("ModelUpdate",)), FedGCN(rounds=1), quick=True)
 
 
 # --- attacks on what is left

@@ -199,7 +199,7 @@ def test_every_protocol_computes_with_randomised_rows_alone(protocol: FederatedP
 def test_conformance_and_the_epsilon_of_the_whole_training(defense: Defense, protocol: FederatedProtocol) -> None:
     graph = graph_for(protocol)
     if protocol in (PROTOCOLS[0], PROTOCOLS[6], PROTOCOLS[8]):
-        check_defense(defense, protocol, graph)
+        check_defense(defense, protocol, graph, quick=True)
     promise = record(protocol, graph, defense).session.guarantee()
     assert (
         promise.epsilon_accounted == pytest.approx(4.0) and promise.unit == "node" and "replaced" in promise.adjacency

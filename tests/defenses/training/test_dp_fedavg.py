@@ -64,7 +64,7 @@ SENDING: list[tuple[FederatedProtocol, FederatedGraph, str]] = [
 @pytest.mark.filterwarnings("ignore:fedgat")
 @pytest.mark.parametrize(("protocol", "graph", "trust"), SENDING, ids=lambda v: getattr(v, "name", ""))
 def test_promises_are_kept(protocol: FederatedProtocol, graph: FederatedGraph, trust: str) -> None:
-    check_defense(DpFedAvg(trust=trust), protocol, graph)
+    check_defense(DpFedAvg(trust=trust), protocol, graph, quick=True)
 
 
 def test_where_nothing_can_be_promised_there_is_a_reason() -> None:

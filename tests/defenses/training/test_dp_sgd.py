@@ -57,7 +57,7 @@ def test_training_by_examples_is_training(protocol: FederatedProtocol, graph: Fe
 
 @pytest.mark.parametrize(("protocol", "graph"), BY_EXAMPLES[::2], ids=lambda v: getattr(v, "name", ""))
 def test_promises_are_kept(protocol: FederatedProtocol, graph: FederatedGraph) -> None:
-    check_defense(DpSgd(degree_bound=2, edges="public"), protocol, graph)
+    check_defense(DpSgd(degree_bound=2, edges="public"), protocol, graph, quick=True)
 
 
 REFUSED = [

@@ -169,7 +169,10 @@ def test_the_server_adds_noise_to_what_depends_on_features() -> None:
 def test_conformance(payload: type[Payload]) -> None:
     variant = "matrix" if payload is MaskedMatrices else "vector"
     check_defense(
-        Gaussian(epsilon=8.0, on=payload.__name__), FedGAT(variant=variant, **SMALL), mixed_graph(torch.float32)
+        Gaussian(epsilon=8.0, on=payload.__name__),
+        FedGAT(variant=variant, **SMALL),
+        mixed_graph(torch.float32),
+        quick=True,
     )
 
 

@@ -1,0 +1,307 @@
+"""Audits of what travels sealed: the tool's own schemes are verified, planted breaks never."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from fglaudit.context import Context
+from fglaudit.defenses.aggregation.secure_aggregation import MaskingSession, SecureAggregation
+from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.empirical import judge as judging
+from fglaudit.empirical.examined import examined
+from fglaudit.empirical.judge import judge
+from fglaudit.facts import Fact
+from fglaudit.guarantees import Outcome, Verdict, Word
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
+from fglaudit.payloads import MessageBatch, ModelUpdate, Payload
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.sealing import SealedRows, sealed_tensor
+from fglaudit.secagg import masks
+from fglaudit.secagg.member import Member
+from fglaudit.testing import CPU, example_graph, record
+
+PROTOCOL = FedGCN(hops=1, rounds=3, hidden=200)
+"""Models are long enough to carry a key."""
+
+
+def verdict_of(defense: Defense, *, quick: bool = False) -> Verdict:
+    run = record(PROTOCOL, example_graph(nodes=30), defense)
+    counted, unstated = run.channel.counted, run.truth.unstated
+    return judge(PROTOCOL, run.graph, defense, run.session, counted, unstated, seed=0, device=CPU, quick=quick)[0]
+
+
+def outcomes(verdict: Verdict) -> dict[str, Outcome]:
+    return {audit.name: audit.outcome for audit in verdict.audits}
+
+
+@pytest.fixture(autouse=True)
+def few_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaced records have tests of their own."""
+    monkeypatch.setattr(judging, "examined", lambda *a, **k: examined(*a, **k, quick=True, seconds=0.0))
+
+
+@pytest.mark.parametrize(
+    "defense",
+    [
+        HomomorphicEncryption(),
+        HomomorphicEncryption(scheme="ckks", on=("NeighborSums",)),
+        SecureAggregation(),
+        SecureAggregation(dropouts=0.34),
+    ],
+    ids=["bfv", "ckks", "sums", "dropouts"],
+)
+def test_schemes_of_known_libraries_are_verified(defense: Defense) -> None:
+    verdict = verdict_of(defense)
+    assert verdict.word is Word.VERIFIED, verdict
+    assert verdict.epsilon is None and "NeighborSums" in verdict.covers and "holds a key" in verdict.not_covered
+    assert {"sealed", "fresh ciphertexts", "key material"} <= set(outcomes(verdict))
+    assert ("masks" in outcomes(verdict)) is isinstance(defense, SecureAggregation)
+    if isinstance(defense, HomomorphicEncryption) and defense.scheme == "ckks":
+        assert "flooding noise of standard deviation" in verdict.reason
+
+
+def test_shortened_is_claimed() -> None:
+    verdict = verdict_of(SecureAggregation(), quick=True)
+    assert verdict.word is Word.CLAIMED and verdict.reason == "audit shortened"
+
+
+class Wrapped(DefenseSession):
+    """An honest session with a fault in what it sends."""
+
+    def __init__(self, honest: DefenseSession, fault: str) -> None:
+        self.honest, self.fault = honest, fault
+
+    def seals(self, payload: type[Payload]) -> bool:
+        return self.honest.seals(payload)
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        return self.honest.seal(batch, rng)
+
+    def forward(self, batch: MessageBatch) -> MessageBatch:
+        return self.honest.forward(batch)
+
+    def unseal(self, batch: MessageBatch) -> MessageBatch:
+        return self.honest.unseal(batch)
+
+    def changes(self, payload: type[Payload]) -> bool:
+        return self.fault != "none" and payload is ModelUpdate
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        """Send the key along, in a model."""
+        if self.fault == "none" or not isinstance(batch.payload, ModelUpdate):
+            return batch.payload
+        blob, words = next(iter(self.honest.sealers.values())).codec.keys.key_material()  # type: ignore[attr-defined]
+        numbers = torch.tensor(list(blob) if self.fault == "bytes" else [float(word) for word in words])
+        vector = batch.payload.vector.clone()
+        count = min(vector.shape[1], len(numbers))
+        vector[:, :count] = numbers[:count].to(vector)
+        return ModelUpdate(vector)
+
+    def facts(self) -> tuple[Fact, ...]:
+        return self.honest.facts()
+
+    def guarantee(self) -> Guarantee:
+        return self.honest.guarantee()
+
+
+@dataclass(frozen=True)
+class KeySent(HomomorphicEncryption):
+    """Encrypts, and puts the key into models."""
+
+    name: ClassVar[str] = "key-sent"
+    fault: str = "bytes"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return Wrapped(super().bind(context), self.fault)
+
+
+@pytest.mark.parametrize("form", ["bytes", "words"])
+def test_a_key_in_another_payload_is_found(form: str) -> None:
+    verdict = verdict_of(KeySent(fault=form))
+    assert verdict.word is Word.REFUTED and "key material in vector of ModelUpdate" in verdict.reason
+
+
+def test_a_plugin_that_encrypts_with_the_tools_keys_is_verified() -> None:
+    assert verdict_of(KeySent(fault="none")).word is Word.VERIFIED
+
+
+@dataclass(frozen=True)
+class Xored(SealedRows):
+    """Rows in fixed point, with a stream XORed to their bits; sums are taken of what they hide."""
+
+    words: Tensor
+    stream: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.words.shape[0], self.words.shape[1]
+
+    @property
+    def values(self) -> Tensor:
+        return (self.words ^ self.stream).double() / 2**20
+
+    @staticmethod
+    def of(values: Tensor, stream: Tensor) -> Xored:
+        return Xored((values.double() * 2**20).round().long() ^ stream, stream)
+
+    def combine(self, weights: Tensor) -> SealedRows:
+        total = torch.sparse.mm(weights, self.values)
+        return Xored.of(total, self.stream[:1].expand(len(total), -1))
+
+    def add(self, other: SealedRows) -> SealedRows:
+        assert isinstance(other, Xored)
+        return Xored.of(self.values + other.values, self.stream)
+
+    def wire_bytes(self, splits: Tensor) -> Tensor:
+        return splits.diff() * self.words.shape[1] * 8
+
+
+class Streams(DefenseSession):
+    """Seals models with streams that are used again, as ``of`` says."""
+
+    def __init__(self, of: str) -> None:
+        self.of = of
+
+    def seals(self, payload: type[Payload]) -> bool:
+        return payload is ModelUpdate
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        vector = batch.payload.tensors()["vector"]
+        drawn = int(torch.randint(2**40, (1,), generator=rng))
+        start = {"constant": 7, "round": 7 + batch.round, "drawn once": drawn, "client": drawn}
+        source = torch.Generator().manual_seed(start[self.of])
+        size = vector.shape[1:] if self.of != "client" else vector.shape
+        stream = torch.randint(2**62, size, generator=source).expand_as(vector)
+        rows = Xored.of(vector, stream)
+        return dataclasses.replace(batch, payload=ModelUpdate(sealed_tensor(rows, tuple(vector.shape))))
+
+    def unseal(self, batch: MessageBatch) -> MessageBatch:
+        vector = batch.payload.sealed_fields()["vector"]
+        assert isinstance(vector.sealed, Xored)
+        return dataclasses.replace(batch, payload=ModelUpdate(vector.opened(vector.sealed.values)))
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee(mechanism="xor", key_custody="clients")
+
+
+@dataclass(frozen=True)
+class Xor(Defense):
+    """Streams of the author's own."""
+
+    name: ClassVar[str] = "xor"
+    of: str = "constant"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return Streams(self.of)
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        ("constant", "the same message twice"),
+        ("round", "under other keys"),
+        ("drawn once", "equal plaintexts of two clients"),
+    ],
+)
+def test_streams_that_are_used_again_are_refuted(of: str, words: str) -> None:
+    verdict = verdict_of(Xor(of))
+    assert verdict.word is Word.REFUTED and words in verdict.reason, verdict
+
+
+def test_an_authors_own_scheme_is_claimed_at_most() -> None:
+    verdict = verdict_of(Xor("client"))
+    assert verdict.word is Word.CLAIMED, verdict
+    assert outcomes(verdict)["sealed"] is Outcome.UNTESTED
+    assert outcomes(verdict)["fresh ciphertexts"] is Outcome.PASSED
+
+
+def masks_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Break the masks of secure aggregation."""
+    if fault == "one seed for all":
+        start = Member.__init__
+
+        def seeded(self: Member, number: int) -> None:
+            start(self, number)
+            self._seed = bytes(32)
+
+        monkeypatch.setattr(Member, "__init__", seeded)
+    else:  # pairs' masks alone, which the lower number adds and the higher one adds too
+        real = masks.add_stream
+
+        def one_sign(words: Tensor, seed: bytes, field: int, sign: int) -> None:
+            real(words, seed, field, 1)
+
+        monkeypatch.setattr(masks, "add_stream", one_sign)
+
+
+@pytest.mark.parametrize("fault", ["one seed for all", "they do not cancel"])
+def test_broken_masks_are_not_verified(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks_fault(monkeypatch, fault)
+    verdict = verdict_of(SecureAggregation(on=("NeighborSums",)))
+    assert verdict.word is Word.REFUTED, verdict
+    assert outcomes(verdict)["masks"] is Outcome.REFUTED
+
+
+class KnownPairs(MaskingSession):
+    """Masks that cancel, of seeds that everybody knows."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        sealed = super().seal(batch, rng)
+        for number, member in enumerate(self.rounds[type(batch.payload)].aggregation.members):
+            member._seed = bytes([number] * 32)
+        return sealed
+
+
+@dataclass(frozen=True)
+class OwnMasks(SecureAggregation):
+    """A subclass of the tool's session."""
+
+    name: ClassVar[str] = "own-masks"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return KnownPairs(self, context, self._served(context)[0])
+
+
+def test_masks_of_an_authors_own_session_are_claimed_at_most() -> None:
+    assert verdict_of(OwnMasks()).word is not Word.VERIFIED
+
+
+class Repeating(DefenseSession):
+    """Encrypts each message once, and sends the same ciphertexts again for the same message."""
+
+    def __init__(self, honest: DefenseSession) -> None:
+        self.honest = honest
+        self.kept: dict[Any, MessageBatch] = {}
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("seal", "honest", "kept", "sealed_by", "__class__", "promised_by"):
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "honest"), name)
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        key = tuple(batch.payload.tensors()["sums"].flatten().tolist())
+        if key not in self.kept:
+            self.kept[key] = self.honest.seal(batch, rng)
+        found: MessageBatch = dataclasses.replace(self.kept[key], round=batch.round)
+        return found
+
+
+@dataclass(frozen=True)
+class Remembering(HomomorphicEncryption):
+    """SEAL, without fresh randomness."""
+
+    name: ClassVar[str] = "remembering"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return Repeating(super().bind(context))
+
+
+def test_ciphertexts_that_are_sent_again_are_refuted() -> None:
+    verdict = verdict_of(Remembering())
+    assert verdict.word is Word.REFUTED and "the same message twice" in verdict.reason
