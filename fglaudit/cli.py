@@ -195,7 +195,7 @@ def run(
 
 @app.command()
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
-    """Write findings.csv, summary.csv, report.html and report.md of a run again, finished or not."""
+    """Write the tables, reports and figures of a run again, finished or not."""
     from fglaudit.execution.store import failed_rows
     from fglaudit.run import OUTPUTS, write_outputs
 

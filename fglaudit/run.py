@@ -173,4 +173,13 @@ def write_outputs(directory: Path) -> Run:
 
 ERRORS = "errors"
 """Folder of a run with the tracebacks of its failed cells, one file each."""
-OUTPUTS = ("findings.csv", "coverage.csv", "guarantees.csv", "summary.csv", "report.html", "report.md")
+OUTPUTS = (
+    "findings.csv",
+    "coverage.csv",
+    "guarantees.csv",
+    "summary.csv",
+    "report.html",
+    "report.md",
+    "findings.json",
+    "summary.tex",
+)

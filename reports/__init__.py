@@ -1,4 +1,5 @@
-"""Reports of a finished (or unfinished) run: ``summary.csv``, ``report.html`` and ``report.md``.
+"""Reports of a finished (or unfinished) run: ``summary.csv``, ``report.html``, ``report.md``, and the same for programs
+and papers: ``findings.json``, ``summary.tex``, ``figure-1.svg`` and so on.
 
 They are made from the stored records alone, hold no timestamp, and are equal for equal records.
 """
@@ -8,17 +9,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from fglaudit.own_files import write_atomic
-from fglaudit.reports.html import render_html
+from fglaudit.reports.figure_files import figure_files, remove_older
+from fglaudit.reports.findings_json import findings_json
+from fglaudit.reports.html import SIZES, render_html
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.latex import summary_tex
 from fglaudit.reports.markdown import render_markdown
+from fglaudit.reports.pages import sections
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.tables import summary_csv
+from fglaudit.reports.verdict import observers_of
 
 __all__ = ["write_report"]
 
 
 def write_report(run_dir: Path, run: Run | None = None) -> list[Path]:
-    """Write ``summary.csv``, ``report.html`` and ``report.md`` into ``run_dir`` and return their paths.
+    """Write the reports into ``run_dir`` and return their paths.
 
     A record that cannot be read is announced in the report instead of stopping it. Every file appears whole or not at
     all.
@@ -31,11 +38,17 @@ def write_report(run_dir: Path, run: Run | None = None) -> list[Path]:
     """
     run = run or load_run(run_dir)
     settings = summarize(run)
+    labels = Labels.of(settings)
+    parts = sections(settings, labels, observers_of(settings), SIZES)
     texts = {
         "summary.csv": summary_csv(settings),
-        "report.html": render_html(run, settings),
+        "report.html": render_html(run, settings, parts),
         "report.md": render_markdown(run, settings),
+        "findings.json": findings_json(run, settings, labels),
+        "summary.tex": summary_tex(parts),
+        **figure_files(parts),
     }
+    remove_older(run_dir, list(texts))
     for name, text in texts.items():
         write_atomic(run_dir / name, text)
     return [run_dir / name for name in texts]

@@ -19,7 +19,7 @@ from fglaudit.reports.labels import Labels, arguments, place
 from fglaudit.reports.leaks import NEGLIGIBLE
 from fglaudit.reports.next_steps import next_steps
 from fglaudit.reports.options import UPPER_BOUND
-from fglaudit.reports.pages import breakdown, extras, failures, sections
+from fglaudit.reports.pages import Section, breakdown, extras, failures
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import make_verdict, observers_of
@@ -33,13 +33,17 @@ from fglaudit.reports.wording import (
     threat_model,
 )
 
-WIDE, NARROW = (1140, 420), (350, 380)
+SIZES = ((1140, 420), (350, 380))
+"""Of figures: on wide and on narrow screens."""
 DETAILED = 60
 """Up to so many settings the page has a table of every measured row; above, ``summary.csv`` alone has them."""
 
 
-def render_html(run: Run, settings: Sequence[Setting]) -> str:
-    """Return the page. Names from suites and records are escaped; equal records give equal text."""
+def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section]) -> str:
+    """Return the page with the sections ``parts`` of ``settings``.
+
+    Names from suites and records are escaped; equal records give equal text.
+    """
     labels = Labels.of(settings)
     observers = observers_of(settings)
     environment = Environment(
@@ -64,7 +68,7 @@ def render_html(run: Run, settings: Sequence[Setting]) -> str:
         settings=settings,
         labels=labels,
         verdict=make_verdict(run, settings, labels),
-        sections=sections(settings, labels, observers, (WIDE, NARROW)),
+        sections=parts,
         observers=observers,
         colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
         defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),

@@ -14,8 +14,8 @@ from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.reports.attack_quantity import FEATURES as FEATURES
 from fglaudit.reports.attack_quantity import attack_quantity
 from fglaudit.scoring.clusters import MIN_CLUSTERS, TAIL, Interval, PairedClusters
-from fglaudit.scoring.many_attacks import leaking, step_down
-from fglaudit.scoring.metrics import RATES, metric_interval
+from fglaudit.scoring.many_attacks import step_down
+from fglaudit.scoring.metrics import RATES, exceeds_zero
 from fglaudit.scoring.one_client import one_client_p_value
 from fglaudit.scoring.rates import clusters_like, seeds_needed
 
@@ -134,13 +134,11 @@ class Leak:
             return self.clusters.worst
         return max(self.values("worst_client"), default=None)
 
-    def limits(self, tail: float) -> Interval:
-        """Return the advantage with limits that each have probability ``tail``, at most that of ``estimate``."""
-        if self.low is None or self.low <= 0:  # and none of a smaller tail lies above 0
-            return self.estimate
-        if self.clusters is None or not self.estimate.shown:
-            return self.estimate if tail >= TAIL else replace(self.estimate, kind="range")
-        return metric_interval(self.metric, self.clusters, tail=tail)
+    def succeeds(self, tail: float) -> bool:
+        """Whether the lower limit of the advantage with this tail lies above 0; never of a range."""
+        if self.low is None or self.low <= 0 or not self.estimate.shown:  # nor is one of a smaller tail
+            return False
+        return tail >= TAIL or (self.clusters is not None and exceeds_zero(self.metric, self.clusters, tail=tail))
 
     @cached_property
     def one_client(self) -> float:
@@ -212,7 +210,7 @@ def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
     for family in {(leak.observer, leak.quantity): None for leak in leaks}:
         places = [i for i, leak in enumerate(leaks) if (leak.observer, leak.quantity) == family and leaks[i].measured]
         tried = [leaks[i] for i in places]
-        over_all = leaking([leak.limits for leak in tried])
+        over_all = step_down([leak.succeeds for leak in tried])
         # What leaks over all need not be asked about single clients; it counts as one that was tried.
         p_values = [1.0 if yes else leak.one_client for leak, yes in zip(tried, over_all, strict=True)]
         at_one = step_down([partial(le, p) for p in p_values])

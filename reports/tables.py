@@ -22,6 +22,7 @@ _MEANS = (
 _LARGEST = ("epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "delta", "releases")
 _TEXTS = ("privacy_unit", "mechanism")
 _COSTS = ("bytes_up", "bytes_down", "ciphertext_bytes")
+_ACCURACIES = ("accuracy_mean", "accuracy_sd", "accuracy_global_mean", "accuracy_global_sd")
 _SECONDS = ("seconds_train", "seconds_attack")
 _STATUSES = {
     Status.OK: "ok",
@@ -38,7 +39,7 @@ def summary_csv(settings: Sequence[Setting]) -> str:
 
     ``leak`` says on which grounds the attack is called a leak, ``clusters_needed`` how many clusters it takes at the
     least to show that it is none."""
-    rows = [_row(setting, leak) for setting in settings for leak in setting.leaks]
+    rows = [_row(shared, leak) for setting in settings if (shared := _shared(setting)) for leak in setting.leaks]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_columns())
@@ -49,7 +50,7 @@ def summary_csv(settings: Sequence[Setting]) -> str:
 def _columns() -> list[str]:
     return [
         *_NAMES, *_OBSERVED, "status", "reason", "seeds", *_STATUSES.values(),
-        "accuracy_mean", "accuracy_sd", "accuracy_global_mean", "accuracy_global_sd",
+        *_ACCURACIES,
         "targets", "metric", *(f"{c}_{kind}" for c in _WITH_SD for kind in ("mean", "sd")),
         "advantage", "advantage_low", "advantage_high", "interval", "advantage_worst_seed",
         *_MEANS, *_LARGEST, *_TEXTS, *_COSTS, *_SECONDS, "device", "cells",
@@ -57,15 +58,24 @@ def _columns() -> list[str]:
     ]  # fmt: skip
 
 
-def _row(setting: Setting, leak: Leak) -> dict[str, Value]:
+def _shared(setting: Setting) -> dict[str, Value]:
+    """Return the columns that all rows of a setting have in common."""
+    row: dict[str, Value] = {}
+    for column in ("accuracy", "accuracy_global"):
+        values = setting.per_seed(column)
+        row |= {f"{column}_mean": mean(values), f"{column}_sd": sd(values)}
+    row |= {column: setting.largest(column) for column in _LARGEST}
+    row |= {column: setting.text(column) for column in (*_TEXTS, "device")}
+    return row | {column: mean(setting.per_seed(column)) for column in (*_COSTS, "seconds_train")}
+
+
+def _row(shared: dict[str, Value], leak: Leak) -> dict[str, Value]:
     first = leak.findings[0]
     row: dict[str, Value] = {column: getattr(first, column) for column in (*_NAMES, *_OBSERVED)}
     row |= {"status": leak.status.value, "reason": " | ".join(leak.reasons)}
     row["seeds"] = " ".join(str(finding.seed) for finding in leak.findings)
     row |= {name: leak.count(status) for status, name in _STATUSES.items()}
-    for column in ("accuracy", "accuracy_global"):
-        values = setting.per_seed(column)
-        row |= {f"{column}_mean": mean(values), f"{column}_sd": sd(values)}
+    row |= {name: shared[name] for name in _ACCURACIES}
     row |= {"targets": sum(finding.targets or 0 for finding in leak.scored) or None, "metric": leak.metric}
     for column in _WITH_SD:
         row |= {f"{column}_mean": leak.mean(column), f"{column}_sd": sd(leak.values(column))}
@@ -77,10 +87,8 @@ def _row(setting: Setting, leak: Leak) -> dict[str, Value]:
     }
     row["advantage_worst_seed"] = max(leak.values("advantage"), default=None)
     row |= {column: leak.mean(column) for column in _MEANS}
-    row |= {column: setting.largest(column) for column in _LARGEST}
-    row |= {column: setting.text(column) for column in _TEXTS}
-    row |= {column: mean(setting.per_seed(column)) for column in (*_COSTS, "seconds_train")}
-    row |= {"seconds_attack": leak.mean("seconds_attack"), "device": setting.text("device")}
+    row |= {column: shared[column] for column in (*_LARGEST, *_TEXTS, *_COSTS, "seconds_train")}
+    row |= {"seconds_attack": leak.mean("seconds_attack"), "device": shared["device"]}
     row["cells"] = " ".join(finding.cell for finding in leak.findings)
     needs = leak.needs
     row |= {"worst_client": leak.worst_client, "leak": ", ".join(leak.grounds)}

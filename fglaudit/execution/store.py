@@ -11,7 +11,7 @@
               secret.key       with --secret, what makes the noise secret
               findings.csv     what was measured, and what failed
               coverage.csv     with the same columns, what did not apply and why; both together have every row
-              summary.csv report.html report.md
+              summary.csv report.html report.md findings.json summary.tex figure-1.svg
               .spool/          the messages of cells that are being computed; removed whenever a run ends
               .lock            held while a run writes here; by a shard only while it writes what all shards share
               .shards/ .claims/  locks of shards and of the cells that they compute

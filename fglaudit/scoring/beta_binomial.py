@@ -96,6 +96,8 @@ class BetaBinomialTotal:
         most = int(np.ceil(total - 1e-9))
         if most >= self.targets:
             return 1.0
+        if most == 0:
+            return float(brentq(lambda rate: self._no_hit(rate) - tail, 0, 1, xtol=_TOLERANCE))
         return float(brentq(lambda rate: self.probabilities(rate)[: most + 1].sum() - tail, 0, 1, xtol=_TOLERANCE))
 
     def low(self, total: float, tail: float) -> float:
@@ -106,7 +108,23 @@ class BetaBinomialTotal:
         least = int(np.floor(total + 1e-9))
         if least <= 0:
             return 0.0
-        return float(brentq(lambda rate: self.probabilities(rate)[least:].sum() - tail, 0, 1, xtol=_TOLERANCE))
+        return float(brentq(lambda rate: self.at_least(least, rate) - tail, 0, 1, xtol=_TOLERANCE))
+
+    def at_least(self, total: int, rate: float) -> float:
+        """Return the probability of ``total`` hits or more at a mean ``rate``."""
+        if total == self.targets:
+            return self._no_hit(1 - rate)  # hits and misses are alike
+        return float(self.probabilities(rate)[total:].sum())
+
+    def _no_hit(self, rate: float) -> float:
+        """Probability that nothing is hit, without the convolution: all attacks that lose nothing ask for it."""
+        if rate <= 0 or rate >= 1:
+            return float(rate <= 0)
+        sizes, clusters = self._distinct
+        if self.correlation in (0, 1):
+            each = sizes if self.correlation == 0 else np.ones_like(sizes)
+            return float((1 - rate) ** int(np.dot(each, clusters)))
+        return float(np.exp(np.dot(log_no_hit(sizes, rate, self.correlation), clusters)))
 
 
 def log_no_hit(sizes: NDArray[np.int64], rate: float, correlation: float) -> Floats:
@@ -119,7 +137,12 @@ def log_no_hit(sizes: NDArray[np.int64], rate: float, correlation: float) -> Flo
 
 
 @lru_cache(maxsize=16384)
-def rate_limits(sizes: tuple[int, ...], correlation: float, total: float, tail: float) -> tuple[float, float]:
-    """Return :meth:`BetaBinomialTotal.low` and ``high``; all attacks of a cell share the limits of their control."""
-    law = BetaBinomialTotal(sizes, correlation)
-    return law.low(total, tail), law.high(total, tail)
+def rate_low(sizes: tuple[int, ...], correlation: float, total: float, tail: float) -> float:
+    """Return :meth:`BetaBinomialTotal.low`; all attacks of a cell share the limits of their control."""
+    return BetaBinomialTotal(sizes, correlation).low(total, tail)
+
+
+@lru_cache(maxsize=16384)
+def rate_high(sizes: tuple[int, ...], correlation: float, total: float, tail: float) -> float:
+    """Return :meth:`BetaBinomialTotal.high`."""
+    return BetaBinomialTotal(sizes, correlation).high(total, tail)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.scoring.clusters import TAIL, Interval, PairedClusters
-from fglaudit.scoring.rates import advantage_interval
+from fglaudit.scoring.rates import advantage_exceeds_zero, advantage_interval
 from fglaudit.scoring.scores import score_advantage_interval
 
 RATES = frozenset({"exact_rate", "matched_rate", "label_accuracy", "direction_rate", "tpr_at_fpr_1"})
@@ -44,6 +44,14 @@ def read_clusters(metric: str, rows: Sequence[Sequence[float]]) -> PairedCluster
 def metric_interval(metric: str, paired: PairedClusters, *, tail: float = TAIL) -> Interval:
     """Return the advantage in ``metric``, with limits that each have probability ``tail``."""
     return (advantage_interval if metric in RATES else score_advantage_interval)(paired, tail=tail)
+
+
+def exceeds_zero(metric: str, paired: PairedClusters, *, tail: float = TAIL) -> bool:
+    """Return whether the lower limit of :func:`metric_interval` lies above 0; a range has none."""
+    if metric in RATES:
+        return advantage_exceeds_zero(paired, tail=tail)
+    found = score_advantage_interval(paired, tail=tail)
+    return found.shown and found.low is not None and found.low > 0
 
 
 def _uninformative(metric: str) -> float:

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import betabinom
+from scipy.special import betaln, gammaln
 
 from fglaudit.scoring.beta_binomial import BetaBinomialTotal, log_no_hit
 from fglaudit.scoring.clusters import MIN_CLUSTERS, Floats, PairedClusters
@@ -34,15 +34,27 @@ def one_client_p_value(paired: PairedClusters) -> float:
     gained = np.minimum(np.floor(paired.gained - paired.lost + 1e-9).astype(np.int64), room)
     if gained.max() < 1:
         return 1.0
-    a, b = _RATES * _CONCENTRATION, (1 - _RATES) * _CONCENTRATION
-    tails: Floats = np.array(betabinom.sf(gained[:, None] - 1, np.maximum(room, 1)[:, None], a, b))  # [C, rates]
-    tails[gained < 1] = 1.0
-    client = int(np.argmin(tails[:, len(_RATES) // 2]))
+    middle = _RATES[len(_RATES) // 2 :][:1]
+    # Every client at one rate says which is the most remarkable; only that one is asked about at all rates.
+    seen = [float(_at_least(most, hits, middle)[0]) for most, hits in zip(room, gained, strict=True)]
+    client = int(np.argmin(seen))
+    tail = _at_least(room[client], gained[client], _RATES)
     others = np.delete(np.arange(len(room)), client)
     sizes = paired.targets[others].astype(np.int64)
     lost = math.ceil(float(paired.lost[others].sum()) - 1e-9)
-    both = np.clip(tails[client] * _at_most(sizes, lost, _RATES * (1 - paired.control_rate)), 1e-300, 1.0)
+    both = np.clip(tail * _at_most(sizes, lost, _RATES * (1 - paired.control_rate)), 1e-300, 1.0)
     return min(1.0, len(room) * float((both * (1 - np.log(both))).max()))
+
+
+def _at_least(size: int, hits: int, rates: Floats) -> Floats:
+    """Probability of at least ``hits`` among ``size`` targets of one client at each of ``rates``."""
+    if hits < 1:
+        return np.ones(len(rates))
+    a, b = rates[:, None] * _CONCENTRATION, (1 - rates[:, None]) * _CONCENTRATION
+    counts = np.arange(hits, size + 1)
+    choose = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
+    log = choose + betaln(counts + a, size - counts + b) - betaln(a, b)
+    return np.asarray(np.minimum(np.exp(log).sum(1), 1.0), dtype=np.float64)
 
 
 def _at_most(sizes: NDArray[np.int64], lost: int, rates: Floats) -> Floats:

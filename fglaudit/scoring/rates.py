@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from fglaudit.errors import FglauditError
-from fglaudit.scoring.beta_binomial import log_no_hit, rate_limits
+from fglaudit.scoring.beta_binomial import BetaBinomialTotal, log_no_hit, rate_high, rate_low
 from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Floats, Interval, PairedClusters
 
 CORRELATION = 0.5
@@ -66,6 +66,28 @@ def advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interva
     return Interval(value, value - below, min(value + above, 1.0), "beta-binomial", len(paired.targets))
 
 
+def advantage_exceeds_zero(paired: PairedClusters, *, tail: float = TAIL) -> bool:
+    """Return whether the lower limit of :func:`advantage_interval` lies above 0, without working the limits out.
+
+    The gain's lower limit lies above a rate exactly if as many gains are, at this rate, less probable than ``tail``.
+    """
+    if not paired.informative or len(paired.targets) < MIN_CLUSTERS:
+        return False
+    gain, lost = float(paired.gained.sum() / paired.room.sum()), float(paired.lost.sum() / paired.room.sum())
+    if gain <= lost:
+        return False
+    above, dependent = _lost_high(paired, tail) - lost, min(1.0, paired.control_rate / _TAILS_ADD_FROM)
+    if not above < gain - lost:  # the rest of the interval's half-width is none at least
+        return False
+    # The distance of the gain's limit at which both parts together are as much as the advantage, see _joint.
+    least = gain + dependent * above - math.sqrt((gain - lost) ** 2 - (1 - dependent**2) * above**2)
+    sizes, total, correlations = _law(paired.room, paired.gained)
+    hits = math.floor(total + 1e-9)
+    return least < 0 or (
+        hits > 0 and all(BetaBinomialTotal(sizes, each).at_least(hits, least) < tail for each in correlations)
+    )
+
+
 def clusters_needed(bound: float, targets: int, *, tail: float = TAIL) -> int:
     """Return how many clusters of ``targets`` each without a single hit bring the upper limit down to ``bound``.
 
@@ -103,20 +125,38 @@ def _loss(paired: PairedClusters, tail: float) -> tuple[float, float, float]:
     """What is lost to the control, as a share of what the control leaves: the estimate and its limits."""
     loss, control = float(paired.lost.sum() / paired.targets.sum()), paired.control_rate
     control_low, control_high = _limits(paired.targets, paired.control, tail)
-    limits = _ratio(
-        (loss, *_limits(paired.targets, paired.lost, tail)), (1 - control, 1 - control_high, 1 - control_low)
-    )
-    return loss / (1 - control), *limits
+    a, a_low, a_high = loss, *_limits(paired.targets, paired.lost, tail)
+    b, b_low, b_high = 1 - control, 1 - control_high, 1 - control_low
+    return loss / (1 - control), _ratio_low(a, a_low, b, b_high), _ratio_high(a, a_high, b, b_low)
+
+
+def _lost_high(paired: PairedClusters, tail: float) -> float:
+    """The upper limit of :func:`_loss` alone."""
+    loss, control = float(paired.lost.sum() / paired.targets.sum()), paired.control_rate
+    high, control_high = (_high(paired.targets, hits, tail) for hits in (paired.lost, paired.control))
+    return _ratio_high(loss, high, 1 - control, 1 - control_high)
 
 
 def _limits(targets: Floats, hits: Floats, tail: float) -> tuple[float, float]:
     """Limits of the rate behind ``hits`` of ``targets`` [C], either may be sums of values in [0, 1]."""
-    share = float(hits.sum() / targets.sum())
+    return _low(targets, hits, tail), _high(targets, hits, tail)
+
+
+def _low(targets: Floats, hits: Floats, tail: float) -> float:
+    sizes, total, correlations = _law(targets, hits)
+    return min(float(hits.sum() / targets.sum()), *(rate_low(sizes, each, total, tail) for each in correlations))
+
+
+def _high(targets: Floats, hits: Floats, tail: float) -> float:
+    sizes, total, correlations = _law(targets, hits)
+    return max(float(hits.sum() / targets.sum()), *(rate_high(sizes, each, total, tail) for each in correlations))
+
+
+def _law(targets: Floats, hits: Floats) -> tuple[tuple[int, ...], float, tuple[float, ...]]:
+    """Whole sizes of the clusters, the total of hits in them at the same share, and the correlations to hold for."""
     sizes = np.sort(np.maximum(np.floor(targets[targets > 0] + 1e-9), 1).astype(np.int64))
-    total = round(share * int(sizes.sum()), 9)
-    correlations = (CORRELATION, 1.0) if _all_or_nothing(targets, hits) else (CORRELATION,)
-    limits = [rate_limits(tuple(sizes.tolist()), correlation, total, tail) for correlation in correlations]
-    return min(share, *(low for low, _ in limits)), max(share, *(high for _, high in limits))
+    total = round(float(hits.sum() / targets.sum()) * int(sizes.sum()), 9)
+    return tuple(sizes.tolist()), total, (CORRELATION, 1.0) if _all_or_nothing(targets, hits) else (CORRELATION,)
 
 
 def _all_or_nothing(targets: Floats, hits: Floats) -> bool:
@@ -130,15 +170,16 @@ def _joint(first: float, second: float, dependent: float) -> float:
     return math.sqrt(first**2 + second**2 + 2 * dependent * first * second)
 
 
-def _ratio(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> tuple[float, float]:
-    """Limits R of ``top / bottom``, each (estimate, low, high) of a positive quantity (Donner and Zou 2012).
+def _ratio_low(a: float, a_low: float, b: float, b_high: float) -> float:
+    """Lower limit R of a / b, both positive quantities with limits (Donner and Zou 2012).
 
-    The lower one solves (a - R b)^2 = (a - a_low)^2 + R^2 (b_high - b)^2, the upper one the same with the other ends.
+    It solves (a - R b)^2 = (a - a_low)^2 + R^2 (b_high - b)^2.
     """
-    a, a_low, a_high = top
-    b, b_low, b_high = bottom
     inner = (a * b) ** 2 - a_low * b_high * (2 * a - a_low) * (2 * b - b_high)
-    low = a_low * (2 * a - a_low) / (a * b + math.sqrt(max(inner, 0.0))) if a_low > 0 else 0.0
+    return a_low * (2 * a - a_low) / (a * b + math.sqrt(max(inner, 0.0))) if a_low > 0 else 0.0
+
+
+def _ratio_high(a: float, a_high: float, b: float, b_low: float) -> float:
+    """The upper limit: the same equation with the other ends."""
     inner = (a * b) ** 2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low)
-    high = (a * b + math.sqrt(max(inner, 0.0))) / (b_low * (2 * b - b_low)) if b_low > 1e-12 else math.inf
-    return low, high
+    return (a * b + math.sqrt(max(inner, 0.0))) / (b_low * (2 * b - b_low)) if b_low > 1e-12 else math.inf

@@ -324,7 +324,10 @@ def test_markdown_has_the_verdict_and_the_main_table(demo: Path) -> None:
 
 
 def test_nothing_is_left_behind_when_writing(demo: Path) -> None:
-    assert sorted(p.name for p in demo.iterdir()) == ["cells", "report.html", "report.md", "suite.yaml", "summary.csv"]
+    assert sorted(p.name for p in demo.iterdir()) == [
+        "cells", "figure-1.svg", "findings.json", "report.html", "report.md", "suite.yaml", "summary.csv",
+        "summary.tex",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

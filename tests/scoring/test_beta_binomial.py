@@ -68,3 +68,14 @@ def test_what_is_no_cluster_is_refused() -> None:
         BetaBinomialTotal((3, 0), 0.5)
     with pytest.raises(ValueError, match="correlation lies in"):
         BetaBinomialTotal((3,), 1.5)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 1.0])
+def test_nothing_and_everything_hit_need_no_convolution(correlation: float) -> None:
+    sizes, rate = (3, 7, 3, 1, 12), 0.03
+    law = BetaBinomialTotal(sizes, correlation)
+    whole = law.probabilities(rate)
+    high = law.high(0, whole[0])
+    assert high == pytest.approx(rate, abs=1e-6)
+    assert law.at_least(26, 1 - rate) == pytest.approx(whole[0], abs=1e-12)  # misses are hits at the other rate
+    assert law.at_least(5, rate) == pytest.approx(whole[5:].sum(), abs=1e-12)

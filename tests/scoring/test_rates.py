@@ -13,7 +13,15 @@ from scipy.stats import betabinom, binomtest
 
 from fglaudit.errors import FglauditError
 from fglaudit.scoring.clusters import Floats, PairedClusters
-from fglaudit.scoring.rates import _ratio, advantage_interval, clusters_needed, rate_interval, seeds_needed
+from fglaudit.scoring.rates import (
+    _ratio_high,
+    _ratio_low,
+    advantage_exceeds_zero,
+    advantage_interval,
+    clusters_needed,
+    rate_interval,
+    seeds_needed,
+)
 
 
 def paired(
@@ -104,7 +112,7 @@ def test_limits_of_a_ratio_solve_their_equation(
     def excess(r: float, a_end: float, b_end: float) -> float:
         return (a - r * b) ** 2 - (a - a_end) ** 2 - r**2 * (b - b_end) ** 2
 
-    low, high = _ratio(top, bottom)
+    low, high = _ratio_low(a, a_low, b, b_high), _ratio_high(a, a_high, b, b_low)
     expected = brentq(excess, a / b, 100, args=(a_high, b_low))
     assert high == pytest.approx(expected)
     assert low == pytest.approx(brentq(excess, 0, a / b, args=(a_low, b_high)) if a else 0.0, abs=1e-9)
@@ -161,3 +169,23 @@ def test_the_limits_of_an_advantage_cover(control: float) -> None:
             held.append(interval.low <= truth <= interval.high)
     assert len(held) > 190
     assert np.mean(held) >= 0.91
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.05, 0.4])
+def test_whether_an_advantage_exceeds_zero_is_what_its_interval_says(shared: float) -> None:
+    """With and without losses, with clusters hit wholly or not at all, at one tail and at the tails of Holm's rule."""
+    rng, said = np.random.default_rng(3), []
+    for number in range(40):
+        targets = rng.integers(1, 60, 8).astype(np.float64)
+        control = np.floor(targets * shared * rng.random(8))
+        room = targets - control
+        gained = np.floor(room * rng.random(8) * rng.random()) if number % 4 else room * (rng.random(8) < 0.4)
+        lost = np.floor(control * rng.random(8) * (number % 3) / 2)
+        tried = PairedClusters(targets, control, gained, lost)
+        for tail in (0.025, 0.025 / 3, 0.025 / 40):
+            low = advantage_interval(tried, tail=tail).low
+            assert low is not None
+            said.append(advantage_exceeds_zero(tried, tail=tail))
+            assert said[-1] == (low > 0)
+    assert 5 < sum(said) < len(said) - 5
+    assert not advantage_exceeds_zero(paired([9] * 4, [0] * 4, [9] * 4, [0] * 4))  # four clusters give only a range
