@@ -294,8 +294,9 @@ def _assurance(setting: Setting) -> str:
     reach = "clients are sent" if SERVER_TRUSTED in setting.text("mechanism") else "is sent"
     if accounted > MEANINGFUL:
         return f"Stated, with {facts} An epsilon above {MEANINGFUL:g} bounds nothing of practical use: no assurance."
+    verified = any(verdict.word is Judged.VERIFIED for verdict in judged)
     return (
-        f"{'Verified: d' if judged else 'D'}ifferentially private with {facts} All that {reach} may change anybody's odds about one such record by a"
-        " factor of at most"
+        f"{'Verified: d' if verified else 'D'}ifferentially private with {facts} All that {reach} may change anybody's"
+        " odds about one such record by a factor of at most"
         f" {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )
