@@ -7,7 +7,8 @@ confidence decides.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from fglaudit import registry
 from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.adversary.prior_only import prior_only
+from fglaudit.attacks.learned.hidden_rows import HiddenRows
 from fglaudit.facts import Additive, Field
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import Payload
@@ -27,6 +29,27 @@ _CONFIDENT = 0.2
 _MARGIN = 0.02
 _AHEAD = 2.0
 """Standard errors by which a result must beat a guess on rows that were held back."""
+_SPREAD = 0.1
+"""Least standard deviation of what a result is ahead by: that of few rows may be small by chance."""
+_LIKELY = 0.5
+_LITTLE = 1e-6
+"""Weight of confidence below that: it decides only where nobody has more."""
+_NEAR = 0.9
+_ALIKE = 6
+"""Decimals to which results that rebuild the rows held back alike agree."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What was found without the rows that were held back.
+
+    Attributes:
+        found: the rows.
+        again: finds rows with other auxiliary rows; None where that fails.
+    """
+
+    found: Reconstruction
+    again: Callable[[Auxiliary], Reconstruction | None]
 
 
 def specialised(payloads: Iterable[type[Payload]], besides: str) -> Iterator[Attack]:
@@ -47,17 +70,41 @@ def applicable(attack: Attack, view: View) -> bool:
 
 
 def results(
-    view: View, payloads: Iterable[type[Payload]], besides: str, rng: torch.Generator, device: torch.device
-) -> Iterator[Reconstruction]:
-    """Yield what each specialised attack finds; one that fails on these messages finds nothing."""
+    view: View,
+    payloads: Iterable[type[Payload]],
+    besides: str,
+    rng: torch.Generator,
+    device: torch.device,
+    hidden: HiddenRows | None = None,
+) -> Iterator[Candidate]:
+    """Yield what each specialised attack finds; one that fails on these messages finds nothing.
+
+    Args:
+        hidden: how rows were hidden before messages were computed from them, where attacks look for hidden rows.
+    """
     for attack in specialised(payloads, besides):
-        try:
-            if applicable(attack, view):
-                found = attack_reports(attack, view, split(rng, type(attack).name), device)
-                if isinstance(found, Reconstruction) and bool(torch.isfinite(found.rows).all()):
-                    yield found
-        except Exception:
-            continue
+
+        def again(known: Auxiliary, attack: Attack = attack) -> Reconstruction | None:
+            return _found(attack, dataclasses.replace(view, auxiliary=known), rng, device, hidden)
+
+        found = again(view.auxiliary)
+        if found is not None and len(found.rows):
+            yield Candidate(found, again)
+
+
+def _found(
+    attack: Attack, view: View, rng: torch.Generator, device: torch.device, hidden: HiddenRows | None
+) -> Reconstruction | None:
+    try:
+        seen = view if hidden is None else hidden.hide(view)
+        if not applicable(attack, seen):
+            return None
+        found = attack_reports(attack, seen, split(rng, type(attack).name), device)
+        if not isinstance(found, Reconstruction) or not bool(torch.isfinite(found.rows).all()):
+            return None
+        return found if hidden is None else hidden.shown(found, view)
+    except Exception:  # these messages are not what it was written for
+        return None
 
 
 def without_facts(view: View, payloads: Iterable[type[Payload]]) -> View:
@@ -98,34 +145,63 @@ def cosines(found: Reconstruction, held: Auxiliary, num_nodes: int) -> Tensor:
 
 
 def best(
-    candidates: Iterable[Reconstruction], view: View, learning: View, held: Auxiliary, rng: torch.Generator
+    candidates: Iterable[Candidate], view: View, learning: View, held: Auxiliary, rng: torch.Generator
 ) -> Reconstruction:
-    """Return the candidate that rebuilds the rows held back best, if it clearly beats guesses; the most confident one
-    where none were held back. Where there is none, the guess that is every attack's control.
+    """Return the candidate that rebuilds the rows held back best, if it clearly beats guesses, found again with all
+    known rows; the most confident one of those that say too little of the rows held back, where none does. Where there
+    is none either, the guess that is every attack's control.
 
     Args:
         view: with all rows that the observer knows.
         learning: without those held back.
     """
-    listed = [
-        dataclasses.replace(c, proven=torch.zeros(len(c.rows), dtype=torch.bool)) for c in candidates if len(c.rows)
-    ]
-    if len(held.nodes):
-        guess = cosines(prior_only(learning, held.nodes, split(rng, "guess")), held, view.public.num_nodes)
-        mean = learning.known_rows().x.double().mean(0).expand(len(held.nodes), -1)
-        blank = torch.zeros(len(held.nodes))
-        guess = torch.maximum(guess, cosines(Reconstruction(mean, held.nodes, blank), held, view.public.num_nodes))
-        ahead = [cosines(c, held, view.public.num_nodes) - guess for c in listed]
-        clear = [d.mean().item() if d.mean() > _MARGIN + _AHEAD * d.std() / len(d) ** 0.5 else -1.0 for d in ahead]
-        if clear and max(clear) > 0:
-            return listed[clear.index(max(clear))]
-    elif listed:
-        surest = max(listed, key=lambda c: float(c.confidence.double().sum().item()))
-        if bool((surest.confidence > _CONFIDENT).any()):
-            return surest
-    nodes = torch.arange(view.public.num_nodes)
-    unknown = nodes[~torch.isin(nodes, view.known_rows().nodes)]
-    return prior_only(view, unknown, split(rng, "nothing learned"))
+    listed = [c for c in candidates if len(c.found.rows)]
+    chosen = _ahead(listed, view, learning, held, rng) or _surest(listed, held)
+    if chosen is None:
+        nodes = torch.arange(view.public.num_nodes)
+        unknown = nodes[~torch.isin(nodes, view.known_rows().nodes)]
+        return prior_only(view, unknown, split(rng, "nothing learned"))
+    found = (chosen.again(view.auxiliary) if len(held.nodes) else None) or chosen.found
+    return _unproven(found)
+
+
+def _ahead(
+    listed: Iterable[Candidate], view: View, learning: View, held: Auxiliary, rng: torch.Generator
+) -> Candidate | None:
+    """Return the candidate that gains most over guesses on the rows held back that it is about, if that is clear."""
+    if len(held.nodes) == 0:
+        return None
+    guess = cosines(prior_only(learning, held.nodes, split(rng, "guess")), held, view.public.num_nodes)
+    mean = learning.known_rows().x.double().mean(0).expand(len(held.nodes), -1)
+    blank = torch.zeros(len(held.nodes))
+    guess = torch.maximum(guess, cosines(Reconstruction(mean, held.nodes, blank), held, view.public.num_nodes))
+    chosen, most = None, 0.0
+    for candidate in listed:
+        about = torch.isin(held.nodes, candidate.found.nodes)
+        if int(about.sum()) < _FEWEST_HELD:
+            continue
+        gain = (cosines(candidate.found, held, view.public.num_nodes) - guess)[about]
+        spread = max(_SPREAD, float(gain.std().item()) if len(gain) > 1 else 0.0)
+        if float(gain.mean().item()) <= _MARGIN + _AHEAD * spread / len(gain) ** 0.5:
+            continue
+        total = round(float(gain.sum().item()), _ALIKE)
+        if total > most:  # the first of those that are alike
+            chosen, most = candidate, total
+    return chosen
+
+
+def _surest(listed: Iterable[Candidate], held: Auxiliary) -> Candidate | None:
+    """Return the most confident candidate of those that are about too few rows held back to be judged by them, if it is
+    confident of any row; the first of those that are about as confident."""
+    scored = []
+    for candidate in listed:
+        confidence = candidate.found.confidence.double()
+        judged = int(torch.isin(held.nodes, candidate.found.nodes).sum()) >= _FEWEST_HELD
+        if not judged and bool((confidence > _CONFIDENT).any()):
+            likely = (confidence - _LIKELY).clamp(min=0).sum() + _LITTLE * confidence.sum()
+            scored.append((float(likely.item()), candidate))
+    most = max((score for score, _ in scored), default=0.0)
+    return next((candidate for score, candidate in scored if score >= _NEAR * most), None)
 
 
 def _unproven(found: Reconstruction) -> Reconstruction:

@@ -23,7 +23,8 @@ from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_kn
 from fglaudit.attacks.learned.cleaning import CleanedMessages, are_totals, first_batches, learn_maps
 from fglaudit.attacks.learned.decoder import decoded_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
-from fglaudit.attacks.learned.handing_over import best, holding_back, results, with_residual, without_facts
+from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts
+from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.probes import made_up_graph
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Correlated, Fact, Field, Foreign, Masked, Memoised, is_built_in
@@ -47,7 +48,7 @@ from fglaudit.payloads import (
 )
 from fglaudit.rng import derive, split
 from fglaudit.structure import Attention, Structure
-from fglaudit.view import Released, View
+from fglaudit.view import Auxiliary, Released, View
 
 _PLANTED = 40
 _HOOKS = ("prepare", "release")
@@ -100,8 +101,8 @@ class LearnedInversion(Attack):
 
     def _candidates(
         self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
-    ) -> Iterator[Reconstruction]:
-        cleaned, undone = view, []
+    ) -> Iterator[Candidate]:
+        cleaned, uploads, undone = view, view, []
         left: dict[tuple[str, str], float] = {}
         for payload in seen:
             maps = learn_maps(view, payload, split(rng, payload.__name__), device)
@@ -109,8 +110,17 @@ class LearnedInversion(Attack):
                 totals = are_totals(view, payload, maps, split(rng, "totals"))
                 messages = CleanedMessages(cleaned.messages, payload, maps, view.public.num_features, totals)
                 cleaned = dataclasses.replace(cleaned, messages=messages)
+                if payload is not RawFeatures and all(upwards for upwards, _ in maps):
+                    own = CleanedMessages(uploads.messages, payload, maps, view.public.num_features)
+                    uploads = dataclasses.replace(uploads, messages=own)
                 undone.append(payload)
                 left |= {(payload.__name__, n): m.left for (_, n), m in maps.items() if m.coarse}
+        # Models were trained on hidden rows: what clients computed with them is cleaned, what the server made is not.
+        if (hidden := hidden_rows(view, split(rng, "hidden rows"), device)) is not None:
+            others = [p for p in seen if p is not RawFeatures]
+            yield from results(
+                without_facts(uploads, others), others, type(self).name, split(rng, "hidden"), device, hidden
+            )
         if undone:
             plain = without_facts(cleaned, undone)
             yield from results(plain, undone, type(self).name, split(rng, "cleaned"), device)
@@ -121,8 +131,12 @@ class LearnedInversion(Attack):
         if noisy:
             yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
         for payload in seen:
-            if (rows := decoded_rows(cleaned, payload, device)) is not None:
-                yield rows
+
+            def again(known: Auxiliary, payload: type[Payload] = payload) -> Reconstruction | None:
+                return decoded_rows(dataclasses.replace(cleaned, auxiliary=known), payload, device)
+
+            if (rows := again(view.auxiliary)) is not None:
+                yield Candidate(rows, again)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Rows in the clear, with their columns in another order and other signs by a rule that is public."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from fglaudit.empirical.field_states import REPORT
+from fglaudit.empirical.moves import PRESENCE
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.guarantees import FieldState
 
 Reads = Mapping[str, Collection[str]]
 """By an attack's name the names of the payloads that it reads."""
+_CARRIES = ("nothing", "covered", "unexamined")
+"""States of fields that may say something of private data to who reads them."""
 _SEEN_BY = {"server": ("server", "wire"), "clients": ("client", "wire")}
 
 
@@ -36,3 +40,22 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
             by = f"read by {', '.join(able)}" if able else "no adapted attack that passed its self-test reads it"
             found.append(replace(state, observer=observer, state=word, reason=f"{state.reason}; {by}"))
     return tuple(found)
+
+
+def unread(states: Sequence[FieldState], findings: Sequence[Finding], reads: Reads) -> tuple[str, ...]:
+    """Return notes on what was sent and may carry private data, and no attack read: payloads that no attack knows, and
+    those that none of the attacks that know them could run on."""
+    sent: dict[str, dict[str, None]] = {}
+    for state in states:
+        if state.state in _CARRIES and state.payload != REPORT and state.field != PRESENCE:
+            sent.setdefault(state.payload, {})[state.field] = None
+    ran = {name for f in findings if f.status is Status.OK for name in reads.get(f.attack, ())}
+    known = {name for payloads in reads.values() for name in payloads}
+    notes = []
+    for payload, names in sent.items():
+        fields = ", ".join(f"{payload}.{name}" for name in names)
+        if payload not in known:
+            notes.append(f"nobody read {fields}: no attack here knows {payload}")
+        elif payload not in ran:
+            notes.append(f"nobody read {fields}: no attack that knows {payload} could run for these observers")
+    return tuple(notes)

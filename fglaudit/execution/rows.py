@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fglaudit.execution.examined_fields import Reads, after_attacks
+from fglaudit.execution.examined_fields import Reads, after_attacks, unread
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.recording import Recording
 from fglaudit.scoring.score import Measurement
@@ -38,11 +38,13 @@ def cell_record(
     recording: Recording,
     measured: Sequence[Measurement],
     reads: Reads | None = None,
+    all_attacks: bool = False,
 ) -> CellRecord:
     """Return the record of what was measured on one recording.
 
     Args:
         reads: by attack the payloads that it reads, to tell fields that were examined from others.
+        all_attacks: whether every attack that fits was run: the notes then say what none of them read.
     """
     findings = [replace(m.finding, suite=suite, cell=cell) for m in measured]
     keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f in findings]
@@ -54,7 +56,7 @@ def cell_record(
         breakdowns={key: m.breakdown for key, m in zip(keys, measured, strict=True) if m.breakdown},
         partition_facts=dict(recording.partition),
         history=dict(recording.history),
-        notes=recording.notes,
+        notes=(*recording.notes, *(unread(recording.fields, findings, reads or {}) if all_attacks else ())),
         verdict=recording.verdict,
         fields=recording.fields if reads is None else after_attacks(recording.fields, findings, reads),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from fglaudit import registry
 from fglaudit.attacking import run_attacks
 from fglaudit.execution.rows import blank_record, cell_record
 from fglaudit.execution.weakened import with_weakened
@@ -77,4 +78,13 @@ def run_cell(
         measured = with_weakened(cell, outputs, measured, device, key)
     kinds = [type(attack) for attack in cell.attacks]
     reads = {kind.name: {payload.__name__ for payload in (*kind.consumes, *kind.also_reads)} for kind in kinds}
-    return cell_record(cell.hash(), suite, cell.description(), recording, measured, reads)
+    return cell_record(cell.hash(), suite, cell.description(), recording, measured, reads, _all_attacks(cell))
+
+
+def _all_attacks(cell: Cell) -> bool:
+    """Whether every attack of the registry that reads only what the cell's protocol sends is run."""
+    names, sent = {type(attack).name for attack in cell.attacks}, set(type(cell.protocol).emits)
+    return all(
+        name in names or not sent.issuperset(registry.load("attack", name).consumes)
+        for name in registry.names("attack")
+    )

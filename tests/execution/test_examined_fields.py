@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from fglaudit.execution.examined_fields import after_attacks
+from fglaudit.execution.examined_fields import after_attacks, unread
 from fglaudit.finding import Finding, Status
 from fglaudit.guarantees import FieldState
 
@@ -35,3 +35,22 @@ def test_observers_that_do_not_see_it_and_fields_that_are_protected() -> None:
     assert states(dataclasses.replace(GOOD, observer="client:0")) == [("server", "nothing")]
     assert states(dataclasses.replace(GOOD, observer="wire")) == [("wire", "attacked")]
     assert states(GOOD, state=dataclasses.replace(OPEN, state="covered")) == [("server", "covered")]
+
+
+def notes(*findings: Finding, state: FieldState = OPEN) -> tuple[str, ...]:
+    return unread([state], findings, {"decoder": {"Latents"}, "other": {"ModelUpdate"}})
+
+
+def test_what_was_sent_and_nobody_read_is_named() -> None:
+    assert notes(GOOD) == ()
+    (idle,) = notes(dataclasses.replace(GOOD, status=Status.NOT_APPLICABLE))
+    assert idle.startswith("nobody read Latents.values: ") and "could run" in idle
+    (strange,) = notes(GOOD, state=dataclasses.replace(OPEN, payload="Sketches"))
+    assert strange == "nobody read Sketches.values: no attack here knows Sketches"
+
+
+def test_what_carries_nothing_need_not_be_read() -> None:
+    for state in ("sealed", "not seen to move", "public"):
+        assert notes(state=dataclasses.replace(OPEN, state=state)) == ()
+    assert notes(state=dataclasses.replace(OPEN, payload="report", field="accuracy")) == ()
+    assert notes(state=dataclasses.replace(OPEN, field="presence")) == ()
