@@ -175,7 +175,7 @@ def _ahead(
     mean = learning.known_rows().x.double().mean(0).expand(len(held.nodes), -1)
     blank = torch.zeros(len(held.nodes))
     guess = torch.maximum(guess, cosines(Reconstruction(mean, held.nodes, blank), held, view.public.num_nodes))
-    chosen, most = None, (0.0, 0.0)
+    chosen, most = None, 0.0
     for candidate in listed:
         about = torch.isin(held.nodes, candidate.found.nodes)
         if int(about.sum()) < _FEWEST_HELD:
@@ -184,9 +184,9 @@ def _ahead(
         spread = max(_SPREAD, float(gain.std().item()) if len(gain) > 1 else 0.0)
         if float(gain.mean().item()) <= _MARGIN + _AHEAD * spread / len(gain) ** 0.5:
             continue
-        score = (round(float(gain.sum().item()), _ALIKE), float(candidate.found.confidence.double().sum().item()))
-        if score > most:
-            chosen, most = candidate, score
+        total = round(float(gain.sum().item()), _ALIKE)
+        if total > most:  # the first of those that are alike
+            chosen, most = candidate, total
     return chosen
 
 
