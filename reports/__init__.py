@@ -39,14 +39,15 @@ def write_report(run_dir: Path, run: Run | None = None) -> list[Path]:
     run = run or load_run(run_dir)
     settings = summarize(run)
     labels = Labels.of(settings)
-    parts = sections(settings, labels, observers_of(settings), SIZES)
+    observers = observers_of(settings)
+    parts = sections(settings, labels, observers, SIZES)
     texts = {
         "summary.csv": summary_csv(settings),
         "report.html": render_html(run, settings, parts),
         "report.md": render_markdown(run, settings),
         "findings.json": findings_json(run, settings, labels),
         "summary.tex": summary_tex(parts),
-        **figure_files(parts),
+        **figure_files(parts, observers, SIZES[0]),
     }
     remove_older(run_dir, list(texts))
     for name, text in texts.items():

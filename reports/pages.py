@@ -81,7 +81,8 @@ def sections(
         name = (
             f"Accuracy against the strongest attack on features on {title}; the table of answers has the same numbers."
         )
-        figure = officer_figure(heat, seen, name, sizes) if sizes else None
+        # Indices into the observers of the whole run: a colour means the same in every section.
+        figure = officer_figure(heat, observers, name, sizes) if sizes else None
         result.append(Section(title, rows, seen, heat, figure))
     return result
 

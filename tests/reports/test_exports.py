@@ -168,6 +168,8 @@ def test_figures_stand_alone(demo: Path) -> None:
     used = {name for node in drawing.iter() for name in (node.get("class") or "").split()}
     unstyled = {name for name in used - {"plot"} if f".{name}" not in STYLE}
     assert used and unstyled == set()
+    said = {node.text for node in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Server", "One client", "fedgcn hops=1", "fedgcn hops=2"} <= said  # the legend
 
 
 def test_figures_of_an_earlier_report_go(demo: Path, tmp_path: Path) -> None:
