@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -121,6 +122,8 @@ class Planted(Defense):
         return self.honest.unsupported(context)
 
     def bind(self, context: Context) -> DefenseSession:
+        if self.fault not in FAULTS:  # in another process, which has imported this file alone
+            importlib.import_module("bench.redteam.cases")
         return FAULTS[self.fault](self.honest.bind(context))
 
     def weakened(self, factor: float) -> Planted:
