@@ -80,6 +80,8 @@ def target(kind: str, name: str) -> str:
         return table[name]
     if name in (points := _entry_points(kind)):
         return points[name].value
+    if name.partition(":")[0] in sys.modules:  # a class of a program that is running: see :func:`reference`
+        return name
     raise unknown(kind, name, names(kind))
 
 

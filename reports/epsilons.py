@@ -51,7 +51,8 @@ def epsilon_rows(settings: Sequence[Setting], labels: Labels) -> list[Epsilons]:
             continue
         claimed, accounted, empirical = found
         word = guarantee_word(setting)
-        why = " ".join(filter(None, (judged.reason if judged else "", assurance(setting))))
+        reason, said = judged.reason if judged else "", assurance(setting)
+        why = said if reason in said else f"{reason} {said}".strip()
         audits = judged.audits if judged else ()
         rows.append(
             Epsilons(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from fglaudit import registry
+from fglaudit.guarantees import Word as Judged
 from fglaudit.interfaces import SERVER_TRUSTED
 from fglaudit.reports.leaks import NEGLIGIBLE, Leak
 from fglaudit.reports.numbers import count, decimal, epsilon, percent, plural
@@ -276,6 +277,11 @@ def _assurance(setting: Setting) -> str:
         )
     if accounted is None and claimed is None:
         return ""
+    judged = [record.verdict for record in setting.records if record.verdict is not None]
+    if (against := next((v for v in judged if v.word is Judged.REFUTED), None)) is not None:
+        return f"Refuted: {against.reason}. No assurance."
+    if (unproven := next((v for v in judged if v.word is Judged.CLAIMED), None)) is not None:
+        return f"Claimed by its author, not verified: {unproven.reason}. No assurance."
     if accounted is None:
         return f"Claims ε = {epsilon(claimed)}, but no epsilon could be accounted for the whole training: no assurance."
     if not math.isfinite(accounted):
@@ -288,8 +294,9 @@ def _assurance(setting: Setting) -> str:
     reach = "clients are sent" if SERVER_TRUSTED in setting.text("mechanism") else "is sent"
     if accounted > MEANINGFUL:
         return f"Stated, with {facts} An epsilon above {MEANINGFUL:g} bounds nothing of practical use: no assurance."
+    verified = any(verdict.word is Judged.VERIFIED for verdict in judged)
     return (
-        f"Differentially private with {facts} All that {reach} may change anybody's odds about one such record by a"
-        " factor of at most"
+        f"{'Verified: d' if verified else 'D'}ifferentially private with {facts} All that {reach} may change anybody's"
+        " odds about one such record by a factor of at most"
         f" {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )

@@ -80,7 +80,7 @@ def test_a_subclass_that_keeps_a_built_in_name_is_not_taken_for_it() -> None:
     assert registry.reference(ours).endswith("<locals>.Quieter")
     one = resolve(read("quickstart")[0], "quickstart").cells()[0]
     assert dataclasses.replace(one, defense=ours).hash() != dataclasses.replace(one, defense=theirs).hash()
-    with pytest.raises(FglauditError, match="unknown defense"):
+    with pytest.raises(FglauditError, match="unknown class"):
         registry.load("defense", registry.reference(ours))
 
 

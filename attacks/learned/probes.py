@@ -23,6 +23,7 @@ from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer, View
+from fglaudit.wire.rehearsal import DEFENSE_STREAM
 
 _NODES = 3000
 _FEW_NODES = 60
@@ -123,7 +124,7 @@ def rehearsed_pair(
         drawn = torch.Generator()
         drawn.set_state(state)
         if not defended:
-            split(drawn, "defense")  # which a defended rehearsal draws first
+            split(drawn, DEFENSE_STREAM)  # which a defended rehearsal draws first
         try:
             messages, _ = rehearse(
                 graph, Observer(wire=True), [payload], rounds=rounds, rng=drawn, device=CPU, defended=defended

@@ -18,7 +18,8 @@ from fglaudit.privacy.mechanism import Mechanism, clip_messages, clip_rows
 class BrokenRows(Broken):
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
-        self.mechanism: Mechanism = inner.mechanism
+        mechanism: Any = getattr(inner, "mechanism", None)  # random reports have none
+        self.mechanism: Mechanism = mechanism
 
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         honest = self.inner.prepare(client, rng)

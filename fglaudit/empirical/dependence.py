@@ -7,8 +7,10 @@ generators give equal noise, a second process is asked: noise that is equal ther
 
 from __future__ import annotations
 
-import concurrent.futures
-import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -183,12 +185,28 @@ def _power(numbers: int, tests: int) -> float:
 def _equal_elsewhere(defense: Defense, context: Context, bench: Bench, seed: int, here: Tensor) -> bool | None:
     """Return whether another process, with another generator, gives the noise ``here`` [S, D]; None if none can say."""
     try:
-        spawn = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
-            there = pool.submit(_first_release, defense, context, bench, seed + 1).result(timeout=SECONDS)
+        asked = pickle.dumps((sys.path, pickle.dumps((defense, context, bench, seed + 1))))
+        code = f"from {__name__} import answer; answer()"  # not multiprocessing, which runs a user's script again
+        done = subprocess.run(
+            [sys.executable, "-c", code], input=asked, capture_output=True, timeout=SECONDS, check=True, env=_child()
+        )
+        there: Tensor = pickle.loads(done.stdout)
     except Exception:  # a plugin that cannot be sent to another process, or fails there: then nothing is known
         return None
     return torch.equal(there, here)
+
+
+def _child() -> dict[str, str]:
+    """Return the environment in which another process finds what this one has on its path."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def answer() -> None:
+    """In the other process: read what is asked for from standard input, and write the noise to standard output."""
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plugin prints is no part of it
+    sys.path[:], asked = pickle.loads(sys.stdin.buffer.read())
+    out.write(pickle.dumps(_first_release(*pickle.loads(asked))))
+    out.flush()
 
 
 def _first_release(defense: Defense, context: Context, bench: Bench, seed: int) -> Tensor:

@@ -31,6 +31,9 @@ from fglaudit.wire.transcript import Transcript
 HOOKS = ("prepare", "merge", "local_update", "release", "seal")
 """Hooks by which a defense changes rows, edges, gradients and messages."""
 
+DEFENSE_STREAM = "defense"
+"""Name of the stream from which a defended rehearsal draws before anything else."""
+
 
 class _EnoughSentError(Exception):
     """Ends a rehearsal that needs no later round."""
@@ -94,7 +97,7 @@ def _fit(
     defended: bool = False,
 ) -> Trained:
     session = _session(protocol, defense, graph) if defended else DefenseSession()
-    noise = split(rng, "defense") if defended else rng
+    noise = split(rng, DEFENSE_STREAM) if defended else rng
     silent = RecordingChannel(session, graph.num_clients, noise)
     return protocol.train(graph, silent, rng=rng, device=device)
 
@@ -121,7 +124,7 @@ def _rehearse(
     changes = {name: value for name, value in (settings or {}).items() if name in known}
     rehearsing: FederatedProtocol = dataclasses.replace(protocol, **changes)  # type: ignore[type-var]
     session = _session(rehearsing, defense, graph) if defended else DefenseSession()
-    noise = split(rng, "defense") if defended else rng
+    noise = split(rng, DEFENSE_STREAM) if defended else rng
     transcript = Transcript()
     parties = None if observer.wire else frozenset(observer.parties)
     keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))

@@ -13,7 +13,7 @@ from fglaudit import registry
 from fglaudit.defenses import DEFENSES
 from fglaudit.defenses.stack import Stack
 from fglaudit.errors import FglauditError
-from fglaudit.facts import Additive, Clipped, DroppedEdges, KeptColumns, Merged, Randomised, Rounded, first
+from fglaudit.facts import K_ARY, Additive, Clipped, DroppedEdges, KeptColumns, Merged, Randomised, Rounded, first
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.privacy.accounting import MAX_EPSILON
@@ -22,6 +22,7 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.testing import example_graph
 
 SUMS, GRAPH = FedGCN(hops=1, rounds=3), example_graph()
@@ -36,6 +37,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], FederatedProtocol, FederatedGraph]] = 
     "clipped-laplace": ({}, FedGT(rounds=3, hidden=8, heads=2, feed_forward=8, global_nodes=3), GRAPH),
     "dp-sgd": ({"edges": "public", "sampling_rate": 0.5}, SUMS, GRAPH),
     "multi-bit": ({"sampled": 3}, SUMS, GRAPH),
+    "k-ary-response": ({}, PrivateReports(rounds=2), GRAPH),
     "stack": ({"parts": ["drop-singletons", {"name": "gaussian"}]}, SUMS, GRAPH),
 }
 AS_STRONG = {"none", "drop-singletons", "homomorphic-encryption", "secure-aggregation"}
@@ -53,7 +55,9 @@ def strength(defense: Defense, protocol: FederatedProtocol, graph: FederatedGrap
     facts = defense.bind(protocol.context(graph)).facts()
     if (noise := first(facts, Additive)) is not None:
         return noise.scale
-    if (reports := first(facts, Randomised)) is not None:
+    if (reports := first(facts, Randomised)) is not None and reports.kind == K_ARY:
+        return float(1 - reports.parameter("keep"))  # how often a report lies
+    if reports is not None:
         return float(reports.parameter("std") * reports.parameter("factor"))  # of the unbiased estimate of an entry
     if (grid := first(facts, Rounded)) is not None and grid.levels is not None:
         return 1 / grid.levels

@@ -145,7 +145,7 @@ def outcome(verdict: Verdict, name: str) -> Outcome:
 def test_an_honest_defense_is_verified() -> None:
     verdict, _ = judged(Gaussian(epsilon=2.0))
     assert verdict.word is Word.VERIFIED, verdict
-    assert "0.9" in verdict.reason and verdict.epsilon == pytest.approx(2.0, rel=1e-3)
+    assert "noise too small by 1.5" in verdict.reason and verdict.epsilon == pytest.approx(2.0, rel=1e-3)
 
 
 @pytest.mark.usefixtures("no_statistics")

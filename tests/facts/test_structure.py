@@ -52,6 +52,7 @@ from fglaudit.rng import derive
 from fglaudit.structure import (
     BUILT_IN,
     Attention,
+    Codes,
     Encoder,
     Latent,
     Models,
@@ -249,6 +250,8 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
         about -= {Transformer}  # no attack evaluates models without global nodes
     if not isinstance(uploads, Uploads):
         about -= {Models}
+    if getattr(protocol, "smoothing_hops", 1) == 0:
+        about -= {Codes}  # nothing is propagated further, so no HopSums are sent
     assert kinds == about
     if isinstance(uploads, Uploads):
         assert stated.of(Models).upload == ("changes" if uploads.changes else "weights")

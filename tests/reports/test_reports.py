@@ -12,15 +12,16 @@ from report_runs import ATTACKS, DEFENSES, OBSERVERS, PROTOCOLS, SEEDS, _Page, m
 
 from fglaudit.errors import FglauditError
 from fglaudit.finding import Status
+from fglaudit.guarantees import Verdict, Word
 from fglaudit.quantities import QUANTITIES
 from fglaudit.reports import write_report
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import decimal, percent, size
 from fglaudit.reports.pages import natural
-from fglaudit.reports.records import load_run
+from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
-from fglaudit.reports.wording import QUANTITY_NAMES, threat_model
+from fglaudit.reports.wording import QUANTITY_NAMES, assurance, threat_model
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,23 @@ def test_private_is_said_only_with_an_accounted_epsilon(tmp_path: Path) -> None:
 
 def test_every_quantity_has_a_name_in_reports() -> None:
     assert set(QUANTITY_NAMES) == {"features", *QUANTITIES}
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        (Word.VERIFIED, "Verified: differentially private with accounted ε = 7.98"),
+        (Word.CLAIMED, "Claimed by its author, not verified: audit shortened. No assurance."),
+        (Word.REFUTED, "Refuted: audit shortened. No assurance."),
+    ],
+)
+def test_private_is_said_of_verified_guarantees_alone(word: Word, words: str) -> None:
+    judged = replace(
+        make_cell(PROTOCOLS[0], DEFENSES[2], 0), verdict=Verdict(word, "audit shortened", epsilon=7.98, claimed=8.0)
+    )
+    said = assurance(summarize(Run("judged", (judged,), planned=True))[0])
+    assert said.startswith(words)
+    assert ("differentially private" in said.lower()) is (word is Word.VERIFIED)
 
 
 def test_a_very_large_accounted_epsilon_is_no_ground(tmp_path: Path) -> None:

@@ -237,9 +237,11 @@ def test_a_saved_recording_loads_in_a_fresh_process(tmp_path: Path) -> None:
     recording.save(tmp_path)
     view, loaded = recording.view(observer), Recording.load(tmp_path).view(observer)
     assert loaded.observer == observer
-    stored = (dataclasses.replace(public, fit=None, rehearse=None) for public in (view.public, loaded.public))
+    stored = (
+        dataclasses.replace(public, fit=None, rehearse=None, release=None) for public in (view.public, loaded.public)
+    )
     assert next(stored) == next(stored)
-    assert loaded.public.fit is not None and loaded.public.rehearse is not None
+    assert loaded.public.fit is not None and loaded.public.rehearse is not None and loaded.public.release is not None
     assert all(torch.equal(a, b) for a, b in zip(tensors(view), tensors(loaded), strict=True))
     code = (
         "import sys; from pathlib import Path; from fglaudit.recording import Recording;"

@@ -49,6 +49,8 @@ from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+from fglaudit.protocols.private.private_reports import PrivateReports
+from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.rng import derive
 from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU, check_defense, example_graph, record
@@ -73,6 +75,8 @@ PROTOCOLS: list[FederatedProtocol] = [
     FedAvgSage(rounds=1),
     FedAvgGophormer(rounds=1, hidden=8, heads=2, feed_forward=12),
     FedAvgGraphGPS(rounds=1, hidden=8, heads=2, feed_forward=12),
+    StructureOnly(rounds=1),
+    PrivateReports(rounds=2),
 ]
 
 CELL = Cell(
