@@ -60,9 +60,12 @@ def _at(here: Sequence[Setting], labels: Labels) -> list[str]:
             others = [s for s in mine if not undefended(s)]
             tried = ", ".join(f"{labels.defense(s)} {_shown(s)}" for s in others[:4])
             more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+            if not others:
+                lines.append(f"{protocol}: {_shown(bare)} without a defense; no defense of it has a result here.")
+                continue
             lines.append(
                 f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop the attacks"
-                f" on features{f' ({tried}{more})' if tried else ''}."
+                f" on features ({tried}{more})."
             )
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]

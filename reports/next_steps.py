@@ -48,9 +48,12 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
         steps.append(f"Do not rely on the epsilon of {few(dict.fromkeys(claimed), 3)}: it is claimed, not verified.")
     if any(map(public_seed, settings)):
         steps.append("Draw the noise with a secret key (fglaudit run --secret) before its epsilon is relied on.")
+    defended = any(a.setting.first.defense != "none" and a.leak is not None for a in found)
     leaking = [a for a in found if a.word is Word.LEAKS and a.quantity == "features"]
-    if leaking and not any(a.word is Word.HELD for a in found if a.quantity == "features"):
+    if leaking and defended and not any(a.word is Word.HELD for a in found if a.quantity == "features"):
         steps.append("Try other defenses (fglaudit list defenses): none here is shown to protect feature rows.")
+    elif leaking and not defended:
+        steps.append("Try defenses (fglaudit list defenses): none has a result here.")
     return steps or ["Repeat on fresh seeds and on your own graph before you rely on it."]
 
 
