@@ -214,13 +214,13 @@ class _Session(DefenseSession):
         per_entry = moved[0].numel() // max(1, moved.shape[-1])
         senders = batch.senders[batch.entry_messages()]
         nodes = next((v for v in batch.payload.tensors().values() if not v.is_floating_point()), senders)
-        message = _Message(
-            moved.reshape(-1, moved.shape[-1]),
-            nodes.repeat_interleave(per_entry),
-            senders.repeat_interleave(per_entry),
+        message = _Message(  # secrets are drawn on the CPU, and rules compute there
+            moved.reshape(-1, moved.shape[-1]).cpu(),
+            nodes.cpu().repeat_interleave(per_entry),
+            senders.cpu().repeat_interleave(per_entry),
             rng,
         )
         if bool((senders == SERVER).all()):  # what the server made of hidden parts is hidden already
             return value
-        after = self.rule(message, self.secrets).to(value.dtype).reshape(moved.shape).movedim(-1, axis)
+        after = self.rule(message, self.secrets).to(value).reshape(moved.shape).movedim(-1, axis)
         return after.reshape(value.shape)

@@ -13,6 +13,7 @@ import torch
 from fglaudit.context import Context
 from fglaudit.nn.chebyshev import attention_function, attention_series
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.reproduce import fedgat
 from fglaudit.testing import example_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ def test_every_published_figure_has_a_case(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_case_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     table1 = module("bench.fedgat_table1", monkeypatch)
-    monkeypatch.setitem(table1.SETTINGS, "cora", {"rounds": 2})
+    monkeypatch.setitem(fedgat.SETTINGS, "cora", {"rounds": 2})
     row = table1.measure(table1.Case("cora", 1.0, "fedgat", 16, 0), example_graph())
     assert set(row) == set(table1.VALUES)
     assert float(row["gb_down"]) > float(row["gb_up"])

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fglaudit.graph import canonical_edges
+from fglaudit.reproduce.measurements import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,8 +22,8 @@ def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module(name)
 
 
-def test_table_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = module("bench.table", monkeypatch).Table(tmp_path / "deep" / "t.csv", ("method", "seed"), ("accuracy",))
+def test_table_goes_on_after_a_kill(tmp_path: Path) -> None:
+    table = Table(tmp_path / "deep" / "t.csv", ("method", "seed"), ("accuracy",))
     table.add({"method": "a", "seed": 0, "accuracy": 0.5})
     table.add({"method": "a", "seed": 1, "accuracy": 0.25})
     table.path.write_text(table.path.read_text() + "a,2,0.1")  # cut off inside the value
