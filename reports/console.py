@@ -14,7 +14,7 @@ from fglaudit.reports.achieved import in_words
 from fglaudit.reports.alarms import alarms, few
 from fglaudit.reports.answers import Answer, Word, answers, applies
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import sd
+from fglaudit.reports.leaks import FEATURES, sd
 from fglaudit.reports.numbers import THIN, percent_spread, plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, summarize
@@ -45,9 +45,15 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
     for observer in dict.fromkeys(answer.observer for answer in found):
         console.print(f"[bold]{_safe(observer_label(observer))}[/bold]", highlight=False)
         mine = [answer for answer in found if answer.observer == observer]
-        for quantity in sorted({a.quantity for a in mine}, key=lambda name: (name != "features", name)):
-            console.print(f"  {_safe(QUANTITY_NAMES.get(quantity, quantity))}", highlight=False)
-            console.print(_table([a for a in mine if a.quantity == quantity], labels, len(places) > 1))
+        # Features always have their line, also where nothing could be tried; other quantities once some attack ran.
+        measured = {a.quantity for a in mine if a.leak is not None} | {FEATURES}
+        for quantity in sorted(measured, key=lambda name: (name != FEATURES, name)):
+            if about := [a for a in mine if a.quantity == quantity]:
+                console.print(f"  {_name(quantity)}", highlight=False)
+                console.print(_table(about, labels, len(places) > 1))
+        if untried := sorted({_name(a.quantity) for a in mine if a.quantity not in measured}):
+            told = f"  not tested: {', '.join(untried)} (coverage.csv says why)"
+            console.print(told, highlight=False, soft_wrap=True)
     idle = sum(not applies(setting) for setting in settings)
     if idle:
         console.print(
@@ -58,11 +64,13 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
 
 
 def _table(found: Sequence[Answer], labels: Labels, many_places: bool) -> Table:
-    """One line per setting; settings without a figure and with the same reason share one."""
+    """One line per setting; settings without a figure and with the same reason share one, and of other quantities than
+    features those with the same figure."""
     groups: dict[tuple[Word, str], list[Answer]] = {}
     for number, answer in enumerate(found):
         text = in_words(answer)
-        key = (answer.word, text if answer.leak is None else f"{number} {text}")
+        apart = answer.leak is not None and answer.quantity == FEATURES
+        key = (answer.word, f"{number} {text}" if apart else text)
         groups.setdefault(key, []).append(answer)
     table = Table.grid(padding=(0, 2))
     table.add_column(min_width=10, no_wrap=True)
@@ -78,6 +86,10 @@ def _table(found: Sequence[Answer], labels: Labels, many_places: bool) -> Table:
         told = ", ".join(f"{count} {word.value}" for word, count in rest.items())
         table.add_row("", f"and {plural(sum(rest.values()), 'more setting')} ({told}): see the report", "")
     return table
+
+
+def _name(quantity: str) -> str:
+    return _safe(QUANTITY_NAMES.get(quantity, quantity))
 
 
 def _safe(text: str) -> str:
