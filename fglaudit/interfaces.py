@@ -378,6 +378,7 @@ class Attack(ABC):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction | Inference:
         """Attack. ``view`` is not mutated; all randomness comes from ``rng``."""
 
-    @abstractmethod
-    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Return a view of the same shapes where what this attack looks for lies in plain sight."""
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted | None:
+        """Return a view of the same shapes where what this attack looks for lies in plain sight; None, the default:
+        ``fglaudit.adversary.default_planting`` does so for attacks that rebuild rows."""
+        return None

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.default_planting import planted_for
+from fglaudit.adversary.planting import MemoryMessages as MemoryMessages
 from fglaudit.context import Uploads
 from fglaudit.defenses.none import NoDefense
 from fglaudit.facts import Additive, Field
@@ -256,7 +258,7 @@ def check_attack(attack: Attack, view: View) -> None:
     assert first.nodes.shape == first.confidence.shape == (rows,), "one node and one confidence per row"
     assert bool(torch.isfinite(first.rows).all()), "rows are finite"
     assert bool(((first.nodes >= -1) & (first.nodes < view.public.num_nodes)).all()), "nodes are global ids or -1"
-    planted = attack.plant(view, rng=derive(0, "plant"))
+    planted = planted_for(attack, view, derive(0, "plant"))
     assert planted.view.public.num_features == view.public.num_features, "a planted leak has the cell's shapes (rule 6)"
 
 

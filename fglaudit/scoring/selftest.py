@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
@@ -74,7 +75,7 @@ def _all_alike(value: Tensor) -> bool:
 def planted_flaw(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> str | None:
     """Return what is wrong with ``attack`` on a planted plain leak of the shapes of ``view``, or None."""
     kind = quantity(type(attack).quantity)
-    planted = attack.plant(view, rng=split(rng, "plant"))
+    planted = planted_for(attack, view, split(rng, "plant"))
     result = attack.run(planted.view, rng=split(rng, "planted"), device=device)
     if not kind.accepts(result):
         return f"self-test: it returned nothing about {kind.name}"

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.known_graph import known_edges, own_clients
 from fglaudit.adversary.planting import dealt, planted_federation, planted_rows
 from fglaudit.interfaces import Attack
@@ -73,7 +74,7 @@ def works_through(attack: Attack, view: View, rng: torch.Generator, device: torc
     rehearse = _Defended(public)
     try:
         hidden = dataclasses.replace(view, public=dataclasses.replace(public, rehearse=rehearse))
-        planted = attack.plant(hidden, rng=split(rng, "plant"))
+        planted = planted_for(attack, hidden, split(rng, "plant"))
         seed = int(torch.randint(2**31, (1,), generator=rng).item())
         sent = planted.view.messages
         stated = dataclasses.replace(planted.view.public, facts=public.facts)
