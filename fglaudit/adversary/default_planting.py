@@ -1,5 +1,6 @@
 """A self-test problem for attacks that bring none: every own node has one neighbour at another client, and that
-neighbour has no other, so whatever is sent about a node shows its row alone."""
+neighbour has no other; for an observer without clients all nodes are alone. Whatever is sent shows one row
+at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def planted_for(attack: Attack, view: View, rng: torch.Generator) -> Planted:
 
 def plant_lone_rows(attack: Attack, view: View, rng: torch.Generator) -> Planted:
     """Return the problem of the module docstring, with the messages that ``attack`` reads: the protocol's own, without
-    a defense. For an observer without clients nodes of different clients are linked in pairs.
+    a defense.
 
     Raises:
         FglauditError: the attack infers something else than feature rows.
@@ -43,14 +44,13 @@ def plant_lone_rows(attack: Attack, view: View, rng: torch.Generator) -> Planted
     own, others = mine.nonzero().squeeze(1), (~mine).nonzero().squeeze(1)
     others = others[torch.randperm(len(others), generator=rng)]
     pairs = torch.stack([own[: len(others)], others[: len(own)]])
-    strangers = None if len(own) else others[: len(others) // 2 * 2].view(-1, 2).T  # dealt to clients in turn
-    targets = (pairs[1] if strangers is None else strangers.flatten()).sort().values
+    targets = (pairs[1] if len(own) else others).sort().values
     x = torch.zeros(view.public.num_nodes, view.public.num_features)
     for client in view.own:
         x[client.nodes] = client.x.float()
     rows = planted_rows(view, targets, rng)
     x[targets] = rows
-    planted, edges = planted_graph(view, pairs, inner_edges=True, outer_edges=strangers)
+    planted, edges = planted_graph(view, pairs, inner_edges=True)
     graph = planted_federation(view, x, edges, dealt(view, others), rng)
     reads = (*type(attack).consumes, *type(attack).also_reads)
     last = [type(attack).last_round(payload) for payload in reads]
