@@ -9,6 +9,7 @@ import torch
 from scored_runs import inferred, truth_about
 
 from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.linkage import pseudonymous
 from fglaudit.attacks.global_nodes.clusters import cluster_weight
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
@@ -90,7 +91,7 @@ def test_conformance(attack: Attack, defense: str, runs: dict[str, Run]) -> None
 def test_a_planted_leak_is_seen(attack: Attack, runs: dict[str, Run]) -> None:
     view = runs["none"].view(SERVER_WITH_ROWS)
     kind = inferred(type(attack).quantity)
-    planted = attack.plant(view, rng=derive(1, "plant"))
+    planted = planted_for(attack, view, derive(1, "plant"))
     result = attack.run(planted.view, rng=derive(2, "attack"), device=CPU)
     assert isinstance(result, Inference)
     question = kind.planted(planted)
@@ -159,7 +160,7 @@ def test_updates_are_linked_on_a_run(runs: dict[str, Run]) -> None:
 
 def test_single_rows_are_exact(runs: dict[str, Run]) -> None:
     attack, view = OneNodeClusters(), runs["none"].view(Observer(parties=(SERVER,)))
-    planted = attack.plant(view, rng=derive(0, "plant"))
+    planted = planted_for(attack, view, derive(0, "plant"))
     result = attack.run(planted.view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Reconstruction) and result.claimed is not None
     claimed = result.rows[result.claimed]

@@ -13,6 +13,7 @@ from scored_runs import game_of, inferred, self_test, truth_about
 from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import determined, fitting
+from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.message_passing import Measurements, count_shift
 from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
@@ -177,7 +178,7 @@ def test_the_other_reconstructions_find_what_is_planted() -> None:
     for name, run in (("masked-rounds", dropped), ("weight-difference", uploads), ("latent-decoder", decoded)):
         view: View = run.view(dataclasses.replace(OBSERVER, auxiliary=0.3))
         check_attack(attack(name), view)
-        planted = attack(name).plant(view, rng=derive(0, "plant"))
+        planted = planted_for(attack(name), view, derive(0, "plant"))
         result = attack(name).run(planted.view, rng=derive(0, "planted"), device=CPU)
         assert isinstance(result, Reconstruction)
         order = torch.searchsorted(result.nodes, planted.nodes)
@@ -193,7 +194,7 @@ def test_inferences_find_what_is_planted_and_beat_a_guess_without_topology(name:
     plugin = attack(name)
     check_attack(plugin, view)
     asked, rng = inferred(type(plugin).quantity), derive(0, "control")
-    planted = plugin.plant(view, rng=derive(0, "plant"))
+    planted = planted_for(plugin, view, derive(0, "plant"))
     question = asked.planted(planted)
     found = plugin.run(planted.view, rng=derive(0, "planted"), device=CPU)
     assert isinstance(found, Inference)

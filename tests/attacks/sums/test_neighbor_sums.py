@@ -12,6 +12,7 @@ import torch
 from neighbor_sum_views import Recorded, dense_weights, federated, make_view, neighbor_sums, random_federated
 from torch import Tensor
 
+from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
@@ -200,7 +201,7 @@ def test_every_attack_finds_a_planted_plain_leak(name: str, aggregate: str, obse
         if reason is not None:
             assert reason.strip()
             continue
-        planted = plugin.plant(view, rng=derive(0, "plant"))
+        planted = planted_for(plugin, view, derive(0, "plant"))
         result = plugin.run(planted.view, rng=derive(0, "attack"), device=CPU)
         assert isinstance(result, Reconstruction)
         position = {int(node): i for i, node in enumerate(result.nodes.tolist())}
