@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TOOLS = ("ruff", "mypy", "build", "setuptools", "import-linter", "ray")
+TOOLS = ("ruff", "mypy", "build", "setuptools", "import-linter", "ray", "mkdocs", "mkdocs-material")
 """They check or build the package or run it on many machines; the tests do not depend on their versions."""
 BESIDE = ("click",)
 """What a dependency itself forgot to bound."""

@@ -25,6 +25,7 @@ from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.wire.channel import RecordingChannel
@@ -33,6 +34,7 @@ SUMS = FedGCN(hops=1, rounds=2)
 TRANSFORMER = FedGT(rounds=8, hidden=8, heads=2, feed_forward=8, global_nodes=3)
 APPNP = GFLAPPNP(hidden=8, rounds=8, local_steps=2)
 MATRICES, VECTORS = (FedGAT(variant=variant, rounds=2, heads=2) for variant in ("matrix", "vector"))
+REPORTS = PrivateReports(rounds=2)
 USERS, SHARED = NFedGNN(**GCN), CNFGNN(**GCN)
 CASES: list[tuple[str, dict[str, Any], FederatedProtocol]] = [
     ("none", {}, SUMS),
@@ -65,6 +67,7 @@ CASES: list[tuple[str, dict[str, Any], FederatedProtocol]] = [
     ("dp-fedavg", {"clip": 0.01}, SUMS),
     ("dp-fedavg", {"clip": 0.01, "trust": "local"}, SUMS),
     ("dp-fedavg", {"clip": 0.01, "trust": "distributed"}, SUMS),
+    ("k-ary-response", {"epsilon": 2.0}, REPORTS),
     ("homomorphic-encryption", {}, SUMS),
     ("homomorphic-encryption", {"bits": 18, "on": ["NeighborSums"]}, SUMS),
     ("homomorphic-encryption", {"scheme": "ckks", "on": ["NeighborSums"]}, SUMS),

@@ -77,14 +77,16 @@ def _ways(
             if release.covers_training:
                 way = parts[release.payload.__name__]
                 found.append([way] if isinstance(way, Way) else way)
-    if not isinstance(parts.get(_MODELS), Way):
-        models: Way | str | None = None
-        if any(fact.target == GRADIENTS for fact in facts):
-            models = noised_gradients(context, facts, guarantee, relation, counted)
-        elif _has_noise(facts, _MODELS):
-            models = noised_uploads(context, facts, guarantee, relation, counted)
-        if models is not None:
-            parts[_MODELS] = models
+    stated, models = parts.get(_MODELS), None
+    if not isinstance(stated, Way) and any(fact.target == GRADIENTS for fact in facts):
+        models = noised_gradients(context, facts, guarantee, relation, counted)
+    elif _has_noise(facts, _MODELS):
+        models = noised_uploads(context, facts, guarantee, relation, counted)
+    if isinstance(models, Way) and isinstance(stated, Way):
+        # Both bounds hold: as a release a whole model may be turned around, of an upload the change alone moves.
+        parts[_MODELS] = min(models, stated, key=lambda way: way.noised.sensitivity)
+    elif models is not None and not isinstance(stated, Way):
+        parts[_MODELS] = models
     if not parts:
         return found
     needed = {release.payload.__name__ for release in context.releases}

@@ -156,6 +156,12 @@ def test_messages_become_what_the_facts_say(runs: dict[int, Seen], case: int) ->
                 continue
             about = tuple(f for f in on(facts, kind, name, direction) if batch.round >= since(f))
             flat, after = before.flatten(1).double(), released.tensors()[name].flatten(1).double()
+            reports = next((f for f in about if isinstance(f, Randomised)), None)
+            if reports is not None:  # one class each, the true one as often as stated
+                assert bool((after.sum(1) == 1).all()) and bool(((after == 0) | (after == 1)).all())
+                keep, true = reports.parameter("keep"), (after.argmax(1) == flat.argmax(1)).double()
+                assert abs(float(true.mean()) - keep) < 4 * (keep * (1 - keep) / len(true)) ** 0.5
+                continue
             start = received[name][batch.senders] if direction == "up" and kind == "ModelUpdate" and received else None
             expected, variance, grid = replay(about, flat, start)
             if grid:

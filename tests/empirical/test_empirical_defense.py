@@ -40,6 +40,7 @@ from fglaudit.testing import CPU, example_graph
 
 GRAPH = example_graph()
 ALARM = "is below what an attack demonstrated"
+REFUTED = "REFUTED: the guarantee of"
 COUNTS = FedGCN(hops=1, aggregate="counts", rounds=1)
 
 
@@ -228,9 +229,11 @@ def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one() -> None:
 
 def test_a_planted_tenth_is_flagged_in_the_report(tmp_path: Path) -> None:
     record = run(defense=Faulty(epsilon=8.0, fault="a tenth"))
-    assert all(f.epsilon_accounted == pytest.approx(0.8, rel=1e-3) for f in record.findings)
-    assert ALARM in texts(store(tmp_path / "planted", [record]))["report.html"]
-    assert ALARM not in texts(store(tmp_path / "honest", [run()]))["report.html"]
+    assert record.verdict is not None and "its author states epsilon 0.8" in record.verdict.reason
+    assert all(f.epsilon_accounted == pytest.approx(8.0, rel=1e-3) for f in record.findings)
+    assert REFUTED in texts(store(tmp_path / "planted", [record]))["report.html"]
+    honest = texts(store(tmp_path / "honest", [run()]))["report.html"]
+    assert REFUTED not in honest and ALARM not in honest
 
 
 def test_in_a_large_suite_the_planted_tenth_alone_is_flagged(tmp_path: Path) -> None:
@@ -244,8 +247,8 @@ def test_in_a_large_suite_the_planted_tenth_alone_is_flagged(tmp_path: Path) -> 
     planted = texts(store(tmp_path / "planted", [*suite, run(defense=Faulty(epsilon=8.0, fault="a tenth"))]))[
         "report.md"
     ]
-    assert planted.count(ALARM) == 1 and "faulty" in planted[planted.index(ALARM) - 200 : planted.index(ALARM)]
-    assert re.search(r"put to the test in 1\D?001 cells, by canaries: contradicted in 1 setting,", planted)
+    assert planted.count(REFUTED) == 1 and "faulty" in planted[planted.index(REFUTED) :][:200]
+    assert re.search(r"put to the test in 1\D?001 cells, by canaries: contradicted in 0 settings,", planted)
 
 
 def renamed(record: CellRecord, seed: int, p_value: float) -> CellRecord:
@@ -261,8 +264,8 @@ def test_an_epsilon_that_holds_against_clients_alone_is_tested_for_them_alone() 
 
 
 def test_a_note_says_what_replays_cannot_show() -> None:
-    (note,) = run(defense=Gaussian(epsilon=5000.0)).notes
-    assert "cannot reach the accounted 500" in note
+    notes = run(defense=Gaussian(epsilon=5000.0)).notes
+    assert sum("cannot reach the accounted 500" in note for note in notes) == 1
 
 
 @pytest.mark.parametrize(
