@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +115,12 @@ def _path(module: str) -> Path | None:
     loaded = getattr(sys.modules.get(module), "__file__", None)
     if loaded:
         return Path(loaded)
-    places: list[str] | None = None
-    spec = None
     parts = module.split(".")
-    for i in range(len(parts)):
-        spec = PathFinder.find_spec(".".join(parts[: i + 1]), places)
+    spec = find_spec(parts[0])  # by every finder: that of an editable install is not on the path
+    for i in range(1, len(parts)):
         if spec is None:
             return None
-        places = list(spec.submodule_search_locations or [])
+        spec = PathFinder.find_spec(".".join(parts[: i + 1]), list(spec.submodule_search_locations or []))
     return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,12 @@ def test_doctor_asks_torch_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) 
     broken = {check.what: check for check in examine(torch_too=True)}
     assert broken["torch imports"].state == "broken"
     assert {check.what for check in examine()} == set(quick)
+
+
+@pytest.mark.parametrize("name", ["cora", "dirichlet", "fedgat", "subset-sum"])
+def test_sources_are_found_from_any_folder(name: str, tmp_path: Path) -> None:
+    """Where the package is installed for development, a finder of its own knows where it lies, and not the path."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-m", "fglaudit", "show", name]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and name in done.stdout, done.stderr
