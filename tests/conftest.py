@@ -11,6 +11,9 @@ import torch
 # Tests share helper modules that lie beside them; worker processes inherit the path and find them too.
 sys.path.insert(0, str(Path(__file__).parent))
 
+# Autograd counts the devices of a process at its first backward pass: the pretend device must be known before.
+import pretend_device  # noqa: F401
+
 # Tests are many small operations: threads would wait for each other, above all where several tests run side by side.
 torch.set_num_threads(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import torch
@@ -21,8 +22,12 @@ from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, record
 from fglaudit.view import Observer, View
 
-FEDGCN = record(FedGCN(hops=1, rounds=1))
 CLIENT, SERVER_KNOWING = Observer((0,), topology=True), Observer((SERVER,), topology=True)
+
+
+@cache
+def seen_by(observer: Observer) -> View:
+    return record(FedGCN(hops=1, rounds=1)).view(observer)
 
 
 def none(self: Attack, view: View, *, rng: torch.Generator) -> Planted | None:
@@ -55,7 +60,7 @@ class BareInference(RowPresence):
 
 @pytest.mark.parametrize("observer", [CLIENT, SERVER_KNOWING], ids=["client", "server"])
 def test_an_attack_that_works_passes_and_one_that_does_not_is_found_out(observer: Observer) -> None:
-    view = FEDGCN.view(observer)
+    view = seen_by(observer)
     assert planted_flaw(BareSums(), view, derive(0), CPU) is None
     assert planted_flaw(Lazy(), view, derive(0), CPU) is not None
 
@@ -67,7 +72,7 @@ def test_rows_that_are_sent_as_they_are() -> None:
 
 def test_a_target_has_one_neighbor_or_none() -> None:
     for observer, neighbors in ((CLIENT, 1), (SERVER_KNOWING, 0)):
-        view = FEDGCN.view(observer)
+        view = seen_by(observer)
         planted = planted_for(BareSums(), view, derive(1))
         assert len(planted.rows) == len(torch.unique(planted.nodes)) > 10
         assert planted.view.topology is not None
@@ -77,4 +82,4 @@ def test_a_target_has_one_neighbor_or_none() -> None:
 
 def test_an_inference_must_plant_its_own() -> None:
     with pytest.raises(FglauditError, match=r"define plant\(view"):
-        planted_for(BareInference(), FEDGCN.view(SERVER_KNOWING), derive(0))
+        planted_for(BareInference(), seen_by(SERVER_KNOWING), derive(0))
