@@ -13,10 +13,10 @@ from torch import Tensor
 
 from fglaudit.context import Release
 from fglaudit.empirical.canaries import FEATURES
+from fglaudit.empirical.passing_channel import PassingChannel
 from fglaudit.empirical.stated_noise import StatedNoise
-from fglaudit.facts import Additive, first
-from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol, LocalUpdate
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
 
@@ -25,7 +25,7 @@ class _ReleaseDoneError(Exception):
     """The release is complete; what follows is not needed."""
 
 
-class _Capture:
+class _Capture(PassingChannel):
     """Implements :class:`fglaudit.interfaces.Channel`.
 
     Args:
@@ -45,36 +45,17 @@ class _Capture:
         largest: int,
         rng: torch.Generator,
     ) -> None:
-        self.session = session
+        super().__init__(session, rng)
         self.released = release
         self.nodes = nodes
         self.holders = holders
         self.features = features
         self.largest = largest
-        self.rng = rng
         self.batches: list[MessageBatch] = []
         self.started = False
 
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        return self.session.prepare(client, self.rng)
-
-    def prepares(self) -> bool:
-        return self.session.prepares()
-
-    def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
-        return self.session.merge(center, neighbor)
-
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         return payload is self.released.payload
-
-    def noise(self, payload: type[Payload]) -> Additive | None:
-        return first(self.session.facts(), Additive, payload)
-
-    def local_update(self) -> LocalUpdate | None:
-        return None
-
-    def seals(self, payload: type[Payload]) -> bool:
-        return False
 
     def send(self, batch: MessageBatch) -> Payload:
         by_server = bool((batch.senders == SERVER).all())

@@ -6,11 +6,10 @@ import contextlib
 from collections.abc import Collection
 
 import torch
-from torch import Tensor
 
-from fglaudit.facts import Additive, first
-from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol, LocalUpdate
+from fglaudit.empirical.passing_channel import PassingChannel
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
 
@@ -22,35 +21,16 @@ class _AllSeenError(Exception):
     """Nothing else is wanted."""
 
 
-class _FirstMessages:
+class _FirstMessages(PassingChannel):
     """Implements :class:`fglaudit.interfaces.Channel`: passes everything on as it is."""
 
     def __init__(self, session: DefenseSession, wanted: Collection[Kind], rng: torch.Generator) -> None:
-        self.session = session
+        super().__init__(session, rng)
         self.wanted = set(wanted)
-        self.rng = rng
         self.found: dict[Kind, MessageBatch] = {}
-
-    def prepare(self, client: ClientGraph) -> ClientGraph:
-        return self.session.prepare(client, self.rng)
-
-    def prepares(self) -> bool:
-        return self.session.prepares()
-
-    def merge(self, center: Tensor, neighbor: Tensor) -> Tensor:
-        return self.session.merge(center, neighbor)
 
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         return any(name == payload.__name__ for name, _ in self.wanted)
-
-    def noise(self, payload: type[Payload]) -> Additive | None:
-        return first(self.session.facts(), Additive, payload)
-
-    def local_update(self) -> LocalUpdate | None:
-        return None
-
-    def seals(self, payload: type[Payload]) -> bool:
-        return False
 
     def send(self, batch: MessageBatch) -> Payload:
         by_server = bool((batch.senders == SERVER).all())
