@@ -204,7 +204,7 @@ def record(
         cell.defense,
         context=context,
         seed=cell.seed,
-        keep=Keep() if everything else Keep.for_attacks(observers, cell.attacks),
+        keep=Keep() if everything else Keep.for_attacks(observers, cell.attacks, cell.protocol.num_rounds),
         clients=None if everything else {k for o in observers for k in o.clients},
         fractions={spec.auxiliary for spec in cell.observers},
         empirical=cell.empirical,
