@@ -20,6 +20,8 @@ torch.set_num_threads(1)
 # What takes longest beside what it adds to the quick tests; `make test` leaves these out, `make test-all` runs them.
 SLOW = (
     "attacks/codes/test_codes_cora.py",
+    "attacks/models/test_training_membership.py::test_an_overfitted",
+    "attacks/models/test_training_membership.py::test_differentially",
     "attacks/latents/test_latents_cora.py",
     "attacks/sums/test_sums_cora.py",
     "bench/test_defense_matrix.py",
