@@ -22,6 +22,7 @@ from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
+from fglaudit.privacy.tradeoff import gaussian_mu
 
 ENOUGH_POWER = 0.9
 """Of the audit of the trade-off curve, against noise too small by 1.5."""
@@ -140,7 +141,15 @@ def _verdict(
         else tuple(sealed),
         not_covered=_not_covered(promise, left),
         audits=tuple(audits),
+        mu=_mu(accounted),
     )
+
+
+def _mu(accounted: Accounted | str) -> float | None:
+    """Return the mu of all releases together, where all noise is Gaussian."""
+    if isinstance(accounted, str) or any(part.distribution != "gaussian" for part in accounted.mechanisms):
+        return None
+    return gaussian_mu(accounted.event, accounted.relation)
 
 
 def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:
@@ -207,6 +216,7 @@ def _one_of(looks: Sequence[Audit]) -> Audit:
         min(1.0, len(p_values) * min(p_values)) if p_values else None,
         min(powers, default=None),
         min(largest, default=None),
+        next((look.measured for look in looks if look.measured is not None), None),
     )
 
 
