@@ -54,5 +54,4 @@ def measured_curve(
         margin=round(margin, _DIGITS),
         stated_alarms=GRID,
         stated_hits=tuple(round(stated.hits(alarm), _DIGITS) for alarm in GRID),
-        mu=stated.mu,
     )

@@ -131,7 +131,7 @@ def test_many_releases_do_not_hide_what_they_show_together() -> None:
 
 def test_laplace_noise_is_scored_by_its_own_likelihood() -> None:
     verdict = verdict_on(ClippedNoise("laplace", epsilon=2.0), NFedGNN(**GCN | {"rounds": 1}), user_graph())
-    assert verdict.mu is None and verdict.measured is not None and verdict.measured.mu is None
+    assert verdict.mu is None and verdict.measured is not None
     assert 1.0 < verdict.measured.epsilon < 2.0
 
 
