@@ -47,8 +47,8 @@ class MeasuredCurve:
         replays: with the record, and as many without.
         alarms, hits: rates of false alarms and of hits of the best guess, at falling thresholds [n].
         margin: half the width of the band around either rate, simultaneous at ``BAND``.
-        stated_alarms, stated_hits: points [m] of the stated curve, which no guess may be above; where samples are drawn, of the noise
-            alone.
+        stated_alarms, stated_hits: points [m] of the stated curve, which no guess may be above; where samples are
+            drawn, of the noise alone.
     """
 
     canary: str
