@@ -269,12 +269,8 @@ def assurance(setting: Setting) -> str:
 def _assurance(setting: Setting) -> str:
     claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
     if setting.contradicted:
-        p = min(setting.per_seed("epsilon_p_value"), default=None)
-        odds = (
-            f" (p = {p:.1g}; all tests of this run together allow {setting.alarm_level:.1g})" if p is not None else ""
-        )
         return (
-            f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated{odds}: it shows at least "
+            f"The accounted epsilon {epsilon(accounted)} is below what an attack demonstrated: it shows at least "
             f"{epsilon(setting.largest('epsilon_empirical'))}. A bug in the defense or its accounting. No assurance."
         )
     if accounted is None and claimed is None:

@@ -36,7 +36,7 @@ SLOW = (
     "defenses/test_defense_facts.py",
     "empirical/test_curve_test.py::test_an_honest_mechanism_is_refuted_as_seldom_as_stated",
     "empirical/test_empirical.py::test_p_values",
-    "empirical/test_empirical_defense.py",
+    "empirical/test_measured_epsilon.py",
     "execution/test_changed_inputs.py",
     "execution/test_shards.py::test_two_processes",
     "execution/test_shards.py::test_workers",
