@@ -41,10 +41,10 @@ class SharedGraph:
         row, column = torch.cat([edge_index, loops.expand(2, -1)], 1)
         weight = (degrees[row] * degrees[column]).rsqrt().float()
         adjacency = SparseMatrix.from_entries(row, column, weight, (n, n))
-        place = x.nonzero(as_tuple=True)
-        if len(place[0]) > SPARSE_BELOW * x.numel():
+        row, column = x.nonzero(as_tuple=True)
+        if len(row) > SPARSE_BELOW * x.numel():
             return SharedGraph(x.float(), adjacency)
-        return SharedGraph(SparseMatrix.from_entries(*place, x[place].float(), (n, x.shape[1])), adjacency)
+        return SharedGraph(SparseMatrix.from_entries(row, column, x[row, column].float(), (n, x.shape[1])), adjacency)
 
 
 @dataclass(frozen=True)
