@@ -27,6 +27,7 @@ from bench import (
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
+    membership,
     nfedgnn,
     obfuscations,
     scale,
@@ -56,6 +57,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
     "intervals": lambda o: intervals.run(o.results),
+    "membership": lambda o: membership.run(o.results, o.root),
     "obfuscations": lambda o: obfuscations.run(),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
