@@ -33,6 +33,7 @@ class GridMessages:
         last = log_likelihood(torch.arange(cells, device=weight.device) * step[:, None] - target[:, None], spread, exact)
         self._last = (last - last.amax(1, keepdim=True)).exp()
         self._shift = shift.T.contiguous()  # [n, B]
+        self._back = int(shift.max()) - self._shift
         self._rows = torch.arange(len(weight), device=weight.device)
 
     def messages(self, forth: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ class GridMessages:
         before, windows = held[:, :, wide:], held.unfold(2, cells, 1)
         before[0, :, 0] = 1
         for i in range(n - 1):
-            torch.lerp(before[i], windows[i][self._rows, wide - self._shift[i]], chance[i], out=before[i + 1])
+            torch.lerp(before[i], windows[i][self._rows, self._back[i]], chance[i], out=before[i + 1])
         return before
 
 
