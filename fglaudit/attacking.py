@@ -191,6 +191,7 @@ def _guarantee_columns(recording: Recording, members: Sequence[Observer]) -> dic
         "epsilon_claimed": verdict.claimed,
         "epsilon_accounted": verdict.epsilon,
         "delta": promise.delta,
-        **recording.shown,
+        "epsilon_empirical": None if verdict.measured is None else verdict.measured.epsilon,
+        "epsilon_p_value": verdict.contradicted_at,
         "guarantee": verdict.word.value,
     }
