@@ -30,7 +30,9 @@ class GridMessages:
         cells = int((reach / step).max().ceil().item()) + 2
         shift = (weight / step[:, None]).round().long().clamp(max=cells)
         spread = torch.where(equal, std, (std**2 + step**2 / 12).sqrt())
-        last = log_likelihood(torch.arange(cells, device=weight.device) * step[:, None] - target[:, None], spread, exact)
+        last = log_likelihood(
+            torch.arange(cells, device=weight.device) * step[:, None] - target[:, None], spread, exact
+        )
         self._last = (last - last.amax(1, keepdim=True)).exp()
         self._shift = shift.T.contiguous()  # [n, B]
         self._back = int(shift.max()) - self._shift
