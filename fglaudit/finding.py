@@ -99,6 +99,7 @@ class Finding:
     worst_client: float | None = None  # largest advantage in any one client (cluster)
     guarantee: str = ""  # verified | claimed | refuted | none, towards this observer: see fglaudit.guarantees
     succeeds_weakened: str = ""  # yes | no: through the same defense at next to no strength; "" where it was not asked
+    tpr_at_fpr_01: float | None = None  # members found at 0.1 % false ones; "" below 1000 non-members
 
     @property
     def confused(self) -> bool:

@@ -58,7 +58,7 @@ from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, HopSums, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
-from fglaudit.structure import Codes, Models, Structure, Sums
+from fglaudit.structure import Codes, Convolutions, Models, Structure, Sums
 from fglaudit.view import Observer
 
 AGGREGATES = ("normalised", "counts")
@@ -123,7 +123,7 @@ class FedGCN(FederatedProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         sums = (Sums(self.aggregate, self.hops),) if self.hops else ()
         smoothed = (Codes(0, 0, self.smoothing_hops),) if self.smoothing_hops else ()
-        return Structure((*sums, *smoothed, Models("weights"), self.averaging().training()))
+        return Structure((*sums, *smoothed, Models("weights"), Convolutions(), self.averaging().training()))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The sums that clients send before training, once; what the server returns is computed from them.
