@@ -109,7 +109,7 @@ def warped_distances(sequences: Tensor) -> Tensor:
 def minimum_cut(distances: Tensor) -> tuple[Sequence[int], Sequence[int]]:
     """Return the two sides of the minimum cut of ``largest distance - distances`` (Stoer and Wagner 1997)."""
     likeness = (distances.max() - distances).tolist()
-    graph = nx.Graph()
+    graph: nx.Graph[int] = nx.Graph()
     pairs = ((i, j) for i in range(len(likeness)) for j in range(i))
     graph.add_weighted_edges_from((i, j, likeness[i][j]) for i, j in pairs)
     _, (one, other) = nx.stoer_wagner(graph)
