@@ -76,7 +76,11 @@ def _attempt(
         if why is not None:
             return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
         start = time.perf_counter()
-        results = tuple(attack_reports(attack, view, attack_stream(attack, view, "attack"), device) for view in views)
+        read: set[tuple[str, str]] = set()
+        streams = [attack_stream(attack, view, "attack") for view in views]
+        results = tuple(
+            attack_reports(attack, view.noted(read), rng, device) for view, rng in zip(views, streams, strict=True)
+        )
         seconds = time.perf_counter() - start
         tested = _widest(views)
         rng = attack_stream(attack, views[tested], "self-test")
@@ -94,6 +98,7 @@ def _attempt(
         flaw=flaw,
         on_noise=NoiseRuns(attack, views[tested], rng, device),
         tested=tested,
+        read=frozenset(read),
     )
 
 

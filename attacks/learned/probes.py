@@ -197,7 +197,7 @@ def _keyed(
     parts: dict[tuple[bool, str], list[tuple[Tensor, Tensor]]] = {}
     for batch in batches:
         tensors = batch.payload.tensors()
-        ids = next((v for v in tensors.values() if v.dtype == torch.long and v.dim() == 1), None)
+        ids = batch.payload.ids()
         if ids is None or (rounds is not None and batch.round >= rounds):
             continue
         message = batch.entry_messages()
