@@ -31,6 +31,10 @@ SERVER = -1
 
 P = TypeVar("P", bound="Payload")
 _CLOSED = "_closed"
+if TYPE_CHECKING:
+    Fields = dict[str, Tensor]
+else:
+    Fields = dict  # a check of the values at run time would read them
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Payload:
     def __init_subclass__(cls) -> None:
         Payload.registry[cls.__name__] = cls
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Fields:
         """Fields by name."""
         closed = self.__dict__.get(_CLOSED)
         if closed is not None:

@@ -29,7 +29,9 @@ def test_a_field_is_noted_when_it_is_read_and_not_before() -> None:
     assert type(payload) is NeighborSums and isinstance(payload, NeighborSums) and payload.ragged and not log
     assert payload.shapes() == {"nodes": (4,), "sums": (4, 2)} and payload.numbers() == 12
     assert payload.real_fields() == ("sums",) and payload.bytes_per_entry() == SUMS.bytes_per_entry() and not log
-    assert payload.sums is SUMS.sums and log == {("NeighborSums", "sums")}
+    value = payload.sums
+    assert log == {("NeighborSums", "sums")}
+    assert value is SUMS.sums
     assert payload.nodes is SUMS.nodes and len(log) == 2
     with pytest.raises(AttributeError, match="has no attribute 'sum'"):
         _ = payload.sum  # type: ignore[attr-defined]
@@ -40,16 +42,21 @@ def test_messages_that_are_picked_out_are_noted_too() -> None:
     batch = MessageBatch(1, torch.tensor([0, 1]), torch.tensor([-1, -1]), payload, torch.tensor([0, 3, 4]))
     chosen = batch.select(torch.tensor([False, True]))
     assert not log
-    assert isinstance(chosen.payload, NeighborSums) and torch.equal(chosen.payload.sums, SUMS.sums[3:])
+    assert isinstance(chosen.payload, NeighborSums)
+    value = chosen.payload.sums
     assert log == {("NeighborSums", "sums")}
+    assert torch.equal(value, SUMS.sums[3:])
 
 
 @pytest.mark.parametrize("everything", [dict, lambda t: list(t.items()), lambda t: list(t.values()), lambda t: {**t}])
 def test_looking_a_field_up_notes_it_and_going_through_all_notes_all(everything: object) -> None:
     payload, log = closed()
-    assert payload.tensors()["sums"] is SUMS.sums and log == {("NeighborSums", "sums")}
+    value = payload.tensors()["sums"]
+    assert log == {("NeighborSums", "sums")}  # by itself: a failing assertion prints, and so reads, all fields
+    assert value is SUMS.sums
     log.clear()
-    assert len(everything(payload.tensors())) == 2 and len(log) == 2  # type: ignore[operator]
+    assert len(everything(payload.tensors())) == 2  # type: ignore[operator]
+    assert len(log) == 2
 
 
 def test_copies_have_the_values() -> None:
