@@ -115,7 +115,7 @@ def _pairs(graph: Graph, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor
 
 def _cosines(part: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Return the products of the rows ``first`` and ``second`` [S] of ``part`` [N, d], some at a time."""
-    places = zip(first.split(AT_ONCE), second.split(AT_ONCE), strict=True)
+    places = zip(torch.split(first, AT_ONCE), torch.split(second, AT_ONCE), strict=True)
     return torch.cat([(part[a] * part[b]).sum(1) for a, b in places])
 
 
@@ -146,7 +146,7 @@ def run(
     groups: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in table.rows():
         groups.setdefault((row["dataset"], row["observer"]), []).append(row)
-    for key, rows in groups.items():
+    for group, rows in groups.items():
         auc, control = (statistics.fmean(float(row[column]) for row in rows) for column in VALUES)
         least, most = (pick(float(row["auc"]) for row in rows) for pick in (min, max))
-        print(*key, f"{len(rows)} seeds AUC {auc:.4f} ({least:.4f} to {most:.4f}) control {control:.4f}")
+        print(*group, f"{len(rows)} seeds AUC {auc:.4f} ({least:.4f} to {most:.4f}) control {control:.4f}")

@@ -47,7 +47,7 @@ def likely_pairs(parts: list[Tensor], most: int) -> tuple[Tensor, Tensor]:
 
 
 def _blocks(count: int) -> Iterator[Tensor]:
-    return iter(torch.arange(count).split(ROWS_AT_ONCE))
+    return iter(torch.split(torch.arange(count), ROWS_AT_ONCE))
 
 
 def _spread(part: Tensor) -> float:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bench import links
+from fglaudit.datasets import DatasetSpec
 from fglaudit.nn.gcn_ensemble import EnsembleSettings
 from fglaudit.reproduce.measurements import Table
 
@@ -28,7 +29,7 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_random_pairs_are_no_edges() -> None:
-    graph = links.DatasetSpec(name="csbm-cora").load()
+    graph = DatasetSpec(name="csbm-cora").load()
     (row, column), (first, second) = links._pairs(graph, 0)
     assert len(row) * 2 == graph.edge_index.shape[1]
     edges = set(zip(row.tolist(), column.tolist(), strict=True))
