@@ -326,6 +326,12 @@ class FederatedProtocol(ABC):
             mine[graph.clients[k]] = True
         return (~mine).nonzero().squeeze(1)
 
+    def layer_inputs(self, graph: FederatedGraph) -> tuple[Tensor, Tensor] | None:
+        """Return the rows that the first layer of each client's model reads in training, and so every update of it is
+        made of: clients [M], ascending, and rows [M, F], as they are without a defense. Asked by the scorer. None, the
+        default: the protocol does not say."""
+        return None
+
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose labels the protocol itself gives to ``observer`` (a server that computes the
         loss holds the training labels). They stand in ``View.labels`` and are no targets of label inference. Default:

@@ -53,6 +53,7 @@ QUANTITY_NAMES = {
     "membership": "membership", "linkage": "linkage", "global-nodes": "global nodes",
     "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours",
     "l1-norms": "row sums", "squared-norms": "row norms", "training-membership": "membership in training",
+    "layer-inputs": "inputs of first layers",
 }  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
@@ -191,6 +192,7 @@ def deed(leak: Leak) -> str:
         "neighboring-clients": f"tells which clients hold a neighbour of a node with AUC {value}",
         "training-membership": f"tells training nodes from others with AUC {value}",
         "l1-norms": f"reads off the sums of {value} of the feature rows",
+        "layer-inputs": f"rebuilds {value} of the rows that clients' first layers read, up to a factor",
         "squared-norms": f"reads off the norms of {value} of the feature rows",
     }
     if leak.quantity in inferred:

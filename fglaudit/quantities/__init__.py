@@ -10,6 +10,7 @@ from fglaudit.quantities.features import Features
 from fglaudit.quantities.global_nodes import GlobalNodeValues
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
+from fglaudit.quantities.layer_inputs import LayerInputs
 from fglaudit.quantities.linkage import Linkage
 from fglaudit.quantities.membership import Membership
 from fglaudit.quantities.neighboring_clients import NeighboringClients
@@ -30,6 +31,7 @@ QUANTITIES: dict[str, Quantity] = {
         Centroids(),
         Linkage(),
         NeighboringClients(),
+        LayerInputs(),
         TrainingMembership(),
     )
 }
