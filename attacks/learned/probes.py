@@ -196,8 +196,7 @@ def _keyed(
     """Return, by direction and field, codes of (sender, receiver, node) [n], each once, and rows of entries [n, D]."""
     parts: dict[tuple[bool, str], list[tuple[Tensor, Tensor]]] = {}
     for batch in batches:
-        tensors = batch.payload.tensors()
-        ids = next((v for v in tensors.values() if v.dtype == torch.long and v.dim() == 1), None)
+        ids = batch.payload.ids()
         if ids is None or (rounds is not None and batch.round >= rounds):
             continue
         message = batch.entry_messages()
