@@ -24,7 +24,7 @@ def once_per_view(function: Callable[Concatenate[View, P], T]) -> Callable[Conca
     kept: dict[int, dict[Any, T]] = {}
 
     @functools.wraps(function)
-    def once(view: View, *also: P.args, **named: P.kwargs) -> T:
+    def once(view: View, /, *also: P.args, **named: P.kwargs) -> T:
         of_view, key = kept.get(id(view), {}), (also, tuple(sorted(named.items())))
         if key in of_view:
             return of_view[key]

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fglaudit.adversary.once_per_view import MOST_BYTES, once_per_view
 from fglaudit.attacks.sums import plain_sums
-from fglaudit.attacks.sums.bit_decoding import decode_bits
+from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
+from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.view import View
 
@@ -52,8 +52,13 @@ def test_once_per_view_and_value() -> None:
 
 def test_attacks_on_plain_sums_share_what_they_decode(monkeypatch: pytest.MonkeyPatch) -> None:
     view = recorded("fedgcn-1").view(next(o for o in OBSERVERS if o.clients))
-    calls = []
-    monkeypatch.setattr(plain_sums, "decode_bits", lambda *a: calls.append(1) or decode_bits(*a))
+    calls: list[Tensor] = []
+
+    def counted(equations: NeighborEquations, odds: Tensor) -> DecodedBits:
+        calls.append(odds)
+        return decode_bits(equations, odds)
+
+    monkeypatch.setattr(plain_sums, "decode_bits", counted)
     results = [
         attack.run(view, rng=torch.Generator(), device=torch.device("cpu"))
         for attack in (SubsetSum(), MaximumAPosteriori())
