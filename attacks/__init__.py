@@ -44,5 +44,9 @@ ATTACKS: dict[str, str] = {
     "report-labels": "fglaudit.attacks.codes.report_labels:ReportLabels",
     "report-rows": "fglaudit.attacks.codes.report_rows:ReportRows",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
+    "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
+    "lira": "fglaudit.attacks.models.lira:Lira",
+    "rmia": "fglaudit.attacks.models.rmia:Rmia",
+    "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }

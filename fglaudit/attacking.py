@@ -36,6 +36,8 @@ def run_attacks(
     *,
     device: torch.device | None = None,
     nothing_to_ask: NothingToAsk | None = None,
+    most_members: int | None = None,
+    self_tests: bool = True,
 ) -> list[Output]:
     """Run every attack for every observer on ``recording``; one output each, observers in the outer loop.
 
@@ -44,6 +46,8 @@ def run_attacks(
     Args:
         device: the CPU by default.
         nothing_to_ask: by the scorer, if there is one: pairs without a question are then not run.
+        most_members: of an observer that is each client in turn, how many take their turn; None: all.
+        self_tests: whether attacks prove themselves, without which nothing may be reported of them.
 
     Raises:
         FglauditError: an observer knows what was not recorded.
@@ -52,11 +56,12 @@ def run_attacks(
     outputs = []
     for spec in observers:
         members, pooled = expand(spec, recording.public.num_clients)
+        members = members[:most_members]
         views = tuple(recording.view(member) for member in members)
         for attack in attacks:
             blank = _blank(recording, spec, members, attack)
             asked = nothing_to_ask or (lambda *_: None)
-            outputs.append(_attempt(attack, blank, views, pooled, device, asked))
+            outputs.append(_attempt(attack, blank, views, pooled, device, asked, self_tests))
     return outputs
 
 
@@ -67,6 +72,7 @@ def _attempt(
     pooled: bool,
     device: torch.device,
     nothing_to_ask: NothingToAsk,
+    self_tests: bool,
 ) -> Output:
     """Run ``attack`` on every view and self-test it; whatever goes wrong ends in the row (rule 7)."""
     output = Output(blank, attack, pooled, views)
@@ -76,8 +82,14 @@ def _attempt(
         if why is not None:
             return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
         start = time.perf_counter()
-        results = tuple(attack_reports(attack, view, attack_stream(attack, view, "attack"), device) for view in views)
+        read: set[tuple[str, str]] = set()
+        streams = [attack_stream(attack, view, "attack") for view in views]
+        results = tuple(
+            attack_reports(attack, view.noted(read), rng, device) for view, rng in zip(views, streams, strict=True)
+        )
         seconds = time.perf_counter() - start
+        if not self_tests:
+            return replace(output, blank=replace(blank, seconds_attack=seconds), results=results, on_noise=None)
         tested = _widest(views)
         rng = attack_stream(attack, views[tested], "self-test")
         flaw = planted_flaw(attack, views[tested], rng, device)
@@ -94,6 +106,7 @@ def _attempt(
         flaw=flaw,
         on_noise=NoiseRuns(attack, views[tested], rng, device),
         tested=tested,
+        read=frozenset(read),
     )
 
 
@@ -183,6 +196,7 @@ def _guarantee_columns(recording: Recording, members: Sequence[Observer]) -> dic
         "epsilon_claimed": verdict.claimed,
         "epsilon_accounted": verdict.epsilon,
         "delta": promise.delta,
-        **recording.shown,
+        "epsilon_empirical": None if verdict.measured is None else verdict.measured.epsilon,
+        "epsilon_p_value": verdict.contradicted_at,
         "guarantee": verdict.word.value,
     }

@@ -99,6 +99,7 @@ class Finding:
     worst_client: float | None = None  # largest advantage in any one client (cluster)
     guarantee: str = ""  # verified | claimed | refuted | none, towards this observer: see fglaudit.guarantees
     succeeds_weakened: str = ""  # yes | no: through the same defense at next to no strength; "" where it was not asked
+    tpr_at_fpr_01: float | None = None  # members found at 0.1 % false ones; "" below 1000 non-members
 
     @property
     def confused(self) -> bool:
@@ -150,7 +151,14 @@ class CellRecord:
     fields: tuple[FieldState, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return it as plain JSON, which shares its mappings: ``asdict`` copies every value, most of a long run's
+        time."""
+        return {
+            **vars(self),
+            "findings": [dict(vars(row)) for row in self.findings],
+            "verdict": None if self.verdict is None else asdict(self.verdict),
+            "fields": [dict(vars(row)) for row in self.fields],
+        }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> CellRecord:

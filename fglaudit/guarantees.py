@@ -15,6 +15,10 @@ REFUTED_AT = 1e-5
 """Probability, per audit, that an honest defense is refuted."""
 
 
+BAND = 0.99
+"""Probability that the band around a measured curve holds the whole true curve."""
+
+
 class Word(StrEnum):
     """The column ``guarantee`` of ``findings.csv``."""
 
@@ -31,6 +35,34 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
+class MeasuredCurve:
+    """The trade-off curve that replays measured, beside the one that is stated; rates are fractions.
+
+    White box, all releases of all rounds, neighbours of the auditor's choice (worst cases, not natural rows).
+
+    Attributes:
+        canary: what was put in, in words: of all canaries the one that shows the largest epsilon.
+        epsilon: lower bound on epsilon at the guarantee's delta; wrong with probability ``REFUTED_AT``.
+        ceiling: the largest bound that as many replays can show.
+        replays: with the record, and as many without.
+        alarms, hits: rates of false alarms and of hits of the best guess, at falling thresholds [n].
+        margin: half the width of the band around either rate, simultaneous at ``BAND``.
+        stated_alarms, stated_hits: points [m] of the stated curve, which no guess may be above; where samples are
+            drawn, of the noise alone.
+    """
+
+    canary: str
+    epsilon: float
+    ceiling: float
+    replays: int
+    alarms: tuple[float, ...]
+    hits: tuple[float, ...]
+    margin: float
+    stated_alarms: tuple[float, ...]
+    stated_hits: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Audit:
     """One attempt to refute a guarantee.
 
@@ -43,6 +75,7 @@ class Audit:
             looks for.
         largest_epsilon: above this the audit cannot refute anything, as many replays as it had; None where it does not
             apply.
+        measured: the curve that was measured; None for audits that measure none.
     """
 
     name: str
@@ -51,6 +84,7 @@ class Audit:
     p_value: float | None = None
     power: float | None = None
     largest_epsilon: float | None = None
+    measured: MeasuredCurve | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +120,8 @@ class Verdict:
         covers: payloads that the guarantee is about.
         not_covered: in a sentence, what it does not protect.
         audits: what was tried.
+        mu: of the whole, where all noise is Gaussian: the releases are as far apart as two normal distributions, mu
+            standard deviations from each other.
     """
 
     word: Word
@@ -98,6 +134,17 @@ class Verdict:
     covers: tuple[str, ...] = ()
     not_covered: str = ""
     audits: tuple[Audit, ...] = ()
+    mu: float | None = None
+
+    @property
+    def measured(self) -> MeasuredCurve | None:
+        """The trade-off curve that replays measured, if any did."""
+        return next((audit.measured for audit in self.audits if audit.measured is not None), None)
+
+    @property
+    def contradicted_at(self) -> float | None:
+        """The p-value of the stated trade-off curve, corrected for the number of canaries."""
+        return next((audit.p_value for audit in self.audits if audit.measured is not None), None)
 
 
 def verdict_from_json(stored: dict[str, Any]) -> Verdict:
@@ -106,5 +153,13 @@ def verdict_from_json(stored: dict[str, Any]) -> Verdict:
     Raises:
         ValueError, TypeError: if it is none.
     """
-    audits = tuple(Audit(**{**audit, "outcome": Outcome(audit["outcome"])}) for audit in stored["audits"])
+    audits = tuple(_audit(audit) for audit in stored["audits"])
     return Verdict(**{**stored, "word": Word(stored["word"]), "covers": tuple(stored["covers"]), "audits": audits})
+
+
+def _audit(stored: dict[str, Any]) -> Audit:
+    measured = stored["measured"]
+    if measured is not None:
+        lists = ("alarms", "hits", "stated_alarms", "stated_hits")
+        measured = MeasuredCurve(**{**measured, **{name: tuple(measured[name]) for name in lists}})
+    return Audit(**{**stored, "outcome": Outcome(stored["outcome"]), "measured": measured})

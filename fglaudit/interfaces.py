@@ -326,6 +326,12 @@ class FederatedProtocol(ABC):
             mine[graph.clients[k]] = True
         return (~mine).nonzero().squeeze(1)
 
+    def layer_inputs(self, graph: FederatedGraph) -> tuple[Tensor, Tensor] | None:
+        """Return the rows that the first layer of each client's model reads in training, and so every update of it is
+        made of: clients [M], ascending, and rows [M, F], as they are without a defense. Asked by the scorer. None, the
+        default: the protocol does not say."""
+        return None
+
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose labels the protocol itself gives to ``observer`` (a server that computes the
         loss holds the training labels). They stand in ``View.labels`` and are no targets of label inference. Default:
@@ -355,6 +361,12 @@ class Attack(ABC):
     first_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None:
     all."""
+
+    last_rounds: ClassVar[int | None] = None
+    """How many rounds of messages it reads at most, counted back from the last; a recorder need not keep more. None: it
+    reads from the first on, see ``first_rounds``."""
+    on_request: ClassVar[bool] = False
+    """Whether it runs only where a suite names it, as one that trains many models: ``attacks: all`` leaves it out."""
 
     reads_ids: ClassVar[bool] = False
     """Whether it reads which nodes rows belong to, rather than the rows; on messages of noise these are random too."""

@@ -17,9 +17,7 @@ import torch
 
 from fglaudit import registry
 from fglaudit.context import Context
-from fglaudit.empirical.bound import Bound
-from fglaudit.empirical.defense import audit_defense
-from fglaudit.empirical.judge import judge
+from fglaudit.empirical.judge import TRADE_OFF, judge
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
@@ -56,7 +54,7 @@ class Recording:
         side: what parties hold and observers may be granted.
         public: what everybody knows.
         columns: of ``findings.csv``, those that are the same for all attacks on this run.
-        guarantee: what the defense promises; ``shown`` what replays with canaries showed of it.
+        guarantee: what the defense promises.
         verdict: what this tool says of the guarantee.
         fields: what protects every field that was sent, as far as attacks have not read it.
         history: client-mean and whole-test accuracy per round.
@@ -70,7 +68,6 @@ class Recording:
     public: PublicFacts
     columns: Mapping[str, Any]
     guarantee: Guarantee
-    shown: Mapping[str, float]
     verdict: Verdict
     fields: tuple[FieldState, ...]
     history: Mapping[str, list[float]]
@@ -95,7 +92,6 @@ class Recording:
             "public": public_to_json(self.public),
             "columns": self.columns,
             "guarantee": dataclasses.asdict(self.guarantee),
-            "shown": self.shown,
             "verdict": dataclasses.asdict(self.verdict),
             "fields": [dataclasses.asdict(state) for state in self.fields],
             "history": self.history,
@@ -134,7 +130,6 @@ class Recording:
                 public=dataclasses.replace(public_from_json(stored["public"]), **rehearsal(protocol, defense)),
                 columns=stored["columns"],
                 guarantee=Guarantee(**guarantee),
-                shown=stored["shown"],
                 verdict=verdict_from_json(stored["verdict"]),
                 fields=tuple(FieldState(**state) for state in stored["fields"]),
                 history=stored["history"],
@@ -204,7 +199,7 @@ def record(
         cell.defense,
         context=context,
         seed=cell.seed,
-        keep=Keep() if everything else Keep.for_attacks(observers, cell.attacks),
+        keep=Keep() if everything else Keep.for_attacks(observers, cell.attacks, cell.protocol.num_rounds),
         clients=None if everything else {k for o in observers for k in o.clients},
         fractions={spec.auxiliary for spec in cell.observers},
         empirical=cell.empirical,
@@ -272,7 +267,6 @@ def record_training(
         device=device,
         quick=not empirical,
     )
-    shown, remarks = _empirical_bound(protocol, graph, session, verdict, seed, device) if empirical else ({}, ())
     held = range(graph.num_clients) if clients is None else clients
     recording = Recording(
         description={
@@ -305,7 +299,6 @@ def record_training(
             "device": str(device),
         },
         guarantee=guarantee,
-        shown=shown,
         verdict=verdict,
         fields=fields,
         history={
@@ -313,7 +306,7 @@ def record_training(
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
         },
         partition={},
-        notes=(*trained.notes, *remarks),
+        notes=(*trained.notes, *(_out_of_reach(verdict) if empirical else ())),
     )
     return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated)
 
@@ -337,30 +330,15 @@ def public_facts(
     )
 
 
-def _empirical_bound(
-    protocol: FederatedProtocol,
-    graph: FederatedGraph,
-    session: DefenseSession,
-    verdict: Verdict,
-    seed: int,
-    device: torch.device,
-) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Return what a canary shows of the accounted epsilon, as columns, with notes on what it could not show."""
-    accounted = verdict.epsilon
+def _out_of_reach(verdict: Verdict) -> tuple[str, ...]:
+    """Return what replays could not show of the accounted epsilon, as notes."""
+    accounted, measured = verdict.epsilon, verdict.measured
     if accounted is None:
-        return {}, ()
-    try:
-        least = audit_defense(protocol, graph, session.promised_by(), session.guarantee(), seed=seed, device=device)
-    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        least = f"the defense could not be replayed: {type(error).__name__}: {error}"
-    if isinstance(least, str):
-        return {}, (f"the accounted epsilon was not tested: {least}",)
-    shown = {"epsilon_empirical": least.epsilon, "epsilon_p_value": least.p_value(accounted)}
-    if least.ceiling >= accounted:
-        return shown, ()
-    return shown, (_too_few(least, accounted),)
-
-
-def _too_few(bound: Bound, accounted: float) -> str:
-    limit = f"{bound.trials} replays show at most {bound.ceiling:.3g}"
-    return f"the empirical epsilon cannot reach the accounted {accounted:.4g}: {limit}"
+        return ()
+    if measured is None:
+        why = next((audit.detail for audit in verdict.audits if audit.name == TRADE_OFF), "nothing could be replayed")
+        return (f"the accounted epsilon was not tested: {why}",)
+    if measured.ceiling >= accounted:
+        return ()
+    limit = f"{2 * measured.replays} replays show at most {measured.ceiling:.3g}"
+    return (f"the empirical epsilon cannot reach the accounted {accounted:.4g}: {limit}",)

@@ -23,6 +23,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Reports`` | ClassReports | what a node reports |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
+| ``Convolutions`` | ModelUpdate | the network that the weights belong to |
 | ``Training`` | - | how clients train between two messages |
 """
 
@@ -271,6 +272,24 @@ class Transformer(Statement):
 
 
 @dataclass(frozen=True)
+class Convolutions(Statement):
+    """The clients' network is a GCN without biases, ``logits = A relu(A X W_1) W_2``: one weight [in, out] per layer,
+    in the order of the public layout, each after a propagation over closed neighbourhoods.
+
+    Attributes:
+        activation: between layers, "relu".
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    about: ClassVar[str] = "that its network is a GCN"
+
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        one_of("activation", self.activation, ("relu",))
+
+
+@dataclass(frozen=True)
 class Training(Statement):
     """How clients train between two messages. What is left at its default is stated not to be used.
 
@@ -372,7 +391,20 @@ class Structure:
 BUILT_IN: dict[str, type[Statement]] = {
     kind.__name__: kind
     for kind in (
-        *(Sums, Attention, Latent, Encoder, Propagation, Centroids, Codes, Reports, Models, Transformer, Training),
+        *(
+            Sums,
+            Attention,
+            Latent,
+            Encoder,
+            Propagation,
+            Centroids,
+            Codes,
+            Reports,
+            Models,
+            Transformer,
+            Convolutions,
+            Training,
+        ),
     )
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fglaudit.guarantees import Verdict, Word
+from fglaudit.guarantees import MeasuredCurve, Verdict, Word
 from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import applies
 from fglaudit.reports.labels import Labels, place
@@ -25,6 +25,7 @@ class Epsilons:
     claimed: by the defense's authors; ``accounted`` by this tool; ``empirical`` is a lower bound from attacks.
     word: verified, claimed, refuted, none, or "not judged"; of several seeds the gravest.
     why: in sentences. ``not_covered``: what the guarantee does not protect, in one.
+    mu: of all releases together, where all noise is Gaussian. ``curve``: the measured trade-off curve.
     """
 
     setting: str
@@ -37,6 +38,8 @@ class Epsilons:
     why: str
     not_covered: str
     audits: tuple[str, ...] = ()
+    mu: float | None = None
+    curve: MeasuredCurve | None = None
 
 
 def epsilon_rows(settings: Sequence[Setting], labels: Labels) -> list[Epsilons]:
@@ -66,6 +69,8 @@ def epsilon_rows(settings: Sequence[Setting], labels: Labels) -> list[Epsilons]:
                 why=why,
                 not_covered=(judged.not_covered if judged else "") or NOT_COVERED,
                 audits=tuple(f"{audit.name}: {audit.outcome.value}. {audit.detail}" for audit in audits),
+                mu=judged.mu if judged else None,
+                curve=judged.measured if judged else None,
             )
         )
     return rows

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from fglaudit import __version__
 from fglaudit.reports import numbers
+from fglaudit.reports.curve_figure import curve_figure, curve_words
 from fglaudit.reports.epsilons import epsilon_rows
 from fglaudit.reports.facts import partition_rows, sources, versions
 from fglaudit.reports.figures import NUM_COLOURS, marker, sparkline
@@ -89,6 +90,8 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section])
         script_hash=digest,
         marker=marker,
         sparkline=sparkline,
+        curve_figure=curve_figure,
+        curve_words=curve_words,
         place=place,
         percent_spread=numbers.percent_spread,
         plural=numbers.plural,

@@ -16,23 +16,13 @@ from fglaudit.reports.records import Run
 from fglaudit.scoring.clusters import NOTHING, Interval, PairedClusters
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 
-FALSE_ALARMS = 0.01
-"""Probability that any honest cell of a run is said to break its accounted epsilon."""
-
 
 @dataclass(frozen=True)
 class Setting:
-    """Data set x partition x protocol x server x defense, with the records of all its seeds and its leaks.
-
-    Attributes:
-        alarm_level: an accounted epsilon is contradicted where its p-value is below this: ``FALSE_ALARMS`` divided by
-            the number of cells of the run in which one was tested (Bonferroni), so that it holds for all of them
-            together.
-    """
+    """Data set x partition x protocol x server x defense, with the records of all its seeds and its leaks."""
 
     records: tuple[CellRecord, ...]
     leaks: tuple[Leak, ...]
-    alarm_level: float = FALSE_ALARMS
 
     @property
     def first(self) -> Finding:
@@ -54,8 +44,8 @@ class Setting:
 
     @property
     def contradicted(self) -> bool:
-        """Whether an attack demonstrated a larger epsilon than was accounted, at 99 % over the whole run."""
-        return any(_contradicts(finding, self.alarm_level) for record in self.records for finding in record.findings)
+        """Whether replays showed a larger epsilon than was accounted, wrong with probability 1e-5 per cell."""
+        return any(_contradicts(finding) for record in self.records for finding in record.findings)
 
     def text(self, column: str) -> str:
         """The distinct texts of ``column``, joined."""
@@ -86,22 +76,19 @@ def summarize(run: Run) -> list[Setting]:
     for record in run.cells:
         if record.findings:
             groups.setdefault(setting_key(record), []).append(record)
-    level = FALSE_ALARMS / max(1, tested_epsilons(run))
-    settings = [_setting(sorted(records, key=_seed), level) for records in groups.values()]
+    settings = [_setting(sorted(records, key=_seed)) for records in groups.values()]
     return settings if run.planned else sorted(settings, key=_by_name)
 
 
-def _contradicts(finding: Finding, level: float) -> bool:
-    """Whether the epsilons of ``finding`` contradict each other; by the bound itself where a record has no p-value."""
-    if finding.epsilon_p_value is not None:
-        return finding.epsilon_p_value < level
+def _contradicts(finding: Finding) -> bool:
+    """Whether the epsilons of ``finding`` contradict each other."""
     shown, accounted = finding.epsilon_empirical, finding.epsilon_accounted
     return shown is not None and accounted is not None and shown > accounted
 
 
 def tested_epsilons(run: Run) -> int:
     """Return in how many cells of the run an accounted epsilon was tested."""
-    return sum(any(f.epsilon_p_value is not None for f in record.findings) for record in run.cells)
+    return sum(any(f.epsilon_empirical is not None for f in record.findings) for record in run.cells)
 
 
 def _seed(record: CellRecord) -> tuple[int, str]:
@@ -125,14 +112,14 @@ def setting_key(record: CellRecord) -> str:
     return json.dumps([columns, description], sort_keys=True, default=str)
 
 
-def _setting(records: Sequence[CellRecord], alarm_level: float) -> Setting:
+def _setting(records: Sequence[CellRecord]) -> Setting:
     rows: dict[tuple[str, str, str], list[tuple[CellRecord, Finding]]] = {}
     for record in records:
         for finding in record.findings:
             rows.setdefault((finding.observer, finding.observer_knowledge, finding.attack), []).append(
                 (record, finding)
             )
-    return Setting(tuple(records), judged([_leak(pairs) for pairs in rows.values()]), alarm_level)
+    return Setting(tuple(records), judged([_leak(pairs) for pairs in rows.values()]))
 
 
 def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:

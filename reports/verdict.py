@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
+from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import Word, says_most
 from fglaudit.reports.cost import CHOSEN as CHOSEN
 from fglaudit.reports.cost import cost_lines
@@ -249,10 +250,10 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -
 def _epsilons_tested(run: Run, settings: Sequence[Setting]) -> list[str]:
     if not (tested := tested_epsilons(run)):
         return []
-    refuted = sum(setting.contradicted for setting in settings)
+    against = sum(map(refuted, settings))
     return [
         f"Accounted epsilons were put to the test in {plural(tested, 'cell')}, by canaries: contradicted in "
-        f"{plural(refuted, 'setting')}, at 99 % over all of them together."
+        f"{plural(against, 'setting')}. Each audit contradicts an honest defense with probability 1e-5 at most."
     ]
 
 

@@ -20,6 +20,8 @@ torch.set_num_threads(1)
 # What takes longest beside what it adds to the quick tests; `make test` leaves these out, `make test-all` runs them.
 SLOW = (
     "attacks/codes/test_codes_cora.py",
+    "attacks/models/test_training_membership.py::test_an_overfitted",
+    "attacks/models/test_training_membership.py::test_differentially",
     "attacks/latents/test_latents_cora.py",
     "attacks/sums/test_sums_cora.py",
     "bench/test_defense_matrix.py",
@@ -34,7 +36,7 @@ SLOW = (
     "defenses/test_defense_facts.py",
     "empirical/test_curve_test.py::test_an_honest_mechanism_is_refuted_as_seldom_as_stated",
     "empirical/test_empirical.py::test_p_values",
-    "empirical/test_empirical_defense.py",
+    "empirical/test_measured_epsilon.py",
     "execution/test_changed_inputs.py",
     "execution/test_shards.py::test_two_processes",
     "execution/test_shards.py::test_workers",

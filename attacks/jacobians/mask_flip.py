@@ -13,12 +13,12 @@ exactly; for real-valued rows the found lengths are matched with the weights in 
 have it: the scales are then good, and the nodes are right where weights differ by more than lengths do.
 
 Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and
-nothing is claimed. Jacobians clipped to a norm or rounded to levels change from round to round by factors and errors of
-their own, everywhere; so do sums of which other senders are missing in every round. The least change stands for that
-error, and flips below it are not seen either. These are limits of this attack and no sign of protection: it runs, and
-models none of them. A clip is not one factor of the sum, which could be divided out: each sender's Jacobian grows with
-its own masks, so each term has a factor of its own in every round, one that moves with the very flips that are looked
-for. What proves a row here is that cells which it does not enter stay exactly as they were, and no cell does any more.
+nothing is claimed. Jacobians clipped to an L2 norm lose a factor each, which :mod:`clipped_flips` reckons with: the
+common part of the factors follows from the models and is divided out, and flips that stand out from what is left show
+their rows, with two of them claimed; senders that are never clipped are found as before. Jacobians clipped entry by
+entry or in another norm, or rounded to levels, change from round to round by errors of their own, everywhere; so do
+sums of which other senders are missing in every round. The least change stands for that error, and flips below it are
+not seen either. These are limits of this attack and no sign of protection: it runs, and models none of them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import random_rows, sealed
+from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.modelled import known_noise, message_clip, random_rows, sealed
 from fglaudit.adversary.public_rules import absent_clients, lossless, noise_std
+from fglaudit.attacks.jacobians.clipped_flips import common_length, joined, lone_flips
 from fglaudit.attacks.jacobians.encoder import (
     Model,
     foreign_batches,
@@ -47,8 +49,8 @@ from fglaudit.attacks.jacobians.encoder import (
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
 from fglaudit.attacks.jacobians.mixture_rows import MixtureRows, recover_rows
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
-from fglaudit.attacks.jacobians.weighted_rows import name_rows
-from fglaudit.facts import Fact
+from fglaudit.attacks.jacobians.weighted_rows import name_rows, typical_length
+from fglaudit.facts import Clipped, Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, Jacobians, ModelUpdate, Payload, PropagatedJacobians
@@ -75,12 +77,15 @@ class MaskFlip(Attack):
     rounds: int = 400
 
     def models(self, fact: Fact) -> bool:
-        """Seals, senders that are never there, and random reports of rows; what the sums are made of it takes to be as
-        the nodes made it, and to be made with the model that the observer received itself."""
+        """Seals, senders that are never there, random reports of rows, and Jacobians scaled down to an L2 norm, with
+        noise; what the sums are made of it otherwise takes to be as the nodes made it, and to be made with the model
+        that the observer received itself."""
         payloads = (Jacobians, PropagatedJacobians)
         return (
             sealed(fact, *payloads, ModelUpdate)
             or never_sent(fact, *payloads)
+            or known_noise(fact, Jacobians)
+            or (isinstance(fact, Clipped) and fact.norm == "L2" and message_clip(fact, Jacobians))
             or any(kind(fact) for kind in (untouched, random_rows))
         )
 
@@ -115,6 +120,14 @@ class MaskFlip(Attack):
         discrete = view.public.features is not FeatureKind.REAL
         w1 = torch.stack([models[round].w1 for round in rounds]).float()
         found = recover_rows(sums[None], noise[None].float(), w1, non_negative=discrete)
+        clip = Clipping.of(view, Jacobians)
+        if clip is not None and clip.order == 2 and len(rounds) > 1:
+            w2 = torch.stack([models[round].w2 for round in rounds])
+            flips = lone_flips(sums, w1, w2, non_negative=discrete)
+            typical = float(typical_length(view, own).item())
+            length = min(float(common_length(w1.double(), w2)[-1].item()), clip.bound / typical)
+            flips = dataclasses.replace(flips, rows=flips.rows / length)
+            found = joined(found, flips)
         found = MixtureRows(*(getattr(found, f.name).cpu() for f in dataclasses.fields(found)))
         return name_rows(view, own, found, weights)
 

@@ -82,7 +82,7 @@ def _by_length(
     length = rows.norm(dim=1)
     nodes = torch.full((len(rows),), -1)
     certain = torch.zeros(len(rows), dtype=torch.bool)
-    typical = _typical_length(view, own)
+    typical = typical_length(view, own)
     if weights is None or len(rows) == 0:
         return rows / length.max() * typical if len(rows) else rows, nodes, certain
     others = (weights > 0).nonzero().squeeze(1)
@@ -100,7 +100,7 @@ def _by_length(
     return rows * scale[:, None], nodes, certain
 
 
-def _typical_length(view: View, own: ClientGraph) -> Tensor:
+def typical_length(view: View, own: ClientGraph) -> Tensor:
     """Return the median length of the rows the observer knows, 1 without any."""
     known = torch.cat([own.x.flatten(0, -2), view.auxiliary.x.flatten(0, -2).to(own.x)]).float().norm(dim=1)
     return known.median() if len(known) else torch.ones(())

@@ -86,7 +86,7 @@ class CleanedMessages:
 
 def _entries_kept(kept: Tensor, message: Tensor, batch: MessageBatch, before: Tensor | None) -> Tensor:
     """Return which entries of the payload's leading axis have all their rows."""
-    count = len(next(iter(batch.payload.tensors().values())))
+    count = next(iter(batch.payload.shapes().values()))[0]
     lost = torch.zeros(count, dtype=torch.bool)
     lost[message[~kept]] = True
     return ~lost if before is None else before & ~lost

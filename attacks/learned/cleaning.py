@@ -61,7 +61,7 @@ def first_batches(view: View, payload: type[Payload], direction: bool) -> tuple[
     for batch in view.messages.of(payload):
         if upwards(batch) is not direction or len(batch.senders) == 0:
             continue
-        values += sum(v.numel() for v in batch.payload.tensors().values())
+        values += batch.payload.numbers()
         if found and values > _VALUES:
             break
         found.append(_fewer(batch) if values > _VALUES else batch)
@@ -72,7 +72,7 @@ def first_batches(view: View, payload: type[Payload], direction: bool) -> tuple[
 
 def _fewer(batch: MessageBatch) -> MessageBatch:
     """Return the first messages of a very large batch."""
-    per_message = sum(v.numel() for v in batch.payload.tensors().values()) / len(batch.senders)
+    per_message = batch.payload.numbers() / len(batch.senders)
     most = max(1, int(_VALUES / per_message))
     return batch.select(torch.arange(len(batch.senders)) < most)
 
@@ -85,7 +85,7 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
     first = next((wire[0] for wire in wires.values() if wire), None)
     if first is None:
         return {}
-    large = sum(v.numel() for v in first.payload.tensors().values()) / len(first.senders) > _LARGE
+    large = first.payload.numbers() / len(first.senders) > _LARGE
     graphs = [made_up_graph(view, large, split(rng, f"graph {i}")) for i in range(2)]
     graph, until = graphs[0], min(1, first.round)
     rehearsals = [rehearsed_pair(view, made, payload, until, split(rng, "rehearsal")) for made in graphs]

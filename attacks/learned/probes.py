@@ -211,8 +211,7 @@ def _keyed(
     entries [n, D], of messages up to round ``rounds``."""
     parts: dict[tuple[bool, str], list[tuple[Tensor, Tensor]]] = {}
     for batch in batches:
-        tensors = batch.payload.tensors()
-        ids = next((v for v in tensors.values() if v.dtype == torch.long and v.dim() == 1), None)
+        ids = batch.payload.ids()
         if batch.round > rounds:
             continue
         message = batch.entry_messages()

@@ -9,7 +9,6 @@ remote neighbours are nearly trees.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.attacks.sums.binary_system import BinarySystem
 from fglaudit.attacks.sums.hidden_terms import HiddenTerms, hidden
-from fglaudit.attacks.sums.partial_sums_grid import MAX_GRID, grid_messages, log_likelihood
+from fglaudit.attacks.sums.partial_sums_grid import MAX_GRID, GridMessages, log_likelihood
 
 _ENUMERATED = 7
 _CLAMP = 35.0
@@ -87,10 +86,8 @@ def _senders(system: BinarySystem, order: Tensor, std: Tensor) -> tuple[list[_Se
             place = starts[part][:, None] + torch.arange(n, device=part.device)
             facts = {"weight": weight[place], "target": system.targets[part], "std": std[part]}
             facts["exact"] = system.exact[part]
-            if n <= _ENUMERATED:
-                senders.append((place, _Enumerated(**facts).messages))
-            else:
-                senders.append((place, functools.partial(grid_messages, **facts)))
+            kind = _Enumerated if n <= _ENUMERATED else GridMessages
+            senders.append((place, kind(**facts).messages))
     return senders, work
 
 

@@ -10,53 +10,67 @@ import torch
 from torch import Tensor
 
 MAX_GRID = 96
+_RESCALED_EVERY = 4
+"""Terms after which likelihoods are divided by their largest: a term takes 15 orders of magnitude at most."""
 
 
-def grid_messages(forth: Tensor, weight: Tensor, target: Tensor, std: Tensor, exact: Tensor) -> Tensor:
-    """Return messages of B constraints to their n bits [B, n].
+class GridMessages:
+    """B constraints of n terms each; what no message changes is kept.
 
     Args:
-        forth: log odds that the bits send [B, n].
         weight: coefficients [B, n].
         target, std, exact: of the constraints [B].
     """
-    device, (batch, n) = forth.device, forth.shape
-    reach = (torch.where(exact, target, torch.minimum(target, weight.sum(1))) + 4 * std).clamp(min=0)
-    equal = (weight == weight[:, :1]).all(1)
-    step = torch.where(equal, weight[:, 0], torch.maximum(std / 2, reach / (MAX_GRID - 2)))
-    step = torch.maximum(step, reach / (MAX_GRID - 2))
-    shift = (weight / step[:, None]).round().long()
-    cells = int((reach / step).max().ceil().item()) + 2
-    grid = torch.arange(cells, device=device)
-    chance = torch.sigmoid(forth)
-    spread = torch.where(equal, std, (std**2 + step**2 / 12).sqrt())
 
-    # States have one more cell, always empty, for what comes from outside of the grid. later[:, i]: likelihood of the
-    # target from the partial sum after terms 0..i; moved[:, i]: the same if term i is one, from the sum before it.
-    later, moved = (torch.zeros(batch, n, cells + 1, dtype=torch.double, device=device) for _ in range(2))
-    last = log_likelihood(grid * step[:, None] - target[:, None], spread, exact)
-    later[:, -1, :-1] = (last - last.amax(1, keepdim=True)).exp()
-    for i in range(n - 1, -1, -1):
-        torch.gather(later[:, i], 1, _from(grid, shift[:, i], cells), out=moved[:, i])
-        if i:
-            state = torch.lerp(later[:, i], moved[:, i], chance[:, i, None])
-            torch.div(state, state.amax(1, keepdim=True).clamp(min=1e-300), out=later[:, i - 1])
-    so_far = torch.zeros(batch, cells + 1, dtype=torch.double, device=device)
-    so_far[:, 0] = 1
-    ones, zeros = torch.empty_like(forth), torch.empty_like(forth)
-    for i in range(n):
-        ones[:, i] = (so_far * moved[:, i]).sum(1)
-        zeros[:, i] = (so_far * later[:, i]).sum(1)
-        if i < n - 1:
-            so_far = torch.lerp(so_far, so_far.gather(1, _from(grid, -shift[:, i], cells)), chance[:, i, None])
-    return (ones.clamp(min=1e-300) / zeros.clamp(min=1e-300)).log()
+    def __init__(self, weight: Tensor, target: Tensor, std: Tensor, exact: Tensor) -> None:
+        reach = (torch.where(exact, target, torch.minimum(target, weight.sum(1))) + 4 * std).clamp(min=0)
+        equal = (weight == weight[:, :1]).all(1)
+        step = torch.where(equal, weight[:, 0], torch.maximum(std / 2, reach / (MAX_GRID - 2)))
+        step = torch.maximum(step, reach / (MAX_GRID - 2))
+        cells = int((reach / step).max().ceil().item()) + 2
+        shift = (weight / step[:, None]).round().long().clamp(max=cells)
+        spread = torch.where(equal, std, (std**2 + step**2 / 12).sqrt())
+        last = log_likelihood(
+            torch.arange(cells, device=weight.device) * step[:, None] - target[:, None], spread, exact
+        )
+        self._last = (last - last.amax(1, keepdim=True)).exp()
+        self._shift = shift.T.contiguous()  # [n, B]
+        self._back = int(shift.max()) - self._shift
+        self._rows = torch.arange(len(weight), device=weight.device)
 
+    def messages(self, forth: Tensor) -> Tensor:
+        """Return messages to the bits [B, n] from the log odds that they send [B, n]."""
+        chance = torch.sigmoid(forth).T[..., None]
+        later, moved = self._later(chance)
+        before = self._before(chance)
+        ones, zeros = (before * moved).sum(2), (before * later).sum(2)
+        return (ones.clamp(min=1e-300) / zeros.clamp(min=1e-300)).log().T
 
-def _from(grid: Tensor, shift: Tensor, cells: int) -> Tensor:
-    """Return where each cell of a state [B, cells + 1] gets its value from: ``s + shift[b]``, or the empty cell."""
-    index = grid + shift[:, None]
-    index = torch.where(index < 0, cells, index.clamp(max=cells))
-    return torch.nn.functional.pad(index, (0, 1), value=cells)
+    def _later(self, chance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return, by term i, the likelihood of the target from the partial sum after terms 0..i, and the same if term i
+        is one, from the sum before it; both [n, B, cells], up to a factor of each."""
+        (n, batch), cells, wide = self._shift.shape, self._last.shape[1], int(self._shift.max())
+        held = torch.zeros(n, batch, cells + wide, dtype=torch.double, device=chance.device)  # empty beyond the grid
+        later, moved = held[:, :, :cells], torch.empty(n, batch, cells, dtype=torch.double, device=chance.device)
+        windows = held.unfold(2, cells, 1)
+        later[-1] = self._last
+        for i in range(n - 1, -1, -1):
+            moved[i] = windows[i][self._rows, self._shift[i]]
+            if i:
+                torch.lerp(later[i], moved[i], chance[i], out=later[i - 1])
+                if i % _RESCALED_EVERY == 0:
+                    later[i - 1] /= later[i - 1].amax(1, keepdim=True).clamp(min=1e-300)
+        return later, moved
+
+    def _before(self, chance: Tensor) -> Tensor:
+        """Return, by term i, the distribution of the partial sum before it [n, B, cells]."""
+        (n, batch), cells, wide = self._shift.shape, self._last.shape[1], int(self._shift.max())
+        held = torch.zeros(n, batch, wide + cells, dtype=torch.double, device=chance.device)  # empty below zero
+        before, windows = held[:, :, wide:], held.unfold(2, cells, 1)
+        before[0, :, 0] = 1
+        for i in range(n - 1):
+            torch.lerp(before[i], windows[i][self._rows, self._back[i]], chance[i], out=before[i + 1])
+        return before
 
 
 def log_likelihood(error: Tensor, std: Tensor, exact: Tensor) -> Tensor:

@@ -97,8 +97,20 @@ FAMILIES: dict[str, Family] = {
     ),
     "rows-laplace": Family("fedgcn", {"hops": 1, "rounds": 3}, "local-features", {"epsilon": 2.0}),
     "bits": Family("fedgcn", {"hops": 1, "rounds": 3}, "multi-bit", {"epsilon": 2.0}),
+    "bfv": Family("fedgcn", {"hops": 1, "rounds": 3}, "homomorphic-encryption", {}),
+    "ckks": Family(
+        "fedgcn", {"hops": 1, "rounds": 3}, "homomorphic-encryption", {"scheme": "ckks", "on": ["NeighborSums"]}
+    ),
+    "masked-sums": Family("fedgcn", {"hops": 1, "rounds": 3}, "secure-aggregation", {}),
     "bits-many": Family("nfedgnn", {"hidden": 8, "rounds": 3}, "multi-bit", {"epsilon": 4.0, "sampled": 6}, users),
 }
+
+BUILT_IN = (
+    "sums", "latents-laplace", "bits", "gradients", "sampled-gradients", "models", "uploads", "bfv", "ckks",
+    "masked-sums",
+)  # fmt: skip
+"""Families of the defenses that every user meets: Gaussian, Laplace, multi-bit, DP-SGD with and without samples,
+DP-FedAvg with and without a trusted server, BFV, CKKS and secure aggregation."""
 
 _BROKEN: tuple[tuple[str, str], ...] = (
     ("TooSmall", "sums"), ("TooSmall", "latents"), ("TooSmall", "latents-laplace"), ("TooSmall", "jacobians"),

@@ -122,6 +122,32 @@ def model_rounds(view: View, most: int | None = None) -> Iterator[ModelRound]:
         yield ModelRound(received, change)
 
 
+def sent_models(view: View, most: int | None = None) -> Iterator[tuple[Tensor, ModelRound]]:
+    """Yield the clients [K] that upload in a round, others than the observer's, and their models, of at most ``most``
+    rounds; who uploads may differ from round to round."""
+    for clients, received, change in _rounds(view, ModelUpdate, most):
+        yield clients, ModelRound(received, change)
+
+
+def global_models(view: View, most: int | None = None) -> Iterator[ModelRound]:
+    """Yield the global model [1, D] and its change to the next one, of at most ``most`` rounds, from the first: what
+    everybody sees who receives models. Of sealed models that are changes the server returns the mean change."""
+    changes = ModelUpdate.__name__ in view.public.sealed and view.public.structure.of(Models).upload == "changes"
+    held: Tensor | None = None
+    done = 0
+    for batch in view.messages.of(ModelUpdate):
+        sent = (batch.senders == SERVER).nonzero().squeeze(1)
+        if not len(sent) or (most is not None and done == most):
+            continue
+        received = _values(batch)[sent[:1]]
+        if held is None:
+            held = received
+            continue
+        change = received if changes else received - held
+        yield ModelRound(held, change)
+        held, done = held + change, done + 1
+
+
 def noise_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:
     """Return the standard deviation of what is added to an entry of ``payload`` on the way up; 0 if nothing is.
 

@@ -13,8 +13,8 @@ from fglaudit.empirical.dependence import noise_audits
 from fglaudit.empirical.distinguisher import distinguisher_audit
 from fglaudit.empirical.fields_audit import fields_audit
 from fglaudit.empirical.local_stages import UpdateStage
-from fglaudit.empirical.local_update import reached_losses
 from fglaudit.empirical.planted_rows import planted_rows_audit
+from fglaudit.empirical.reached_losses import reached_losses
 from fglaudit.empirical.replays import farthest, stage_sampled
 from fglaudit.empirical.reports_test import reports_audits
 from fglaudit.empirical.sampling import sampling_audit

@@ -17,7 +17,7 @@ from torch import Tensor
 from fglaudit.graph import FederatedGraph
 
 FEATURES = 64
-"""A canary has entries in as many features at most, so no others need be replayed."""
+"""Canaries with entries in single features have them among the first so many, so no others need be replayed."""
 LENGTH = 1000.0
 """Norm of a canary in norms of the longest row (at least 1)."""
 
@@ -46,13 +46,3 @@ def canary_nodes(graph: FederatedGraph) -> list[int]:
     column = inverse * (inverse + torch.zeros_like(inverse).index_add_(0, source, inverse[receiver]))
     best = (degrees[owned].argmin(), degrees[owned].argmax(), column[owned].argmax())
     return sorted({int(owned[index].item()) for index in best})
-
-
-def canary_rows(graph: FederatedGraph) -> list[Tensor]:
-    """Return rows [F] of equal norm: all of it in one feature, the worst case of a bound on the L1 norm, and spread
-    evenly over the first ``FEATURES``, which finds out a clip of every entry where one of the norm is needed."""
-    norm = LENGTH * max(1.0, float(graph.x.norm(dim=-1).max().item()))
-    one, even = torch.zeros(2, graph.num_features)
-    one[0] = norm
-    even[:FEATURES] = norm / min(FEATURES, graph.num_features) ** 0.5
-    return [one, even]

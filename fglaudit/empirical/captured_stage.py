@@ -16,9 +16,9 @@ from torch import Tensor
 from fglaudit.context import Release
 from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes
 from fglaudit.empirical.capture import capture
-from fglaudit.empirical.defense import repeated, strongest
 from fglaudit.empirical.stages import Pair, Stage
 from fglaudit.empirical.stated_noise import StatedNoise
+from fglaudit.empirical.strongest_messages import repeated, strongest
 from fglaudit.federated.neighborhood import with_neighbors
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from fglaudit.empirical.captured_stage import CapturedStage
 from fglaudit.empirical.curve_test import curve_test
-from fglaudit.empirical.defense import repeated
 from fglaudit.empirical.distinguisher import learned
 from fglaudit.empirical.message_stage import MessageStage
 from fglaudit.empirical.stages import Pair
 from fglaudit.empirical.staging import Staged
+from fglaudit.empirical.strongest_messages import repeated
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.tradeoff import TradeOff

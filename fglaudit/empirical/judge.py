@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -22,6 +23,7 @@ from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
+from fglaudit.privacy.tradeoff import TradeOff, gaussian_mu
 
 ENOUGH_POWER = 0.9
 """Of the audit of the trade-off curve, against noise too small by 1.5."""
@@ -140,7 +142,19 @@ def _verdict(
         else tuple(sealed),
         not_covered=_not_covered(promise, left),
         audits=tuple(audits),
+        mu=_mu(accounted),
     )
+
+
+def _mu(accounted: Accounted | str) -> float | None:
+    """Return the mu of all releases together, where the epsilon is that of Gaussian noise and of nothing else: what
+    random samples hide is no Gaussian mechanism."""
+    if isinstance(accounted, str) or not accounted.delta:
+        return None
+    mu = gaussian_mu(accounted.event, accounted.relation)
+    if mu is None or not math.isclose(TradeOff.gaussian(mu).epsilon(accounted.delta), accounted.epsilon, rel_tol=1e-3):
+        return None
+    return mu
 
 
 def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:
@@ -207,6 +221,7 @@ def _one_of(looks: Sequence[Audit]) -> Audit:
         min(1.0, len(p_values) * min(p_values)) if p_values else None,
         min(powers, default=None),
         min(largest, default=None),
+        next((look.measured for look in looks if look.measured is not None), None),
     )
 
 

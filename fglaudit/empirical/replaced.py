@@ -11,7 +11,7 @@ from fglaudit.empirical.canaries import LENGTH, canary_nodes
 from fglaudit.graph import FederatedGraph
 
 PAIRS = 20
-"""Records that are replaced, unless time runs out before."""
+"""Records that are replaced at most."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Does what is seen in replays fit the trade-off curve that was composed from facts? Over all releases, on worst cases.
 
 Every stage of every mechanism is replayed on several canaries, with the score of its stated noise; all mechanisms
-together against the curve of the whole event too. The smallest p-value counts, times the number of tests.
+together against the curve of the whole event too. The smallest p-value counts, times the number of tests. The same
+scores give the lower bound on epsilon that was measured, and the points of the curve that reports draw.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.empirical.bound import Bound
+from fglaudit.empirical.clopper_pearson import clopper_pearson
 from fglaudit.empirical.curve_test import Curve, curve_test, largest_epsilon, power
+from fglaudit.empirical.gdp import gdp
+from fglaudit.empirical.measured_curve import measured_curve
 from fglaudit.empirical.replays import score_of, scores, stage_sampled
 from fglaudit.empirical.stages import Pair, Stage
 from fglaudit.empirical.staging import Staged
 from fglaudit.errors import FglauditError
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, MeasuredCurve, Outcome
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.tradeoff import TradeOff, narrowed
 from fglaudit.rng import derive
@@ -39,7 +44,9 @@ class _Seen:
         words: which canary, and what was measured.
         power: against noise too small by 1.5.
         replays: per world.
-        scores: of both worlds.
+        scores: of both worlds, the record there and gone.
+        stated: the curve that they were tested against.
+        gaussian: whether all that was stated of them is Gaussian noise; a sum over a random sample is not.
     """
 
     p: float
@@ -47,6 +54,8 @@ class _Seen:
     power: float
     replays: int
     scores: tuple[Tensor, Tensor]
+    stated: TradeOff
+    gaussian: bool
 
 
 def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: bool = False) -> Audit:
@@ -89,7 +98,25 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: b
         detail += "; samples hide how small the noise is: the power is that of the audit of the noise itself"
     if staged.left_out:
         detail += "; not replayed: " + "; ".join(staged.left_out)
-    return Audit("trade-off", outcome, detail, p, least, reachable)
+    return Audit("trade-off", outcome, detail, p, least, reachable, _curve_of(all_, accounted.delta, seed))
+
+
+def _curve_of(seen: list[_Seen], delta: float, seed: int) -> MeasuredCurve | None:
+    """Return what the canary with the largest lower bound on epsilon showed: of all canaries together the bound is
+    wrong with probability ``REFUTED_AT``."""
+    found: list[tuple[Bound, _Seen]] = []
+    for count, one in enumerate(seen):
+        if not all(bool(torch.isfinite(scores).all()) for scores in one.scores):
+            continue
+        # Scores of Gaussian noise bound mu, which says more; it is an epsilon only if all that is stated is Gaussian.
+        estimate = gdp if one.gaussian and delta > 0 else clopper_pearson
+        rng = derive(seed, "audits", "bound", count)
+        bound = estimate(*one.scores, delta=delta, confidence=1 - REFUTED_AT, rng=rng, tried=len(seen))
+        found.append((bound, one))
+    if not found:
+        return None
+    bound, strongest = max(found, key=lambda pair: (pair[0].epsilon, pair[1].power))
+    return measured_curve(*strongest.scores, strongest.stated, bound, strongest.words, len(seen))
 
 
 def _first_of_each(listed: list[tuple[int, Stage, Pair]]) -> list[tuple[int, Stage, Pair]]:
@@ -109,18 +136,20 @@ def _measured(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[
     if strength < ENOUGH and not quick:  # this canary does not reach far enough: more replays would not help either
         copies = min(REPLAYS[0], affordable)
     rng = derive(seed[0], "audits", "replays", seed[1])
+    gaussian = stage.stated.mu is not None and not stage_sampled(stage)
     there = scores(stage, pair.present, score, copies, rng)
     gone = scores(stage, pair.absent, score, copies, rng)
     if not (bool(torch.isfinite(there).all()) and bool(torch.isfinite(gone).all())):
         found = there.isfinite().logical_not().sum().item(), gone.isfinite().logical_not().sum().item()
-        return _Seen(1.0, f"{stage.name}, {pair.name}: values that are not finite {found}", 0.0, copies, (there, gone))
+        words = f"{stage.name}, {pair.name}: values that are not finite {found}"
+        return _Seen(1.0, words, 0.0, copies, (there, gone), stage.stated, gaussian)
     test = curve_test(there, gone, curve, rng=derive(seed[0], "audits", "split", seed[1]))
     allowed = curve.stated.hits(test.alarms)
     words = (
         f"{stage.name}, {pair.name}: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
         f" allows {allowed:.4f} (p {test.p_value:.2g})"
     )
-    return _Seen(test.p_value, words, strength, copies, (there, gone))
+    return _Seen(test.p_value, words, strength, copies, (there, gone), stage.stated, gaussian)
 
 
 def derive_seed(seed: int, count: int) -> int:
@@ -159,4 +188,4 @@ def _together(seen: dict[int, list[_Seen]], accounted: Accounted, seed: int) -> 
         f"all mechanisms together: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
         f" allows {stated.hits(test.alarms):.4f} (p {test.p_value:.2g})"
     )
-    return _Seen(test.p_value, words, 0.0, size, (there, gone))
+    return _Seen(test.p_value, words, 0.0, size, (there, gone), stated, stated.mu is not None)

@@ -14,7 +14,7 @@ from typing import Any
 
 from fglaudit.errors import FglauditError, shown
 from fglaudit.finding import NO, YES, CellRecord, Finding, Status
-from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
+from fglaudit.guarantees import Audit, FieldState, MeasuredCurve, Outcome, Verdict, Word
 from fglaudit.own_files import stamped, unstamped
 from fglaudit.scoring.clusters import PairedClusters
 
@@ -26,7 +26,7 @@ _RATES = frozenset(
         "accuracy", "accuracy_global", "exact_rate", "matched_rate", "f1", "auc", "tpr_at_fpr_1", "tv_error",
         "control_exact_rate", "control_f1", "control_auc", "identifiable_rate", "delta", "worst_decile", "f1_unproven",
         "control_f1_unproven", "direction_rate", "false_claim_rate", "epsilon_p_value",
-        "p_value", "power",
+        "p_value", "power", "margin", "tpr_at_fpr_01",
     }
 )  # fmt: skip
 _COSINES = frozenset({"cosine", "control_cosine"})
@@ -34,7 +34,7 @@ _NOT_NEGATIVE = frozenset(
     {
         "clients", "targets", "relative_error", "epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "releases",
         "bytes_up", "bytes_down", "ciphertext_bytes", "seconds_train", "seconds_attack", "claimed_rate",
-        "epsilon", "claimed", "largest_epsilon",
+        "epsilon", "claimed", "largest_epsilon", "ceiling", "mu", "replays",
     }
 )  # fmt: skip
 
@@ -80,8 +80,9 @@ def record_text(record: CellRecord, made: Made) -> str:
     Raises:
         ValueError: for values out of range, which no reader would accept.
     """
-    check_record(record.to_json())
-    return stamped({**record.to_json(), "made": made.to_json()}, f"{record.cell}.json")
+    data = record.to_json()
+    check_record(data)
+    return stamped({**data, "made": made.to_json()}, f"{record.cell}.json")
 
 
 def parse_record(text: bytes, cell: str) -> tuple[CellRecord, Made]:
@@ -139,7 +140,12 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
         "covers",
         verdict["covers"],
     )
-    for columns, row in ((_VERDICT, verdict), *((_AUDIT, audit) for audit in verdict["audits"])):
+    curves = [audit.get("measured") for audit in verdict["audits"] if isinstance(audit, dict)]
+    for columns, row in (
+        (_VERDICT, verdict),
+        *((_AUDIT, audit) for audit in verdict["audits"]),
+        *((_MEASURED, curve) for curve in curves if curve is not None),
+    ):
         _demand(isinstance(row, dict) and row.keys() == columns.keys(), "verdict", row)
         for name, value in row.items():
             _demand(columns[name](value), name, value)
@@ -199,7 +205,14 @@ _COLUMNS["succeeds_weakened"] = lambda value: value in ("", YES, NO)
 _STATE = {f.name for f in fields(FieldState)}
 _VERDICT = {f.name: _column(f.name, str(f.type)) for f in fields(Verdict)}
 _VERDICT |= {"word": _one_of(Word), "audits": lambda value: True, "covers": lambda value: True}
-_AUDIT = {f.name: _column(f.name, str(f.type)) for f in fields(Audit)} | {"outcome": _one_of(Outcome)}
+_AUDIT = {f.name: _column(f.name, str(f.type)) for f in fields(Audit)} | {
+    "outcome": _one_of(Outcome),
+    "measured": lambda value: value is None or isinstance(value, dict),
+}
+_MEASURED = {f.name: _column(f.name, str(f.type)) for f in fields(MeasuredCurve)} | dict.fromkeys(
+    ("alarms", "hits", "stated_alarms", "stated_hits"),
+    lambda value: isinstance(value, (list, tuple)) and all(_is_number(one) and 0 <= one <= 1 for one in value),
+)
 
 
 def _is_number(value: Any) -> bool:

@@ -2,8 +2,9 @@
 
 Rows of attacks that got next to nothing under a defense, and could be called "held", are asked again: the cell is
 trained once more with ``defense.weakened(NEXT_TO_NONE)``, everything else alike, and those attacks are run for those
-observers. A defense without a strength is asked with planted rows instead, see
-:mod:`fglaudit.scoring.through_defense`. Nothing is asked of undefended cells, nor of rows that show a leak.
+observers. Only whether they succeed is asked: their self-tests stand in the rows already. A defense without a strength
+is asked with planted rows instead, see :mod:`fglaudit.scoring.through_defense`. Nothing is asked of undefended cells,
+nor of rows that show a leak.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
 from fglaudit.finding import NO, YES, Finding
 from fglaudit.interfaces import Attack
+from fglaudit.observers import expand
 from fglaudit.recording import record
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement, Scorer
@@ -25,6 +27,9 @@ from fglaudit.suite.cell import Cell
 
 NEXT_TO_NONE = 0.001
 """Share of a defense's strength at which an attack must succeed."""
+FEW_MEMBERS = 5
+"""Clients that are asked first where each client in turn is the observer: an attack that succeeds against them need not
+be run against the others. It is the fewest for which there is an interval."""
 SUCCEEDS_ABOVE = 0.02
 """Advantage above which an attack has succeeded."""
 _ACTS = ("prepare", "merge", "local_update", "release", "seal")
@@ -54,7 +59,7 @@ def with_weakened(
     result = list(measured)
     for i in places:
         finding = measured[i].finding
-        word = YES if (finding.observer, finding.observer_knowledge, finding.attack) in succeeded else NO
+        word = YES if _named(finding) in succeeded else NO
         result[i] = _answered(measured[i], word)
     return result
 
@@ -91,9 +96,28 @@ def _recorded_again(cell: Cell, rows: Sequence[Finding], device: torch.device, k
     except Exception:  # whatever goes wrong, the attack was not seen to succeed
         return set()
     scorer = Scorer(truth)
-    outputs = run_attacks(recording, observers, attacks, device=device, nothing_to_ask=scorer.nothing_to_ask)
-    findings = [scorer.measure(output).finding for output in outputs]
-    return {(f.observer, f.observer_knowledge, f.attack) for f in findings if _succeeds(f)}
+    wanted = {_named(row) for row in rows}
+    succeeded: set[tuple[str, str, str]] = set()
+    for members in (FEW_MEMBERS, None):
+        for spec in observers:
+            left = [a for a in attacks if (spec.name, spec.knowledge, type(a).name) in wanted - succeeded]
+            if members is None and len(expand(spec, recording.public.num_clients)[0]) <= FEW_MEMBERS:
+                continue  # all of them were asked already
+            outputs = run_attacks(
+                recording,
+                [spec],
+                left,
+                device=device,
+                nothing_to_ask=scorer.nothing_to_ask,
+                most_members=members,
+                self_tests=False,
+            )
+            succeeded |= {_named(f) for f in (scorer.measure(output).finding for output in outputs) if _succeeds(f)}
+    return succeeded
+
+
+def _named(finding: Finding) -> tuple[str, str, str]:
+    return finding.observer, finding.observer_knowledge, finding.attack
 
 
 def _succeeds(finding: Finding) -> bool:

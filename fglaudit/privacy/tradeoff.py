@@ -67,9 +67,8 @@ class TradeOff:
             FglauditError: if no accountant judges the event.
         """
         parts = list(parts_of(event))
-        if all(isinstance(part, dp_accounting.GaussianDpEvent) for part, _ in parts):
-            squares = math.fsum(count * (relation.moves / part.noise_multiplier) ** 2 for part, count in parts)
-            return TradeOff(mu=math.sqrt(squares), event=event, relation=relation)
+        if (mu := gaussian_mu(event, relation)) is not None:
+            return TradeOff(mu=mu, event=event, relation=relation)
         try:
             epsilons, deltas = _from_losses(parts, event, relation)
         except dp_accounting.UnsupportedEventError:
@@ -106,6 +105,14 @@ class TradeOff:
     def hits(self, alpha: float) -> float:
         """Return the largest rate of hits at a rate of false alarms ``alpha``: ``1 - beta(alpha)``."""
         return float(1 - self.beta(np.array(alpha)))
+
+
+def gaussian_mu(event: DpEvent, relation: Relation) -> float | None:
+    """Return the mu of Gaussian releases together; None where any part is no Gaussian release."""
+    parts = list(parts_of(event))
+    if not all(isinstance(part, dp_accounting.GaussianDpEvent) for part, _ in parts):
+        return None
+    return math.sqrt(math.fsum(count * (relation.moves / part.noise_multiplier) ** 2 for part, count in parts))
 
 
 def _from_losses(

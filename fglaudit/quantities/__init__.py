@@ -10,10 +10,12 @@ from fglaudit.quantities.features import Features
 from fglaudit.quantities.global_nodes import GlobalNodeValues
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
+from fglaudit.quantities.layer_inputs import LayerInputs
 from fglaudit.quantities.linkage import Linkage
 from fglaudit.quantities.membership import Membership
 from fglaudit.quantities.neighboring_clients import NeighboringClients
 from fglaudit.quantities.norms import L1Norms, SquaredNorms
+from fglaudit.quantities.training_membership import TrainingMembership
 
 QUANTITIES: dict[str, Quantity] = {
     quantity.name: quantity
@@ -29,6 +31,8 @@ QUANTITIES: dict[str, Quantity] = {
         Centroids(),
         Linkage(),
         NeighboringClients(),
+        LayerInputs(),
+        TrainingMembership(),
     )
 }
 

@@ -250,9 +250,11 @@ class InferredQuantity(Quantity):
 
 
 def _pooled(scores: Sequence[Scores]) -> dict[str, float | None]:
-    """Return the means of the columns over the views, weighted by what was scored."""
+    """Return the means of the columns over the views, weighted by what was scored; those that a view lacks are left
+    out."""
     total = sum(len(s.values) for s in scores)
-    return {name: sum(s.columns[name] * len(s.values) for s in scores) / total for name in scores[0].columns}
+    common = [name for name in scores[0].columns if all(name in s.columns for s in scores)]
+    return {name: sum(s.columns[name] * len(s.values) for s in scores) / total for name in common}
 
 
 def subject_codes(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

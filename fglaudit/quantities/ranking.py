@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fglaudit.errors import FglauditError
 from fglaudit.quantities.base import Question, Scores
 
 
@@ -40,6 +41,20 @@ def found_at(
     tied = int((negative == threshold).sum().item()) + rest * (rest_score == threshold)
     share = min(1.0, max(0.0, (allowed - above) / tied)) if tied else 0.0
     return (positive > threshold).double() + share * (positive == threshold).double()
+
+
+def enough_negatives(count: int, rate: float) -> bool:
+    """Whether ``count`` negatives say anything of a false-positive rate of ``rate``: one of them must be allowed."""
+    return count >= round(1 / rate)
+
+
+def require_negatives(count: int, rate: float) -> None:
+    """Raise :class:`FglauditError` unless there are :func:`enough_negatives`."""
+    if not enough_negatives(count, rate):
+        raise FglauditError(
+            f"a false-positive rate of {rate:g} needs at least {round(1 / rate)} non-members; got {count}; take more of"
+            " them or ask for a higher rate"
+        )
 
 
 def ranked(question: Question, estimate: Tensor) -> Scores:

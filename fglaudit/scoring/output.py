@@ -23,8 +23,9 @@ class Output:
         results: one per view.
         flaw: what its self-test on a planted plain leak showed to be wrong, or None.
         on_noise: results on messages of noise in the shapes of the tested view's, one per draw; run when they are asked
-            for, since the scorer stops at the first that passes.
+            for, since the scorer stops at the first that passes. None: not tested, and not to be reported.
         tested: index of the view that self-tests use.
+        read: fields of messages that it read, as (payload, field).
     """
 
     blank: Finding
@@ -33,8 +34,9 @@ class Output:
     views: tuple[View, ...] = ()
     results: tuple[Result, ...] = ()
     flaw: str | None = None
-    on_noise: Iterable[Result] = ()
+    on_noise: Iterable[Result] | None = ()
     tested: int = 0
+    read: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def measured(self) -> bool:

@@ -118,6 +118,8 @@ def noise_flaw(output: Output, question: Any, guess: Result) -> str | None:
     clients make all targets alike, so only an attack that exceeds them on every draw is broken.
     """
     kind, view = quantity(type(output.attack).quantity), output.views[output.tested]
+    if output.on_noise is None:
+        return None
     least = float("inf")
     for result in output.on_noise:
         if not kind.accepts(result):

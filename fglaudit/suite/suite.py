@@ -115,8 +115,10 @@ class Suite:
 
 
 def fitting(protocol: FederatedProtocol, attacks: Sequence[Attack]) -> tuple[Attack, ...]:
-    """Return those of ``attacks`` whose payloads ``protocol`` all sends; all of them where none fits."""
+    """Return those of ``attacks`` whose payloads ``protocol`` all sends; all of them where none fits. Those that run on
+    request alone are left out."""
     sent = set(type(protocol).emits)
+    attacks = [attack for attack in attacks if not type(attack).on_request]
 
     def fits(attack: Attack) -> bool:
         needed, useful = set(type(attack).consumes), set(type(attack).also_reads)

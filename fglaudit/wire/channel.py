@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -28,30 +28,37 @@ class Keep:
         payloads: by payload type the last round that is kept, None for all rounds; None means every payload.
         parties: whose messages; None means everybody's, and that any number of clients may pool their keys.
         pooled: how many clients pool their keys at most.
+        since: by payload type the round from which on it is kept too, as some attacks read the last rounds alone.
     """
 
     payloads: Mapping[type[Payload], int | None] | None = None
     parties: frozenset[int] | None = None
     pooled: int = 0
+    since: Mapping[type[Payload], int] = field(default_factory=dict)
 
     @staticmethod
-    def for_attacks(observers: Iterable[Observer], attacks: Iterable[Attack]) -> Keep:
-        """Keep what these attacks read of what these observers see."""
+    def for_attacks(observers: Iterable[Observer], attacks: Iterable[Attack], rounds: int | None = None) -> Keep:
+        """Keep what these attacks read of what these observers see; ``rounds``: of the training, None: unknown."""
         observers = list(observers)
         parties = None if any(o.wire for o in observers) else frozenset(p for o in observers for p in o.parties)
         last: dict[type[Payload], int | None] = {}
+        since: dict[type[Payload], int] = {}
         for attack in attacks:
+            final = type(attack).last_rounds
             for payload in (*type(attack).consumes, *type(attack).also_reads):
-                rounds = type(attack).last_round(payload)
+                if final is not None and rounds is not None:
+                    since[payload] = min(since.get(payload, rounds), rounds - final + 1)
+                    continue
+                upto = type(attack).last_round(payload)
                 known = last.get(payload, 0)
-                last[payload] = None if rounds is None or known is None else max(known, rounds)
-        return Keep(last, parties, max((len(o.clients) for o in observers), default=0))
+                last[payload] = None if upto is None or known is None else max(known, upto)
+        return Keep(last, parties, max((len(o.clients) for o in observers), default=0), since)
 
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         if self.payloads is None:
             return True
         last = self.payloads.get(payload, -1)
-        return last is None or round <= last
+        return last is None or round <= last or round >= self.since.get(payload, round + 1)
 
 
 class RecordingChannel:

@@ -117,6 +117,14 @@ def _session(protocol: FederatedProtocol, defense: Defense | None, graph: Federa
     return bound(defense, context)
 
 
+def _with_settings(protocol: FederatedProtocol, settings: Mapping[str, Any] | None) -> FederatedProtocol:
+    """Return ``protocol`` with other hyperparameters; those that it lacks are left out."""
+    known = {f.name for f in dataclasses.fields(protocol)}  # type: ignore[arg-type]
+    changes = {name: value for name, value in (settings or {}).items() if name in known}
+    changed: FederatedProtocol = dataclasses.replace(protocol, **changes)  # type: ignore[type-var]
+    return changed
+
+
 def _fit(
     protocol: FederatedProtocol,
     defense: Defense | None,
@@ -124,8 +132,11 @@ def _fit(
     rng: torch.Generator,
     device: torch.device,
     *,
+    settings: Mapping[str, Any] | None = None,
     defended: bool = False,
 ) -> Trained:
+    """Return the outcome on ``graph``; ``settings`` as in :func:`_rehearse`."""
+    protocol = _with_settings(protocol, settings)
     session = _session(protocol, defense, graph) if defended else DefenseSession()
     noise = split(rng, DEFENSE_STREAM) if defended else rng
     silent = RecordingChannel(session, graph.num_clients, noise)
@@ -152,9 +163,7 @@ def _rehearse(
     ``settings`` replace hyperparameters of the protocol; those that it lacks are left out. ``received``: messages of
     the server that parties are to get in the place of those of the rehearsal (models of the run that is attacked).
     """
-    known = {f.name for f in dataclasses.fields(protocol)}  # type: ignore[arg-type]
-    changes = {name: value for name, value in (settings or {}).items() if name in known}
-    rehearsing: FederatedProtocol = dataclasses.replace(protocol, **changes)  # type: ignore[type-var]
+    rehearsing = _with_settings(protocol, settings)
     session = _session(rehearsing, defense, graph) if defended else DefenseSession()
     noise = split(rng, DEFENSE_STREAM) if defended else rng
     transcript = Transcript()

@@ -227,6 +227,18 @@ class FedGAT(GatProtocol):
         """
         return foreign_nodes_within(graph, observer, self.layers if self.remote == "matrices" else 1)
 
+    def layer_inputs(self, graph: FederatedGraph) -> tuple[Tensor, Tensor]:
+        """The rows of the nodes in the neighbourhoods that the first layer attends to for the training nodes: attention
+        weighs each of them differently in every unit, so that an update is made of single rows."""
+        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        train = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        for nodes, mask in zip(graph.clients, graph.train, strict=True):
+            train[nodes[mask]] = True
+        parties = Clients(edges, edges.owner, graph.num_clients)
+        cross = "compute" if self.remote == "matrices" else "leave"
+        codes = torch.unique(parties.into(parties.needed(parties.own(train), self.layers, cross)[0])[1])
+        return codes // graph.num_nodes, graph.x[codes % graph.num_nodes].float()
+
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         training, initial, rest = self.prepare(graph, channel, rng, device)
         trained = training.run(initial, rest, federated=True)

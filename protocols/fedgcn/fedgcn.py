@@ -46,17 +46,19 @@ from fglaudit.context import Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.hop_exchange import HopExchange
-from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums
+from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums, weighted_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import Problem, check_trainable, gather_features
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.gcn import needed_rows
+from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, HopSums, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
-from fglaudit.structure import Codes, Models, Structure, Sums
+from fglaudit.structure import Codes, Convolutions, Models, Structure, Sums
 from fglaudit.view import Observer
 
 AGGREGATES = ("normalised", "counts")
@@ -121,7 +123,7 @@ class FedGCN(FederatedProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         sums = (Sums(self.aggregate, self.hops),) if self.hops else ()
         smoothed = (Codes(0, 0, self.smoothing_hops),) if self.smoothing_hops else ()
-        return Structure((*sums, *smoothed, Models("weights"), self.averaging().training()))
+        return Structure((*sums, *smoothed, Models("weights"), Convolutions(), self.averaging().training()))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The sums that clients send before training, once; what the server returns is computed from them.
@@ -200,6 +202,24 @@ class FedGCN(FederatedProtocol):
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
         return foreign_nodes_within(graph, observer, self.hops + self.smoothing_hops)
+
+    def layer_inputs(self, graph: FederatedGraph) -> tuple[Tensor, Tensor] | None:
+        """The sums of the training nodes and of the own neighbours that their losses see."""
+        if self.smoothing_hops:
+            return None
+        clients = [graph.client(k) for k in range(graph.num_clients)]
+        edges = KeptEdges.of(clients, graph.degrees())
+        problem = Problem.of(clients, edges, self.hops)
+        used = needed_rows(problem.propagation, problem.train, self.layers)[0]
+        client, node = problem.rows.client[used], problem.rows.node[used]
+        x = gather_features(clients, graph.num_nodes)
+        if self.hops == 0:
+            return client, problem.own_sums(x, self.layers)[used[problem.needed(self.layers)]]
+        row, source = edges.incoming(node)
+        weight = edges.scale()[node][row] * edges.scale()[source]
+        if self.aggregate == "counts":
+            weight = edges.scale()[node][row].square()
+        return client, weighted_sums(row_starts(row, len(node)), source, weight, x.double()).float()
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         problem, inputs = self.pretrain(graph, channel, device)

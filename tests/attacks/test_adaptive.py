@@ -138,11 +138,11 @@ def test_fixed_point_of_ciphertexts_proves_nothing_wrong() -> None:
     assert torch.equal(result.rows[result.proven], graph.x[result.nodes[result.proven]])
 
 
-def test_mask_flip_runs_under_clipping_and_says_that_it_does_not_model_it() -> None:
+def test_mask_flip_runs_under_clipping_of_entries_and_says_that_it_does_not_model_it() -> None:
     drawn = draw_task("csbm-dnc", CsbmTask(nodes=30, dimensions=8))
     assert drawn.train is not None and drawn.val is not None and drawn.test is not None
     graph = federate(drawn, list(torch.arange(30).unsqueeze(1)), drawn.train, drawn.val, drawn.test)
-    for defense in (ClippingDefense(on=("Jacobians",), clip=(0.1,)), Quantisation(on=("Jacobians",))):
+    for defense in (ClippedLaplace(on=("Jacobians",), clip=0.1, scale=0.1), Quantisation(on=("Jacobians",))):
         view = record(GFLAPPNP(hidden=4, rounds=2), graph, defense).view(Observer(parties=(0,)))
         assert MaskFlip().unsupported(view) is None
         MaskFlip().run(view, rng=derive(0, "attack"), device=CPU)

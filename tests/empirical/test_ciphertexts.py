@@ -43,7 +43,7 @@ def outcomes(verdict: Verdict) -> dict[str, Outcome]:
 @pytest.fixture(autouse=True)
 def few_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replaced records have tests of their own."""
-    monkeypatch.setattr(judging, "examined", lambda *a, **k: examined(*a, **k, quick=True, seconds=0.0))
+    monkeypatch.setattr(judging, "examined", lambda *a, **k: examined(*a, **k, quick=True))
 
 
 @pytest.mark.parametrize(

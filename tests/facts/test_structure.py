@@ -53,6 +53,7 @@ from fglaudit.structure import (
     BUILT_IN,
     Attention,
     Codes,
+    Convolutions,
     Encoder,
     Latent,
     Models,
@@ -248,6 +249,8 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
     about = {kind for kind in BUILT_IN.values() if set(kind.payloads) & sent} | {Training}
     if GlobalNodes not in sent:
         about -= {Transformer}  # no attack evaluates models without global nodes
+    if not isinstance(protocol, FedGCN):
+        about -= {Convolutions}  # no other protocol's clients train a GCN that the server receives
     if not isinstance(uploads, Uploads):
         about -= {Models}
     if getattr(protocol, "smoothing_hops", 1) == 0:

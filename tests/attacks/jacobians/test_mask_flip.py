@@ -13,13 +13,16 @@ from scored_runs import game_of, self_test
 from swapped_data import with_data
 from torch import Tensor
 
+from fglaudit.attacks.jacobians.clipped_flips import common_length
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.attacks.jacobians.mixture_rows import MixtureRows
 from fglaudit.attacks.jacobians.weighted_rows import name_rows
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
+from fglaudit.defenses.noise.clipping import Clipping
+from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.defenses.noise.quantisation import Quantisation
-from fglaudit.facts import Additive, Field
+from fglaudit.facts import Additive, Clipped, Field
 from fglaudit.graph import FeatureKind, FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.nn.propagation import personalised_propagation
@@ -196,3 +199,39 @@ def test_stated_noise_is_taken_into_account() -> None:
     public = dataclasses.replace(view.public, facts=(noise,))
     result = rebuild(dataclasses.replace(view, public=public))
     assert len(result.rows) == 0 or not bool(result.claimed.any())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("clip", "least"), [(1.0, 4), (5.0, 6)])
+def test_jacobians_clipped_to_a_norm_show_lone_flips(clip: float, least: int) -> None:
+    """At 1 every Jacobian is clipped, at 5 about half of them; without a model of the clip far fewer are found."""
+    run = recorded(defense=Clipping(clip=(clip,), on=("Jacobians",)))
+    view = run.view(ONE)
+    counted = claims(run, ONE, rebuild(view))
+    assert int(counted.found.sum()) >= least
+    assert counted.claimed is not None and counted.false <= 0.15 * counted.claimed
+    assert all(MaskFlip().models(fact) for fact in view.public.facts)
+    unmodelled = dataclasses.replace(view, public=dataclasses.replace(view.public, facts=()))
+    assert int(counted.found.sum()) > int(claims(run, ONE, rebuild(unmodelled)).found.sum())
+
+
+def test_clipped_jacobians_with_much_noise_lead_to_no_claims() -> None:
+    run = recorded(rounds=40, defense=JointNoise(epsilon=8.0, on=("Jacobians",), clip=(1.0,)))
+    result = rebuild(run.view(ONE))
+    assert result.claimed is not None and not bool(result.claimed.any())
+    assert all(MaskFlip().models(fact) for fact in run.view(ONE).public.facts)
+
+
+def test_a_clip_of_single_entries_is_not_allowed_for() -> None:
+    target = Field("Jacobians", direction="up")
+    assert not MaskFlip().models(Clipped(target, "elementwise", 1.0, "message"))
+    assert not MaskFlip().models(Clipped(target, "L1", 1.0, "message"))
+    assert MaskFlip().models(Clipped(target, "L2", 1.0, "message"))
+
+
+def test_the_common_length_is_that_of_jacobians_of_unit_rows() -> None:
+    rng = derive(0, "length")
+    w1, w2 = torch.randn(1, 30, 20, generator=rng).double(), torch.randn(1, 20, 4, generator=rng).double()
+    x = torch.nn.functional.normalize(torch.randn(4000, 30, generator=rng).double(), dim=1)
+    active = (x @ w1[0]).clamp(min=0)
+    squares = (active > 0).double() @ w2[0].square().sum(1) + 4 * active.square().sum(1)
+    torch.testing.assert_close(common_length(w1, w2)[0], squares.mean().sqrt(), rtol=0.01, atol=0)

@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any, cast
 
 import pytest
 import torch
 from dp_runs import BY_EXAMPLES, GRAPH, SILENT, Sums, change_noise, per_node, train
 from torch import Tensor
 from torch.nn import functional
+from wrapped_defense import Wrapped
 
 from fglaudit.defenses.none import NoDefense
 from fglaudit.defenses.training.dp_sgd import DpSgd, _Session
-from fglaudit.empirical.bound import Bound
-from fglaudit.empirical.defense import audit_defense
 from fglaudit.empirical.gdp import gdp
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
+from fglaudit.guarantees import Verdict, Word
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.protocols.baselines.appnp import APPNP
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
@@ -33,8 +34,9 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+from fglaudit.recording import record_training
 from fglaudit.rng import derive
-from fglaudit.testing import CPU, check_defense, example_graph, record
+from fglaudit.testing import check_defense, example_graph, record
 
 LOCAL = FedGCN(hops=0, rounds=2)
 
@@ -231,29 +233,26 @@ class _Wrong(DefenseSession):
         return self.honest.guarantee()
 
 
+def judged(fault: str, protocol: FederatedProtocol, graph: FederatedGraph, **settings: Any) -> Verdict:
+    honest = DpSgd(degree_bound=2, edges="public", **settings)
+    wrong = Wrapped(honest, lambda session: _Wrong(cast(_Session, session), fault))
+    return record_training(graph, protocol, wrong, empirical=True)[0].verdict
+
+
 @pytest.mark.parametrize("fault", ["none", "a tenth", "one loss", "all edges"])
 def test_the_audit_of_a_cell_finds_what_is_wrong_and_nothing_else(fault: str) -> None:
-    graph = example_graph(nodes=150, clients=1)
-    protocol = FedGCN(hops=0, rounds=4)
-    session = _Wrong(bound(DpSgd(epsilon=4, degree_bound=2, edges="public"), protocol, graph), fault)
-    shown = audit_defense(protocol, graph, session, session.guarantee(), seed=0, device=CPU)
-    assert isinstance(shown, Bound)
-    assert (shown.epsilon > 4) is (fault != "none"), shown
-    assert shown.epsilon > 1
+    verdict = judged(fault, FedGCN(hops=0, rounds=4), example_graph(nodes=150, clients=1), epsilon=4)
+    assert (verdict.word is Word.REFUTED) is (fault != "none"), verdict.reason
+    assert verdict.measured is not None and verdict.measured.epsilon > 1
+    assert fault != "none" or verdict.measured.epsilon < 4
 
 
 @pytest.mark.parametrize("fault", ["none", "a hundredth"])
 def test_samples_are_audited_without_taking_them_for_gaussian(fault: str) -> None:
-    protocol = FedGCN(hops=0, rounds=2)
-    session = _Wrong(bound(DpSgd(epsilon=1.0, degree_bound=2, edges="public", sampling_rate=0.5), protocol), fault)
-    shown = audit_defense(protocol, GRAPH, session, session.guarantee(), seed=0, device=CPU)
-    assert isinstance(shown, Bound) and shown.method == "clopper-pearson" and (shown.epsilon > 1) is (fault != "none")
-
-
-def test_what_the_audit_cannot_show_it_says() -> None:
-    protocol = FedGCN(hops=1)
-    session = bound(DpSgd(edges="public"), protocol)
-    assert "other clients" in str(audit_defense(protocol, GRAPH, session, session.guarantee(), seed=0, device=CPU))
+    verdict = judged(fault, FedGCN(hops=0, rounds=2), GRAPH, epsilon=1.0, sampling_rate=0.5)
+    assert (verdict.word is Word.REFUTED) is (fault != "none"), verdict.reason
+    assert verdict.mu is None and verdict.measured is not None
+    assert (verdict.measured.epsilon > 1) is (fault != "none")
 
 
 BAD = [

@@ -1,0 +1,1 @@
+"""Attacks on models and on what they predict: membership in training, links."""

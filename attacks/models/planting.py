@@ -1,0 +1,77 @@
+"""Self-test of membership in training: twins with equal rows and other labels, of which one trains.
+
+The protocol itself trains on the first twin of every pair, long enough to learn its label; the model then contradicts
+the second one. Shadow models of the self-test train as long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import torch
+
+from fglaudit.adversary.known_graph import own_nodes
+from fglaudit.adversary.planting import planted_graph
+from fglaudit.attacks.models.shadow_federations import KnownGraph
+from fglaudit.errors import FglauditError
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Planted
+from fglaudit.payloads import ModelUpdate
+from fglaudit.rng import split
+from fglaudit.view import Auxiliary, View
+
+_MOST_PAIRS = 12
+_WORDS = 8
+_CPU = torch.device("cpu")
+LEARNED: dict[str, Any] = {
+    "rounds": 30,
+    "local_steps": 3,
+    "optimizer": "adam",
+    "learning_rate": 0.05,
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+    "participation": 1.0,
+    "smoothing_hops": 0,
+}
+"""Hyperparameters under which twins are learned by heart; those that the protocol lacks are left out."""
+
+
+def planted_twins(view: View, rng: torch.Generator) -> Planted:
+    """Plant pairs of nodes with equal rows: the first is trained on as one class, the second is of the next one."""
+    rng = split(rng, "plant")
+    public, rehearsal = view.public, view.public.rehearse
+    if rehearsal is None:
+        raise FglauditError(
+            "a self-test plants its leak through the messages of the view's protocol; this view has public.rehearse"
+            " None; add what fglaudit.wire.rehearsal.rehearsal(protocol) returns to its public facts"
+        )
+    bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
+    others = (~own_nodes(view)).nonzero().squeeze(1)
+    twins = others[torch.randperm(len(others), generator=rng)]
+    pairs = min(_MOST_PAIRS, len(twins) // 2, max(1, public.num_features // 2))
+    first, second = twins[:pairs], twins[pairs : 2 * pairs]
+    x = torch.zeros(public.num_nodes, public.num_features)
+    words = min(_WORDS, max(1, public.num_features // 2))
+    rows = torch.zeros(pairs, public.num_features)
+    rows.scatter_(1, torch.rand(rows.shape, generator=rng).topk(words, dim=1).indices, 1.0)
+    x[first] = x[second] = rows / words if public.features is FeatureKind.SCALED_BINARY else rows
+    y = torch.full((public.num_nodes,), -1)
+    y[first] = torch.arange(pairs) % public.num_classes
+    y[second] = (y[first] + 1) % public.num_classes
+    undefended = dataclasses.replace(bare.public, release=None, hooks=())
+    bare = dataclasses.replace(bare, auxiliary=Auxiliary(others, x[others], y[others]), public=undefended)
+    graph = KnownGraph.of(bare, split(rng, "known graph"))
+    members = torch.zeros(public.num_nodes, dtype=torch.bool)
+    members[first] = True
+    members[graph.own_training] = True
+    federation = graph.federation(bare, members, split(rng, "owners"))
+    messages, structure = rehearsal(
+        federation, bare.observer, [ModelUpdate], settings=LEARNED, rng=split(rng, "rehearsal"), device=_CPU
+    )
+    fit = None if view.public.fit is None else partial(view.public.fit, settings=LEARNED)
+    learned = dataclasses.replace(undefended, structure=structure, fit=fit)
+    planted = dataclasses.replace(bare, messages=messages, public=learned)
+    truth = torch.cat([torch.ones(pairs), torch.zeros(pairs)]).double()
+    return Planted(planted, truth, torch.cat([first, second]))

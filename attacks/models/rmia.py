@@ -1,0 +1,82 @@
+"""Membership in training by relative likelihood with few reference models (RMIA; Zarifzadeh et al., ICML 2024).
+
+Few reference models, two by default, train as in :mod:`fglaudit.attacks.models.lira`; every node is in about half of
+them. A node's probability of its label under the attacked model is divided by the mean under the references, and so is
+that of population nodes, which are outside of every loss: the observer's own labelled nodes that do not train. Where it
+has none the candidates stand for them. The score is the share of the population that a node beats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.models.likelihood_ratio import relative_score
+from fglaudit.attacks.models.planting import planted_twins
+from fglaudit.attacks.models.shadow_federations import train_shadows, unknown_models, untrainable
+from fglaudit.errors import FglauditError
+from fglaudit.facts import Fact, is_built_in
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.view import View
+
+_FEWEST_POPULATION = 20
+
+
+@dataclass(frozen=True)
+class Rmia(Attack):
+    """Infer membership in training from the last model, with few reference models.
+
+    Attributes:
+        references: models that are trained.
+        training_share: see :class:`fglaudit.attacks.models.lira.Lira`.
+    """
+
+    name: ClassVar[str] = "rmia"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    metric: ClassVar[str] = "auc"
+    quantity: ClassVar[str] = "training-membership"
+    last_rounds: ClassVar[int | None] = 1
+    on_request: ClassVar[bool] = True
+
+    references: int = 2
+    training_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.references < 2:
+            raise FglauditError(
+                f"a node must be in some reference models and not in others; got {self.references}; use references: 2"
+            )
+        if not 0 < self.training_share < 1:
+            raise FglauditError(
+                f"training_share is a share of the nodes in (0, 1); got {self.training_share:g}; use e.g. 0.5"
+            )
+
+    def models(self, fact: Fact) -> bool:
+        """Everything that is built in: reference models are trained through a fresh bind of the same defense."""
+        return is_built_in(fact)
+
+    def unsupported(self, view: View) -> str | None:
+        return unknown_models(view) or untrainable(view)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        shadows = train_shadows(view, self.references, self.training_share, rng, device)
+        rest = shadows.graph.own_rest
+        population = rest if len(rest) >= _FEWEST_POPULATION else shadows.nodes
+        target, references = (_log_chance(part, shadows.graph.y) for part in (shadows.target, shadows.logits))
+        nodes = shadows.nodes
+        score = relative_score(target[nodes], references[:, nodes], target[population], references[:, population])
+        return Inference(type(self).quantity, nodes, score)
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant nodes that were learned by heart, and twins of theirs with another label."""
+        return planted_twins(view, rng)
+
+
+def _log_chance(logits: Tensor, y: Tensor) -> Tensor:
+    """Return the log probability [..., N] of the labels ``y`` [N], from logits [..., N, C]; any for nodes without."""
+    index = y.clamp(min=0).view(*[1] * (logits.dim() - 2), -1, 1).expand(*logits.shape[:-1], 1)
+    return logits.double().log_softmax(-1).gather(-1, index).squeeze(-1)

@@ -1,0 +1,115 @@
+"""Changes of the input layer's weights, as sums of gradients: what one client's uploads over several rounds add up to.
+
+The gradient of the input layer's weights [F, H] is ``S' D``: S [R, F] are the rows that the layer reads, D [R, H] the
+gradients at its outputs. After L steps of SGD with rate eta and weight decay lambda a weight W has become
+
+    (1 - eta lambda)^L W - eta sum over steps l of (1 - eta lambda)^(L - l) S' D_l,
+
+so that, the decay of W subtracted, every column of a change lies in the span of the rows of S: whatever the number of
+steps, and with dropout after the layer too. S is the same in all rounds; the changes of several rounds, side by side,
+are ``S' [D_1 ... D_T]``, a matrix of rank up to T H. The mean of several clients' models is of the same form, with the
+rows of all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads import ModelRound, global_models, model_noise_std, sent_models
+from fglaudit.facts import GRADIENTS, Additive
+from fglaudit.nn.weights import Layout, unflatten
+from fglaudit.payloads import ModelUpdate
+from fglaudit.structure import Training
+from fglaudit.view import View
+
+EVERYBODY = -1
+"""In place of a client: the mean of all of them."""
+_ROUNDING = 2.0**-24
+"""Largest relative error of one rounding to float32."""
+
+
+@dataclass(frozen=True)
+class InputChange:
+    """What one client's uploads show of its input layer.
+
+    Attributes:
+        client: who it is, or :data:`EVERYBODY`.
+        change: of the weights over T rounds, without weight decay [F, T H]: ``-eta S' D``, plus errors.
+        error: standard deviation of these errors.
+        rounds: models received and their changes, round by round [1, D].
+    """
+
+    client: int
+    change: Tensor
+    error: float
+    rounds: tuple[ModelRound, ...]
+
+
+def input_layer(layout: Layout, num_features: int) -> str | None:
+    """Return the name of the first layer's weights [F, H], None where there is none that reads the features alone."""
+    name, shape = next(iter(layout.items()), ("", ()))
+    return name if len(shape) == 2 and shape[0] == num_features else None
+
+
+def input_changes(view: View, most: int) -> tuple[InputChange, ...]:
+    """Return what each client that uploads shows in its first ``most`` rounds; where the observer sees no upload of a
+    single client, what the global models show of all."""
+    rounds: dict[int, list[ModelRound]] = {}
+    for clients, models in sent_models(view, most):
+        for place, client in enumerate(clients.tolist()):
+            one = ModelRound(models.received[place : place + 1], models.change[place : place + 1])
+            rounds.setdefault(client, []).append(one)
+    if not rounds:
+        rounds[EVERYBODY] = list(global_models(view, most))
+    return tuple(_change(view, client, found) for client, found in sorted(rounds.items()) if found)
+
+
+def _change(view: View, client: int, rounds: list[ModelRound]) -> InputChange:
+    name = input_layer(view.public.layout, view.public.num_features)
+    assert name is not None
+    stated, parts, errors = view.public.structure.of(Training), [], []
+    left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
+    for models in rounds:
+        weight = unflatten(models.received.double(), view.public.layout)[name][0]
+        change = unflatten(models.change.double(), view.public.layout)[name][0]
+        decay = left - 1
+        if decay and _clipped(view):  # a clip scales the decay too: most words occur at no row, and show it
+            shown = change[weight != 0] / weight[weight != 0]
+            decay = float(shown.median().item())
+        parts.append(change - decay * weight)
+        rounding = (stated.local_steps + 1) ** 0.5 * _ROUNDING * float(weight.abs().max().item())
+        errors.append(max(model_noise_std(view, models), rounding))
+    stacked = torch.cat(parts, 1)
+    error = statistics.mean(errors)
+    if any(isinstance(fact, Additive) and fact.target == GRADIENTS for fact in view.public.facts):
+        # How many losses a client's noise is divided by is not known; rows of words that occur nowhere show it.
+        error = max(error, float(stacked.square().mean(1).sqrt().quantile(0.2).item()))
+    return InputChange(client, stacked, error, tuple(rounds))
+
+
+def _clipped(view: View) -> bool:
+    return UploadClip.of(view, ModelUpdate).length is not None
+
+
+def unreadable_layer(view: View) -> str | None:
+    """Return why changes of the input layer are no sums of gradients, or None."""
+    if input_layer(view.public.layout, view.public.num_features) is None:
+        return "the first weights of this protocol's models do not read the features alone"
+    stated = view.public.structure.get(Training)
+    if stated is None:
+        return Training.missing()
+    if stated.optimizer != "sgd":
+        return f"updates are read as sums of gradients; these clients step with {stated.optimizer}"
+    if stated.local_steps == 0 and stated.weight_decay:
+        return "weight decay is subtracted step by step; how many steps a client takes is not stated"
+    for field, value in (("momentum", stated.momentum), ("proximal", stated.proximal)):
+        if value and stated.weight_decay:
+            return f"weight decay is subtracted as of plain steps; these have {field} {value:g}"
+    if stated.feature_dropout:
+        return "clients drop features afresh in every step, so that steps read different rows"
+    return None

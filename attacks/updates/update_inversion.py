@@ -1,0 +1,139 @@
+"""Update inversion: the rows that a client's first layer read, from the models that it uploads.
+
+The columns of a change of the first layer's weights lie in the span of those rows
+(:mod:`fglaudit.attacks.updates.input_layer`), and rows of words are sparse and non-negative: they are the edges of the
+cone that the words' rows of the gradient span (:mod:`fglaudit.attacks.updates.nonnegative_rows`). That the gradient of
+a GNN's first layer has low rank, so that its span can be tested for true rows, is GRAIN's observation (Drencheva et
+al., ICLR 2025), which enumerates candidates; here none are listed, as a row of Cora has 2^1433 values.
+
+What is found: for FedGCN the sums ``S_i``, for FedGAT the feature rows themselves, of a client's training nodes and the
+neighbours in reach, up to a positive factor each. The factor cannot be told: ReLU is homogeneous, so that an input
+twice as large, with half the weight in the layer above, leaves every update as it is.
+
+What limits it is rank: H hidden units over T rounds show at most T H rows of a client. Rounds add up because a client's
+rows stay and its gradients do not: no further assumption is made of them. Where the observer sees no single client's
+upload (secure aggregation; a client among others), the changes of the global model hold all clients' rows, and rows are
+found without the client that has them.
+
+``python -m bench update-inversion`` measures it on Cora.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.modelled import about, change_clip, known_noise, on_gradients, sealed
+from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.uploads import sending_clients, unknown_changes
+from fglaudit.attacks.updates.input_layer import input_changes, input_layer, unreadable_layer
+from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
+from fglaudit.facts import Absent, Clipped, Fact, Rounded
+from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.nn.weights import unflatten
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.rng import split
+from fglaudit.structure import Models, Training
+from fglaudit.view import View
+
+ROUNDS = 8
+"""How many rounds are read."""
+_PLANTED_WORDS = 3
+
+
+@dataclass(frozen=True)
+class UpdateInversion(Attack):
+    """Rebuild the rows that clients' first layers read from model updates, up to a factor.
+
+    Attributes:
+        rounds: how many are read, at most 8.
+    """
+
+    name: ClassVar[str] = "update-inversion"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    computed_from: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    metric: ClassVar[str] = "exact_rate"
+    quantity: ClassVar[str] = "layer-inputs"
+    first_rounds: ClassVar[int | None] = ROUNDS
+
+    rounds: int = ROUNDS
+
+    def models(self, fact: Fact) -> bool:
+        """Errors of uploads and gradients hide directions, which are then not counted; clips and samples of losses or
+        of whole changes scale gradients, and a span stays what it is. Rows must be as their owners have them."""
+        if about(fact, NeighborSums):
+            return sealed(fact, NeighborSums)
+        scaled = change_clip(fact, ModelUpdate) and isinstance(fact, Clipped) and fact.norm != "elementwise"
+        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
+        return sent or scaled or gone or sealed(fact, ModelUpdate) or on_gradients(fact)
+
+    def unsupported(self, view: View) -> str | None:
+        if view.public.features is FeatureKind.REAL:
+            return "the rows of a layer are found because words are not negative; these features are real-valued"
+        if (why := unreadable_layer(view) or unknown_changes(view)) is not None:
+            return why
+        return None if input_changes(view, 1) else "the observer sees no two models of which one follows the other"
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        subjects, rows = [torch.empty(0, 2, dtype=torch.long)], [torch.empty(0, view.public.num_features)]
+        for found in input_changes(view, min(self.rounds, ROUNDS)):
+            each = nonnegative_rows(found.change, found.error).rows
+            order = torch.arange(len(each))
+            subjects.append(torch.stack([torch.full_like(order, found.client), order], 1))
+            rows.append(each.float())
+        return Inference(type(self).quantity, torch.cat(subjects), torch.cat(rows))
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant clients of two rows that share a word, and have others of their own; for an observer of the global
+        models alone, one client for all. The gradients at the first layer's outputs are drawn at random."""
+        rng = split(rng, "plant")
+        public = view.public
+        name = input_layer(public.layout, public.num_features)
+        assert name is not None
+        single = next(iter(input_changes(view, 1))).client >= 0
+        clients = sending_clients(view, ModelUpdate) if single else torch.tensor([0])
+        half = public.num_features // 2
+        own = min(_PLANTED_WORDS, max(1, half - 1))
+        rows = torch.zeros(len(clients), 2, public.num_features)
+        for place in range(len(clients)):
+            words = torch.randperm(public.num_features, generator=rng)
+            rows[place, 0, words[:own]] = 1
+            rows[place, 1, words[half : half + own]] = 1
+            rows[place, :, words[-1]] = 1
+        size = sum(math.prod(shape) for shape in public.layout.values())
+        model = 0.1 * torch.randn(size, generator=rng)
+        change = torch.zeros(len(clients), size)
+        outputs = torch.randn(len(clients), 2, public.layout[name][1], generator=rng)
+        gradient = torch.einsum("krf,krh->kfh", rows, outputs)
+        stated = public.structure.of(Training)
+        left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
+        unflatten(change, public.layout)[name].copy_(
+            (left - 1) * unflatten(model[None], public.layout)[name] - gradient
+        )
+        messages = _messages(view, clients if single else None, model, change)
+        order = torch.arange(2)
+        of = clients if single else torch.tensor([-1])
+        return Planted(without_defense(view, messages), rows.flatten(0, 1), torch.cartesian_prod(of, order))
+
+
+def _messages(view: View, clients: Tensor | None, model: Tensor, change: Tensor) -> MemoryMessages:
+    """Return one round in which ``clients`` receive ``model`` [D] and upload its ``change`` [K, D]; without clients the
+    server sends the model and the changed one."""
+    receivers = torch.arange(view.public.num_clients) if clients is None else clients
+    server = torch.full_like(receivers, SERVER)
+    first = MessageBatch(0, server, receivers, ModelUpdate(model.repeat(len(receivers), 1)))
+    whole = view.public.structure.of(Models).upload == "weights" or clients is None
+    value = model + change if whole else change
+    if clients is None:
+        hidden = ModelUpdate.__name__ in view.public.sealed
+        changes = hidden and view.public.structure.of(Models).upload == "changes"
+        value = (change if changes else value).repeat(len(receivers), 1)
+        return MemoryMessages((first, MessageBatch(1, server, receivers, ModelUpdate(value))))
+    return MemoryMessages((first, MessageBatch(1, clients, server, ModelUpdate(value))))

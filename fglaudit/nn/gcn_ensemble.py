@@ -1,0 +1,128 @@
+"""M GCNs on one graph at once: the model axis is a tensor dimension, so that many shadow models train as one batch.
+
+All models share the graph and its features; they differ in their weights and in the nodes whose labels are in their
+loss. The first layer multiplies the shared sparse features with all models' weights side by side, [N, F] x [F, M H].
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fglaudit.nn.gcn import SPARSE_BELOW
+from fglaudit.nn.sparse import SparseMatrix
+from fglaudit.nn.weights import Layout, glorot, unflatten
+from fglaudit.rng import split
+
+
+@dataclass(frozen=True)
+class SharedGraph:
+    """A graph as every model sees it.
+
+    Attributes:
+        x: features [N, F], sparse where few entries are non-zero.
+        adjacency: ``(D + I)^-1/2 (Adj + I) (D + I)^-1/2`` [N, N].
+    """
+
+    x: SparseMatrix | Tensor
+    adjacency: SparseMatrix
+
+    @staticmethod
+    def of(x: Tensor, edge_index: Tensor) -> SharedGraph:
+        """Return the graph of features ``x`` [N, F] and undirected edges [2, E] without self-loops."""
+        n = len(x)
+        degrees = torch.bincount(edge_index[0], minlength=n).double() + 1
+        loops = torch.arange(n)
+        row, column = torch.cat([edge_index, loops.expand(2, -1)], 1)
+        weight = (degrees[row] * degrees[column]).rsqrt().float()
+        adjacency = SparseMatrix.from_entries(row, column, weight, (n, n))
+        row, column = x.nonzero(as_tuple=True)
+        if len(row) > SPARSE_BELOW * x.numel():
+            return SharedGraph(x.float(), adjacency)
+        return SharedGraph(SparseMatrix.from_entries(row, column, x[row, column].float(), (n, x.shape[1])), adjacency)
+
+
+@dataclass(frozen=True)
+class EnsembleSettings:
+    """How every model is trained: ``steps`` full-batch steps of Adam on the mean loss of its own training nodes."""
+
+    hidden: int = 16
+    layers: int = 2
+    steps: int = 200
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    dropout: float = 0.0
+
+
+def ensemble_logits(
+    graph: SharedGraph, weights: Mapping[str, Tensor], dropout: float = 0.0, rng: torch.Generator | None = None
+) -> Tensor:
+    """Return the logits of all nodes under all models [M, N, C].
+
+    Args:
+        weights: [M, in, out] per layer, in order.
+        dropout: share of hidden units dropped between layers; ``rng`` draws it, None evaluates.
+    """
+    hidden: Tensor | None = None
+    for weight in weights.values():
+        models, _, width = weight.shape
+        if hidden is None:
+            mapped = graph.x @ weight.transpose(0, 1).flatten(1)  # [N, M out]
+        else:
+            hidden = functional.relu(hidden)
+            if rng is not None and dropout > 0:
+                kept = torch.rand(hidden.shape, generator=rng, device=hidden.device) >= dropout
+                hidden = hidden * kept / (1 - dropout)
+            mapped = torch.bmm(hidden.transpose(0, 1), weight).transpose(0, 1).flatten(1)
+        hidden = (graph.adjacency @ mapped.contiguous()).view(-1, models, width)
+    assert hidden is not None
+    return hidden.transpose(0, 1)
+
+
+def train_ensemble(
+    graph: SharedGraph,
+    layout: Layout,
+    labels: Tensor,
+    members: Tensor,
+    settings: EnsembleSettings,
+    rng: torch.Generator,
+) -> Tensor:
+    """Train one model per row of ``members`` and return them [M, D].
+
+    Args:
+        layout: of a GCN, :func:`fglaudit.nn.weights.gcn_layout`.
+        labels: classes [N].
+        members: whose losses are in the mean [M, N]; at least one node in every row.
+        rng: draws the first weights, afresh for every model, and the dropout.
+    """
+    starts = split(rng, "weights")
+    vectors = torch.stack([glorot(layout, starts) for _ in range(len(members))])
+    weights = {name: weight.clone().requires_grad_() for name, weight in unflatten(vectors, layout).items()}
+    share = members / members.sum(1, keepdim=True).clamp(min=1)
+    optimizer = torch.optim.Adam(list(weights.values()), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    dropout = split(rng, "dropout")
+    with torch.enable_grad():
+        for _ in range(settings.steps):
+            scores = ensemble_logits(graph, weights, settings.dropout, dropout).flatten(0, 1)
+            # No weight belongs to two models: the gradient of the sum is every model's own.
+            losses = functional.cross_entropy(scores, labels.repeat(len(members)), reduction="none")
+            optimizer.zero_grad()
+            (losses.view_as(share) * share).sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return torch.cat([weight.detach().flatten(1) for weight in weights.values()], 1)
+
+
+def complementary_members(candidates: Tensor, num_nodes: int, pairs: int, rng: torch.Generator) -> Tensor:
+    """Return whom each of ``2 pairs`` models trains on [2 pairs, N]: rows 2j and 2j + 1 share out the ``candidates``
+    [c], half each, so that every candidate is a member of exactly one of the two; nobody else is a member."""
+    members = torch.zeros(2 * pairs, num_nodes, dtype=torch.bool)
+    for pair in range(pairs):
+        order = candidates[torch.randperm(len(candidates), generator=rng)]
+        for model, part in enumerate(itertools.islice(torch.tensor_split(order, 2), 2)):
+            members[2 * pair + model, part] = True
+    return members

@@ -1,0 +1,61 @@
+"""Whether a node's label was trained on: subjects are node ids [S], an estimate is a score [S] (higher: likelier).
+
+Asked about are the auxiliary nodes with a label that belong to clients that are not observing: the observer knows their
+rows and labels, not whether they are training nodes. The metric is the area under the ROC curve; ``tpr_at_fpr_1`` and
+``tpr_at_fpr_01`` are the shares of training nodes found at 1 % and 0.1 % false ones, empty where there are fewer than
+100 and 1000 other nodes. A guess says the same of every node.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fglaudit.interfaces import Inference
+from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.ranking import enough_negatives, found_at, placements
+from fglaudit.view import View
+
+RATES = {"tpr_at_fpr_1": 0.01, "tpr_at_fpr_01": 0.001}
+
+
+class TrainingMembership(InferredQuantity):
+    """See the module docstring."""
+
+    name: ClassVar[str] = "training-membership"
+    metric: ClassVar[str] = "auc"
+
+    def ask(self, truth: Truth) -> Question | str:
+        graph, known = truth.graph, truth.auxiliary
+        if graph.y.dim() > 1:
+            return "membership of single samples is not inferred: a node here has several"
+        mine = torch.cat([torch.empty(0, dtype=torch.long), *(graph.clients[k] for k in truth.observer.clients)])
+        held = torch.isin(known.nodes, torch.cat(graph.clients))
+        nodes = known.nodes[held & ~torch.isin(known.nodes, mine) & (known.y >= 0)]
+        if len(nodes) == 0:
+            return "membership in training is asked of rows the observer knows; give it some, e.g. auxiliary: 0.5"
+        trained = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        for ids, mask in zip(graph.clients, graph.train, strict=True):
+            trained[ids[mask]] = True
+        member = trained[nodes]
+        if not bool(member.any()) or bool(member.all()):
+            found = "none" if not bool(member.any()) else "all"
+            return (
+                f"{found} of the {len(nodes)} labelled nodes it knows are training nodes; give it more auxiliary rows"
+            )
+        return Question(nodes, member.double(), truth.clusters(nodes))
+
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
+        return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
+
+    def judge(self, question: Question, estimate: Tensor) -> Scores:
+        member = question.truth > 0
+        positive, negative = estimate[member].double(), estimate[~member].double()
+        values = placements(positive, negative)
+        columns = {"auc": float(values.mean().item())}
+        for name, rate in RATES.items():
+            if enough_negatives(len(negative), rate):
+                columns[name] = float(found_at(positive, negative, rate).mean().item())
+        return Scores(values, question.clusters[member], columns)

@@ -1,0 +1,129 @@
+"""Which labels a model was trained on: an overfitted federated GCN shows it, one that never saw a label does not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from scored_runs import finding_of, inferred, truth_about
+
+from fglaudit.attacking import unsuitable
+from fglaudit.attacks.models.lira import Lira
+from fglaudit.attacks.models.loss_threshold import LossThreshold
+from fglaudit.attacks.models.rmia import Rmia
+from fglaudit.attacks.models.shadow_federations import balanced_members, needed_shadows
+from fglaudit.defenses.training.dp_sgd import DpSgd
+from fglaudit.errors import FglauditError
+from fglaudit.finding import Status
+from fglaudit.interfaces import Attack
+from fglaudit.observers import ObserverSpec
+from fglaudit.payloads import SERVER, ModelUpdate
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.quantities import Question
+from fglaudit.rng import derive
+from fglaudit.suite.suite import fitting
+from fglaudit.testing import CPU, Run, example_graph, record
+from fglaudit.view import Observer
+from fglaudit.wire.channel import Keep
+
+GRAPH = example_graph(nodes=150, features=60)
+OVERFITTED = FedGCN(
+    hops=2, rounds=40, optimizer="adam", learning_rate=0.03, weight_decay=0.0, dropout=0.0, local_steps=2
+)
+SERVER_WITH_ROWS = ObserverSpec(("server",), topology=True, auxiliary=1.0)
+KNOWING = Observer(parties=(SERVER,), topology=True, auxiliary=1.0)
+SHARE = 1 / 3  # every third node of the example graph trains
+
+
+@pytest.fixture(scope="module")
+def overfitted() -> Run:
+    return record(OVERFITTED, GRAPH)
+
+
+def finding(run: Run, attack: Attack) -> tuple[Status, float, str]:
+    side = dataclasses.replace(run.recording.side, auxiliary={1.0: run.view(KNOWING).auxiliary})
+    recording = dataclasses.replace(run.recording, side=side)
+    found = finding_of(dataclasses.replace(run, recording=recording), attack, SERVER_WITH_ROWS)
+    return found.status, found.auc or 0.0, found.reason
+
+
+def test_an_overfitted_model_shows_whom_it_was_trained_on(overfitted: Run) -> None:
+    lira, loss = (finding(overfitted, a) for a in (Lira(shadows=9, training_share=SHARE), LossThreshold()))
+    rmia = finding(overfitted, Rmia(training_share=SHARE))
+    assert lira[0] is loss[0] is rmia[0] is Status.OK, (lira, loss, rmia)
+    assert lira[1] > 0.8 and rmia[1] > loss[1] - 0.02 > 0.5
+
+
+def test_a_model_that_never_saw_the_labels_shows_nothing() -> None:
+    """Its one step is too short to leave anything of them."""
+    run = record(dataclasses.replace(OVERFITTED, rounds=1, learning_rate=1e-6), GRAPH)
+    _, auc, _ = finding(run, Lira(shadows=6, training_share=SHARE))
+    assert abs(auc - 0.5) < 0.12
+
+
+def test_differentially_private_training_hides_members_and_at_no_strength_shows_them() -> None:
+    """At epsilon 4 (Gaussian DP of about mu = 1) the trade-off curve allows an AUC of 0.76."""
+    private = DpSgd(epsilon=4.0, edges="public")
+    fewer = dataclasses.replace(OVERFITTED, rounds=12, learning_rate=0.1)
+    kind = inferred("training-membership")
+    hidden, shown = (
+        kind.judge(asked, Lira(shadows=6, training_share=SHARE).run(seen, rng=derive(0, "lira"), device=CPU).estimate)
+        for run in (record(fewer, GRAPH, defense) for defense in (private, private.weakened(0.001)))
+        for asked, seen in [(_asked(run), run.view(KNOWING))]
+    )
+    assert hidden.columns["auc"] < 0.66 < 0.7 < shown.columns["auc"]
+    assert hidden.columns["tpr_at_fpr_1"] <= 0.08
+
+
+def _asked(run: Run) -> Question:
+    asked = inferred("training-membership").ask(truth_about(run, KNOWING))
+    assert not isinstance(asked, str)
+    return asked
+
+
+def test_the_question_is_about_known_labels_of_others(overfitted: Run) -> None:
+    kind = inferred("training-membership")
+    asked = kind.ask(truth_about(overfitted, Observer(parties=(0,), topology=True, auxiliary=1.0)))
+    assert not isinstance(asked, str)
+    own = GRAPH.clients[0]
+    assert not bool(torch.isin(asked.subjects, own).any()) and len(asked.subjects) == GRAPH.num_nodes - len(own)
+    assert float(asked.truth.sum().item()) == sum(int(m.sum().item()) for m in GRAPH.train[1:])
+    nothing = kind.ask(truth_about(overfitted, Observer(parties=(SERVER,))))
+    assert isinstance(nothing, str) and "auxiliary" in nothing
+
+
+def test_rates_need_non_members(overfitted: Run) -> None:
+    """Of 150 nodes 100 do not train: enough for 1 %, not for 0.1 %."""
+    kind, question = inferred("training-membership"), _asked(overfitted)
+    columns = kind.judge(question, question.truth).columns
+    assert columns["tpr_at_fpr_1"] == 1 and "tpr_at_fpr_01" not in columns
+    fewer = dataclasses.replace(
+        question, subjects=question.subjects[:90], truth=question.truth[:90], clusters=question.clusters[:90]
+    )
+    assert set(kind.judge(fewer, fewer.truth).columns) == {"auc"}
+
+
+def test_what_it_takes(overfitted: Run) -> None:
+    lira = Lira()
+    assert "topology" in (unsuitable(lira, overfitted.view(Observer(parties=(SERVER,), auxiliary=0.5))) or "")
+    assert "auxiliary" in (unsuitable(lira, overfitted.view(Observer(parties=(SERVER,), topology=True))) or "")
+    bare = overfitted.view(KNOWING)
+    bare = dataclasses.replace(bare, public=dataclasses.replace(bare.public, fit=None))
+    assert "public.fit" in (lira.unsupported(bare) or "") and LossThreshold().unsupported(bare) is None
+
+
+def test_too_few_shadow_models_are_refused_with_the_number() -> None:
+    assert needed_shadows(0.5, 2) == 4 and needed_shadows(0.05, 2) == 30
+    with pytest.raises(FglauditError, match=r"it takes 30 shadow models.*got 16; use shadows: 30"):
+        Lira(training_share=0.05)
+    for count, share, each in ((30, 0.05, 2), (16, 0.5, 8), (9, SHARE, 3)):
+        members = balanced_members(50, count, share, derive(0, "members"))
+        assert bool((members.sum(0) == each).all())
+
+
+def test_shadow_models_are_trained_on_request_and_one_round_is_kept() -> None:
+    attacks = (Lira(), Rmia(), LossThreshold())
+    assert fitting(OVERFITTED, attacks) == ()
+    keep = Keep.for_attacks([KNOWING], attacks, OVERFITTED.num_rounds)
+    assert [keep.wants(ModelUpdate, round) for round in (0, 39, 40)] == [False, False, True]

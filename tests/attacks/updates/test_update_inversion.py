@@ -1,0 +1,166 @@
+"""Rows from updates: a factorisation worked by hand, trained models of two protocols, what rank and defenses allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fglaudit.attacking import run_attacks
+from fglaudit.attacks.updates.input_layer import EVERYBODY, input_changes
+from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
+from fglaudit.attacks.updates.update_inversion import UpdateInversion
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
+from fglaudit.defenses.noise.quantisation import Quantisation
+from fglaudit.defenses.training.dp_fedavg import DpFedAvg
+from fglaudit.finding import Finding, Status
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Inference
+from fglaudit.observers import ObserverSpec
+from fglaudit.payloads import SERVER
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.quantities import quantity
+from fglaudit.quantities.base import Question
+from fglaudit.rng import derive
+from fglaudit.scoring.score import Scorer
+from fglaudit.testing import CPU, Run, example_graph, record
+from fglaudit.view import Observer
+
+ONE_STEP = {"hops": 1, "hidden": 64, "rounds": 1, "local_steps": 1, "dropout": 0.0}
+
+
+def graph() -> FederatedGraph:
+    """Return a graph whose clients train on few nodes, with words enough for every sum to have one of its own."""
+    made = example_graph(nodes=48, features=160, clients=4)
+    rng = derive(1, "rows")
+    few = tuple(mask & (torch.arange(len(mask)) % 3 == 0) for mask in made.train)
+    return replace(made, x=(torch.rand(48, 160, generator=rng) < 0.06).float(), train=few)
+
+
+def finding(run: Run, attack: UpdateInversion, party: str = "server") -> Finding:
+    """Return the scored finding of one observer."""
+    scorer = Scorer(run.truth)
+    [output] = run_attacks(run.recording, [ObserverSpec((party,))], [attack], nothing_to_ask=scorer.nothing_to_ask)
+    return scorer.measure(output).finding
+
+
+def test_edges_of_a_cone_worked_by_hand() -> None:
+    """Rows (1, 0, 2, 0) and (0, 3, 1, 0) under gradients (1, -1) and (1, 1)."""
+    gradient = torch.tensor([[1.0, -1.0, 0.0], [3.0, 3.0, 0.0], [3.0, -1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.double)
+    found = nonnegative_rows(gradient, 1e-9)
+    assert (found.rank, found.limit) == (2, 3)
+    expected = torch.tensor([[0, 1, 1 / 3, 0], [0.5, 0, 1, 0]], dtype=torch.double)
+    assert torch.allclose(found.rows[found.rows[:, 0].argsort()], expected)
+
+
+def test_more_rows_than_the_rank_allows_are_not_found() -> None:
+    rng = derive(0, "rank")
+    rows = (torch.rand(6, 80, generator=rng) < 0.1).double()
+    wide, narrow = torch.randn(6, 9, generator=rng).double(), torch.randn(6, 4, generator=rng).double()
+    assert (nonnegative_rows(rows.T @ wide, 1e-9).rank, len(nonnegative_rows(rows.T @ wide, 1e-9).rows)) == (6, 6)
+    short = nonnegative_rows(rows.T @ narrow, 1e-9)
+    assert (short.rank, short.limit, len(short.rows)) == (4, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"),
+    [
+        ({}, 0.8),
+        ({"weight_decay": 0.05}, 0.8),
+        ({"local_steps": 5, "dropout": 0.5}, 0.8),
+        ({"aggregate": "counts"}, 0.8),
+        ({"hops": 0}, 0.5),
+    ],
+)
+def test_sums_of_fedgcn_are_found_whatever_the_steps(settings: dict[str, object], least: float) -> None:
+    found = finding(record(FedGCN(**{**ONE_STEP, **settings}), graph()), UpdateInversion())  # type: ignore[arg-type]
+    assert found.value is not None and found.value >= least and found.control == 0
+    assert found.adapted == "yes"
+
+
+def test_rounds_add_up_where_one_round_has_too_few_units() -> None:
+    run = record(FedGCN(**{**ONE_STEP, "hidden": 2, "rounds": 8}), graph())  # type: ignore[arg-type]
+    one, eight = (finding(run, UpdateInversion(rounds=rounds)).value or 0 for rounds in (1, 8))
+    assert one < 0.5 < 0.7 < eight
+
+
+def test_rows_of_fedgat_are_found() -> None:
+    protocol = FedGAT(rounds=4, feature_dropout=0.0, dropout=0.0)
+    assert (finding(record(protocol, graph()), UpdateInversion()).value or 0) >= 0.5
+
+
+def test_layer_inputs_are_what_the_first_layer_reads() -> None:
+    """The layer's own gradient, projected on the span of the stated rows, is all of it."""
+    for protocol in (FedGCN(**ONE_STEP), FedGCN(hops=2, hidden=64, rounds=1), FedGAT(rounds=1, feature_dropout=0.0)):  # type: ignore[arg-type]
+        run = record(protocol, graph())
+        stated = protocol.layer_inputs(run.graph)
+        assert stated is not None
+        for change in input_changes(run.view(Observer((SERVER,))), 1):
+            rows = stated[1][stated[0] == change.client].double()
+            inside = rows.T @ torch.linalg.lstsq(rows.T, change.change, driver="gelsd").solution
+            assert (inside - change.change).norm() < 1e-4 * change.change.norm()
+
+
+def test_the_global_models_show_rows_of_all_clients() -> None:
+    """A client sees no upload of others; sums of models show rows without saying whose they are."""
+    run = record(FedGCN(**{**ONE_STEP, "rounds": 8}), graph())  # type: ignore[arg-type]
+    view = run.view(Observer((0,)))
+    result = UpdateInversion().run(view, rng=derive(0), device=CPU)
+    assert bool((result.subjects[:, 0] == EVERYBODY).all())
+    assert (finding(run, UpdateInversion(), "client:0").value or 0) > 0.3
+
+
+def test_client_level_privacy_leaves_nothing_and_next_to_no_noise_leaves_all() -> None:
+    protocol = FedGCN(**{**ONE_STEP, "rounds": 2})  # type: ignore[arg-type]
+    strong = DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local")
+    held = finding(record(protocol, graph(), strong), UpdateInversion())
+    assert (held.value, held.adapted, held.status) == (0, "yes", Status.OK)
+    leaks = finding(record(protocol, graph(), strong.weakened(1e-9)), UpdateInversion())
+    assert (held.cosine or 0) < 0.5 < 0.65 < (leaks.cosine or 0)  # epsilon 10000, the weakest there is, is still noise
+    bare = finding(record(protocol, graph()), UpdateInversion())
+    assert (bare.value or 0) >= 0.8
+
+
+def test_secure_aggregation_leaves_the_sum_over_clients() -> None:
+    run = record(FedGCN(**{**ONE_STEP, "rounds": 8}), graph(), SecureAggregation())  # type: ignore[arg-type]
+    assert (finding(run, UpdateInversion()).value or 0) > 0.3
+
+
+def test_coarse_levels_hide_what_fine_ones_show() -> None:
+    protocol = FedGCN(**ONE_STEP)  # type: ignore[arg-type]
+    coarse, fine = (
+        finding(record(protocol, graph(), Quantisation(bits=bits, on=("ModelUpdate",))), UpdateInversion())
+        for bits in (4, 16)
+    )
+    assert (coarse.adapted, fine.adapted) == ("yes", "yes")
+    assert (coarse.value or 0) < 0.1 < 0.5 < (fine.value or 0)
+
+
+def test_rows_are_matched_one_to_one_and_spare_ones_do_not_count() -> None:
+    kind = quantity("layer-inputs")
+    truth = torch.eye(3)
+    question = Question(torch.tensor([[0, 0], [0, 1], [2, 0]]), truth, torch.zeros(3, dtype=torch.long))
+    guess = Inference("layer-inputs", question.subjects, torch.ones(3, 3))
+
+    def value(subjects: list[list[int]], rows: Tensor) -> list[float]:
+        result = Inference("layer-inputs", torch.tensor(subjects), rows)
+        scores = kind.score(question, result, guess)  # type: ignore[attr-defined]
+        return [float(v) for v in scores.values]
+
+    assert value([[0, 0], [0, 1], [2, 0]], 5 * truth) == [1, 1, 1]
+    assert value([[0, 0], [0, 1], [0, 2]], truth.flip(0)) == [0, 1, 0]  # the third of two rows
+    assert value([[0, 0], [0, 1], [2, 0]], truth[[0, 0, 1]]) == [1, 0, 0]
+    assert value([[-1, 0], [-1, 1]], truth[[2, 0]]) == [1, 0, 1]
+
+
+def test_refusals_name_what_is_in_the_way() -> None:
+    observer = Observer((SERVER,))
+    cases = {
+        "adam": FedGCN(**{**ONE_STEP, "optimizer": "adam"}),  # type: ignore[arg-type]
+        "drop features": FedGAT(rounds=1),
+    }
+    for words, protocol in cases.items():
+        assert words in str(UpdateInversion().unsupported(record(protocol, graph()).view(observer)))
