@@ -49,5 +49,6 @@ ATTACKS: dict[str, str] = {
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",
+    "model-links": "fglaudit.attacks.models.model_links:ModelLinks",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }

@@ -82,7 +82,11 @@ def _attempt(
         if why is not None:
             return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
         start = time.perf_counter()
-        results = tuple(attack_reports(attack, view, attack_stream(attack, view, "attack"), device) for view in views)
+        read: set[tuple[str, str]] = set()
+        streams = [attack_stream(attack, view, "attack") for view in views]
+        results = tuple(
+            attack_reports(attack, view.noted(read), rng, device) for view, rng in zip(views, streams, strict=True)
+        )
         seconds = time.perf_counter() - start
         if not self_tests:
             return replace(output, blank=replace(blank, seconds_attack=seconds), results=results, on_noise=None)
@@ -102,6 +106,7 @@ def _attempt(
         flaw=flaw,
         on_noise=NoiseRuns(attack, views[tested], rng, device),
         tested=tested,
+        read=frozenset(read),
     )
 
 

@@ -12,8 +12,10 @@ sealed (:class:`fglaudit.sealing.SealedTensor`); then the bytes of its ciphertex
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -28,6 +30,55 @@ SERVER = -1
 
 
 P = TypeVar("P", bound="Payload")
+_CLOSED = "_closed"
+if TYPE_CHECKING:
+    Fields = dict[str, Tensor]
+else:
+    Fields = dict  # a check of the values at run time would read them
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """The fields of a payload whose readings are noted in ``log``."""
+
+    kind: str
+    tensors: dict[str, Tensor]
+    log: set[tuple[str, str]]
+
+    def read(self, name: str) -> Tensor:
+        self.log.add((self.kind, name))
+        return self.tensors[name]
+
+
+class _Noted(dict[str, Tensor]):
+    """Fields by name that notes which were looked up; those that are gone through are all read."""
+
+    def __init__(self, closed: _Closed) -> None:
+        super().__init__(closed.tensors)
+        self._closed = closed
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._closed.read(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._closed.read(name) if name in self else default
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self:
+            self._closed.read(name)
+        return super().pop(name, *default)
+
+    def __iter__(self) -> Iterator[str]:  # its own, so that dict(...) and ** look every field up
+        return super().__iter__()
+
+    def values(self) -> Any:
+        return {name: self[name] for name in self}.values()
+
+    def items(self) -> Any:
+        return {name: self[name] for name in self}.items()
+
+    def copy(self) -> dict[str, Tensor]:
+        return {name: self[name] for name in self}
 
 
 class Payload:
@@ -39,9 +90,62 @@ class Payload:
     def __init_subclass__(cls) -> None:
         Payload.registry[cls.__name__] = cls
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Fields:
         """Fields by name."""
+        closed = self.__dict__.get(_CLOSED)
+        if closed is not None:
+            return _Noted(closed)
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the fields by name; asking for them is no reading of values."""
+        return {name: tuple(value.shape) for name, value in self._fields().items()}
+
+    def numbers(self) -> int:
+        """Return how many numbers the fields hold; asking is no reading of values."""
+        return sum(math.prod(shape) for shape in self.shapes().values())
+
+    def real_fields(self) -> tuple[str, ...]:
+        """Return the names of the fields of real numbers, not ids; asking is no reading of values."""
+        return tuple(name for name, value in self._fields().items() if value.is_floating_point())
+
+    def ids(self) -> Tensor | None:
+        """Return the first field of ids [n]; None where there is none."""
+        known = (name for name, value in self._fields().items() if value.dtype == torch.long and value.dim() == 1)
+        name = next(known, None)
+        return None if name is None else self.tensors()[name]
+
+    def with_fields(self: P, changed: dict[str, Tensor]) -> P:
+        """Return the payload with other values in some fields; the rest is not read."""
+        tensors, closed = {**self._fields(), **changed}, self.__dict__.get(_CLOSED)
+        return type(self).from_tensors(tensors) if closed is None else self._closed_with(tensors, closed.log)
+
+    def noted(self: P, log: set[tuple[str, str]]) -> P:
+        """Return the same payload, which adds (type, field) to ``log`` when a field is read.
+
+        Type and values are the same: fields that nobody has read yet are no attributes, and Python asks
+        :meth:`__getattr__` for them.
+        """
+        return self._closed_with(self._fields(), log)
+
+    def _closed_with(self: P, tensors: dict[str, Tensor], log: set[tuple[str, str]]) -> P:
+        closed = object.__new__(type(self))
+        closed.__dict__[_CLOSED] = _Closed(type(self).__name__, tensors, log)
+        return closed
+
+    if not TYPE_CHECKING:  # a type checker would take any name for a field
+
+        def __getattr__(self, name: str) -> Tensor:
+            closed = self.__dict__.get(_CLOSED)
+            if closed is None or name not in closed.tensors:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value: Tensor = closed.read(name)
+            return value
+
+    def _fields(self) -> dict[str, Tensor]:
+        """Return the fields without a word in any log: for what is no reading of values."""
+        closed = self.__dict__.get(_CLOSED)
+        return self.tensors() if closed is None else closed.tensors
 
     @classmethod
     def from_tensors(cls: type[P], tensors: dict[str, Tensor]) -> P:
@@ -50,16 +154,16 @@ class Payload:
 
     def select(self: P, index: Tensor) -> P:
         """Return the payload with ``index`` (positions or a mask) taken along the leading axis of every field."""
-        return type(self).from_tensors({name: _taken(value, index) for name, value in self.tensors().items()})
+        return self.with_fields({name: _taken(value, index) for name, value in self._fields().items()})
 
     def bytes_per_entry(self) -> int:
         """Wire bytes of one entry of the leading axis, without sealed fields."""
-        clear = (value for value in self.tensors().values() if not isinstance(value, SealedTensor))
+        clear = (value for value in self._fields().values() if not isinstance(value, SealedTensor))
         return sum(value[:1].numel() * value.element_size() for value in clear)
 
     def sealed_fields(self) -> dict[str, SealedTensor]:
         """Return the fields whose values are hidden, by name."""
-        return {name: value for name, value in self.tensors().items() if isinstance(value, SealedTensor)}
+        return {name: value for name, value in self._fields().items() if isinstance(value, SealedTensor)}
 
 
 def is_repeated(value: Tensor) -> bool:
@@ -334,7 +438,7 @@ class MessageBatch:
                 f"a ragged payload needs splits and a plain one must not have them; got {type(self.payload).__name__} "
                 f"{'without' if self.splits is None else 'with'} splits"
             )
-        entries = {name: value.shape[0] for name, value in self.payload.tensors().items()}
+        entries = {name: shape[0] for name, shape in self.payload.shapes().items()}
         expected = int(self.splits[-1].item()) if self.splits is not None else len(self.senders)
         if any(count != expected for count in entries.values()) or len(self.senders) != len(self.receivers):
             raise FglauditError(

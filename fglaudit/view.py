@@ -6,6 +6,7 @@ and own data, auxiliary rows and public facts are copies of what the observer le
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -157,6 +158,18 @@ class Messages(Protocol):
 
 
 @dataclass(frozen=True)
+class NotedMessages:
+    """Messages that note which fields are read: (name of the payload, field) in ``log``."""
+
+    messages: Messages
+    log: set[tuple[str, str]]
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        for batch in self.messages.of(payload):
+            yield dataclasses.replace(batch, payload=batch.payload.noted(self.log))
+
+
+@dataclass(frozen=True)
 class View:
     """Everything an observer has, and all an attack gets.
 
@@ -178,6 +191,10 @@ class View:
     degrees: Degrees | None = None
     labels: KnownLabels = field(default_factory=KnownLabels.none)
     own_inputs: tuple[Tensor, ...] = ()
+
+    def noted(self, log: set[tuple[str, str]]) -> View:
+        """Return the same view, which adds every (payload, field) that is read of its messages to ``log``."""
+        return dataclasses.replace(self, messages=NotedMessages(self.messages, log))
 
     def known_rows(self) -> Auxiliary:
         """Own and auxiliary rows together, without repeats: the basis of any prior.

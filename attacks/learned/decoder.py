@@ -32,7 +32,7 @@ def messages_of_nodes(view: View, payload: type[Payload]) -> tuple[Tensor, Tenso
     count = 0
     for batch in view.messages.of(payload):
         tensors = batch.payload.tensors()
-        ids = next((v for v in tensors.values() if v.dtype == torch.long and v.dim() == 1), None)
+        ids = batch.payload.ids()
         if ids is None and not (per_node and bool((batch.senders != SERVER).all())):
             continue
         owners = batch.senders if ids is None else ids

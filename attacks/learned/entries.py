@@ -52,15 +52,14 @@ def entries(batch: MessageBatch, name: str, features: int) -> Entries:
 
 def float_fields(batch: MessageBatch) -> tuple[str, ...]:
     """Return the names of the floating-point fields."""
-    return tuple(name for name, value in batch.payload.tensors().items() if value.is_floating_point())
+    return batch.payload.real_fields()
 
 
 def with_rows(batch: MessageBatch, rows: Mapping[str, Tensor], features: int) -> MessageBatch:
     """Return ``batch`` with the rows of entries [n, D] of some fields replaced."""
-    tensors = dict(batch.payload.tensors())
-    for name, value in rows.items():
-        tensors[name] = entries(batch, name, features).restored(value, tensors[name])
-    payload = type(batch.payload).from_tensors(tensors)
+    like = batch.payload.tensors()
+    changed = {name: entries(batch, name, features).restored(value, like[name]) for name, value in rows.items()}
+    payload = batch.payload.with_fields(changed)
     return MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
 
 

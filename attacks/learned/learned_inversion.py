@@ -20,7 +20,8 @@ from typing import ClassVar
 import torch
 
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
-from fglaudit.attacks.learned.cleaning import CleanedMessages, are_totals, first_batches, learn_maps
+from fglaudit.attacks.learned.cleaned_messages import CleanedMessages
+from fglaudit.attacks.learned.cleaning import are_totals, first_batches, learn_maps
 from fglaudit.attacks.learned.decoder import decoded_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
 from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts
@@ -207,7 +208,7 @@ def unexplained(view: View, payloads: Iterable[type[Payload]]) -> bool:
     rng = derive(0, "what is unexplained")
     graph = made_up_graph(view, True, rng)
     batches = [b for p in payloads for direction in (True, False) for b in first_batches(view, p, direction)[:1]]
-    small = [b for b in batches if sum(v.numel() for v in b.payload.tensors().values()) <= _VALUES] or batches[:1]
+    small = [b for b in batches if b.payload.numbers() <= _VALUES] or batches[:1]
     made = [_made_up(batch, view.public.num_features, rng) for batch in small]
     try:
         return bool(view.public.release(graph, made, rng=rng).unstated)

@@ -39,10 +39,10 @@ class Totals:
         if nodes is None or batch.round != self.round or not self.codes:
             return batch
         unique, place = torch.unique(torch.cat([*self.codes, nodes]), return_inverse=True)
-        tensors = dict(batch.payload.tensors())
+        tensors, changed = batch.payload.tensors(), {}
         for name, parts in self.parts.items():
             values = torch.cat(parts).double()
             total = torch.zeros(len(unique), *values.shape[1:], dtype=torch.double)
             total.index_add_(0, place[: len(values)], values)
-            tensors[name] = total[place[len(values) :]].to(tensors[name].dtype)
-        return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
+            changed[name] = total[place[len(values) :]].to(tensors[name].dtype)
+        return dataclasses.replace(batch, payload=batch.payload.with_fields(changed))

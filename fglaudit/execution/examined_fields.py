@@ -10,16 +10,18 @@ from fglaudit.empirical.moves import PRESENCE
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.guarantees import FieldState
 
-Reads = Mapping[str, Collection[str]]
-"""By an attack's name the names of the payloads that it reads."""
+Declared = Mapping[str, Collection[str]]
+"""By an attack's name the names of the payloads that it may read."""
+Read = Mapping[tuple[str, str, str], Collection[tuple[str, str]]]
+"""By observer, knowledge and attack the fields that it did read, as (payload, field)."""
 _CARRIES = ("nothing", "covered", "unexamined")
 """States of fields that may say something of private data to who reads them."""
 _SEEN_BY = {"server": ("server", "wire"), "clients": ("client", "wire")}
 
 
-def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], reads: Reads) -> tuple[FieldState, ...]:
+def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], read: Read) -> tuple[FieldState, ...]:
     """Return ``states``, with a row for every observer of a field that nothing protects: attacked, where an adapted
-    attack that reads such messages worked on its self-test, else unexamined."""
+    attack that worked on its self-test read this very field, else unexamined."""
     found: list[FieldState] = []
     for state in states:
         seen_by = _SEEN_BY.get(state.observer, ())
@@ -34,7 +36,7 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
                 if f.observer == observer
                 and f.status is Status.OK
                 and f.adapted == ADAPTED
-                and state.payload in reads.get(f.attack, ())
+                and (state.payload, state.field) in _read(read, f)
             )
             word = "attacked" if able else "unexamined"
             by = f"read by {', '.join(able)}" if able else "no adapted attack that passed its self-test reads it"
@@ -42,20 +44,31 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
     return tuple(found)
 
 
-def unread(states: Sequence[FieldState], findings: Sequence[Finding], reads: Reads) -> tuple[str, ...]:
-    """Return notes on what was sent and may carry private data, and no attack read: payloads that no attack knows, and
-    those that none of the attacks that know them could run on."""
+def unread(
+    states: Sequence[FieldState], findings: Sequence[Finding], declared: Declared, read: Read
+) -> tuple[str, ...]:
+    """Return notes on what was sent and may carry private data, and no attack read: payloads that no attack knows,
+    those that none of the attacks that know them could run on, and single fields that were left alone."""
     sent: dict[str, dict[str, None]] = {}
     for state in states:
         if state.state in _CARRIES and state.payload != REPORT and state.field != PRESENCE:
             sent.setdefault(state.payload, {})[state.field] = None
-    ran = {name for f in findings if f.status is Status.OK for name in reads.get(f.attack, ())}
-    known = {name for payloads in reads.values() for name in payloads}
+    ran = {name for f in findings if f.status is Status.OK for name in declared.get(f.attack, ())}
+    known = {name for payloads in declared.values() for name in payloads}
+    seen = {one for f in findings if f.status is Status.OK for one in _read(read, f)}
     notes = []
     for payload, names in sent.items():
-        fields = ", ".join(f"{payload}.{name}" for name in names)
+        left = ", ".join(f"{payload}.{name}" for name in names if (payload, name) not in seen)
+        if not left:
+            continue
         if payload not in known:
-            notes.append(f"nobody read {fields}: no attack here knows {payload}")
+            notes.append(f"nobody read {left}: no attack here knows {payload}")
         elif payload not in ran:
-            notes.append(f"nobody read {fields}: no attack that knows {payload} could run for these observers")
+            notes.append(f"nobody read {left}: no attack that knows {payload} could run for these observers")
+        else:
+            notes.append(f"nobody read {left}: the attacks that ran on {payload} read other fields of it")
     return tuple(notes)
+
+
+def _read(read: Read, finding: Finding) -> Collection[tuple[str, str]]:
+    return read.get((finding.observer, finding.observer_knowledge, finding.attack), ())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fglaudit.execution.examined_fields import Reads, after_attacks, unread
+from fglaudit.execution.examined_fields import Declared, Read, after_attacks, unread
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.recording import Recording
 from fglaudit.scoring.score import Measurement
@@ -37,14 +37,15 @@ def cell_record(
     description: dict[str, Any],
     recording: Recording,
     measured: Sequence[Measurement],
-    reads: Reads | None = None,
-    all_attacks: bool = False,
+    read: Read | None = None,
+    declared: Declared | None = None,
 ) -> CellRecord:
     """Return the record of what was measured on one recording.
 
     Args:
-        reads: by attack the payloads that it reads, to tell fields that were examined from others.
-        all_attacks: whether every attack that fits was run: the notes then say what none of them read.
+        read: the fields that attacks read, to tell those that were examined from others.
+        declared: the payloads that each attack may read, where every attack that fits was run: the notes then say what
+            none of them read.
     """
     findings = [replace(m.finding, suite=suite, cell=cell) for m in measured]
     keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f in findings]
@@ -56,7 +57,7 @@ def cell_record(
         breakdowns={key: m.breakdown for key, m in zip(keys, measured, strict=True) if m.breakdown},
         partition_facts=dict(recording.partition),
         history=dict(recording.history),
-        notes=(*recording.notes, *(unread(recording.fields, findings, reads or {}) if all_attacks else ())),
+        notes=(*recording.notes, *(unread(recording.fields, findings, declared, read or {}) if declared else ())),
         verdict=recording.verdict,
-        fields=recording.fields if reads is None else after_attacks(recording.fields, findings, reads),
+        fields=recording.fields if read is None else after_attacks(recording.fields, findings, read),
     )

@@ -77,8 +77,10 @@ def run_cell(
         measured = [scorer.measure(output) for output in outputs]
         measured = with_weakened(cell, outputs, measured, device, key)
     kinds = [type(attack) for attack in cell.attacks]
-    reads = {kind.name: {payload.__name__ for payload in (*kind.consumes, *kind.also_reads)} for kind in kinds}
-    return cell_record(cell.hash(), suite, cell.description(), recording, measured, reads, _all_attacks(cell))
+    declared = {kind.name: {payload.__name__ for payload in (*kind.consumes, *kind.also_reads)} for kind in kinds}
+    read = {(o.blank.observer, o.blank.observer_knowledge, o.blank.attack): o.read for o in outputs}
+    asked = declared if _all_attacks(cell) else None
+    return cell_record(cell.hash(), suite, cell.description(), recording, measured, read, asked)
 
 
 def _all_attacks(cell: Cell) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fglaudit.execution.exit_code import ExitCode, combined, refuted
-from fglaudit.execution.store import Manifest, read_manifest
+from fglaudit.execution.stored_run import Manifest, read_manifest
 from fglaudit.finding import CellRecord, Status
 from fglaudit.gate.askable import check_askable, observer_names
 from fglaudit.gate.policy import Epsilon, Policy, Want

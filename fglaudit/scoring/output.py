@@ -25,6 +25,7 @@ class Output:
         on_noise: results on messages of noise in the shapes of the tested view's, one per draw; run when they are asked
             for, since the scorer stops at the first that passes. None: not tested, and not to be reported.
         tested: index of the view that self-tests use.
+        read: fields of messages that it read, as (payload, field).
     """
 
     blank: Finding
@@ -35,6 +36,7 @@ class Output:
     flaw: str | None = None
     on_noise: Iterable[Result] | None = ()
     tested: int = 0
+    read: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def measured(self) -> bool:

@@ -19,14 +19,22 @@ ROW = Finding(**_BLANK)
 GOOD = dataclasses.replace(ROW, observer="server", attack="decoder", status=Status.OK, adapted="yes")
 
 
+FIELDS = {"decoder": ("Latents", "values"), "other": ("ModelUpdate", "vector"), "ids": ("Latents", "nodes")}
+
+
+def read_by(findings: tuple[Finding, ...]) -> dict[tuple[str, str, str], set[tuple[str, str]]]:
+    return {(f.observer, f.observer_knowledge, f.attack): {FIELDS[f.attack]} for f in findings if f.attack}
+
+
 def states(*findings: Finding, state: FieldState = OPEN) -> list[tuple[str, str]]:
-    found = after_attacks([state], findings, {"decoder": {"Latents"}, "other": {"ModelUpdate"}})
+    found = after_attacks([state], findings, read_by(findings))
     return [(row.observer, row.state) for row in found]
 
 
 def test_an_attack_that_works_examines_what_it_reads() -> None:
     assert states(GOOD) == [("server", "attacked")]
     assert states(dataclasses.replace(GOOD, attack="other")) == [("server", "unexamined")]
+    assert states(dataclasses.replace(GOOD, attack="ids")) == [("server", "unexamined")]  # another field of it
     assert states(dataclasses.replace(GOOD, status=Status.BROKEN_ATTACK)) == [("server", "unexamined")]
     assert states(dataclasses.replace(GOOD, adapted="no: Additive")) == [("server", "unexamined")]
 
@@ -38,13 +46,16 @@ def test_observers_that_do_not_see_it_and_fields_that_are_protected() -> None:
 
 
 def notes(*findings: Finding, state: FieldState = OPEN) -> tuple[str, ...]:
-    return unread([state], findings, {"decoder": {"Latents"}, "other": {"ModelUpdate"}})
+    declared = {"decoder": {"Latents"}, "other": {"ModelUpdate"}, "ids": {"Latents"}}
+    return unread([state], findings, declared, read_by(findings))
 
 
 def test_what_was_sent_and_nobody_read_is_named() -> None:
     assert notes(GOOD) == ()
     (idle,) = notes(dataclasses.replace(GOOD, status=Status.NOT_APPLICABLE))
     assert idle.startswith("nobody read Latents.values: ") and "could run" in idle
+    (alone,) = notes(dataclasses.replace(GOOD, attack="ids"))
+    assert alone == "nobody read Latents.values: the attacks that ran on Latents read other fields of it"
     (strange,) = notes(GOOD, state=dataclasses.replace(OPEN, payload="Sketches"))
     assert strange == "nobody read Sketches.values: no attack here knows Sketches"
 
