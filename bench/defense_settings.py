@@ -80,6 +80,8 @@ SETUPS: tuple[Setup, ...] = (
     Setup("fedmlp", {"hidden": 16, "rounds": 20}, *TASK),
     Setup("dist-gat", {"rounds": 8, "heads": 2}, *CLIENTS),
     Setup("fedavg-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
+    Setup("fedper-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
+    Setup("gcfl-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
     Setup("fedavg-gophormer", {"rounds": 6}, *COMMUNITIES),
     Setup("fedavg-graphgps", {"rounds": 6}, *COMMUNITIES),
     Setup("structure-only", {"hops": [2, 4], "width": 64, "rounds": 10}, *CLIENTS),

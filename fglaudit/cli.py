@@ -160,7 +160,7 @@ def run(
     from fglaudit.execution.display import failures_table
     from fglaudit.execution.engine import default_jobs
     from fglaudit.execution.engines import make_engine
-    from fglaudit.execution.store import failed_rows
+    from fglaudit.execution.stored_run import failed_rows
     from fglaudit.reports.console import print_answers
     from fglaudit.reports.records import Run
     from fglaudit.run import ERRORS, run_suite
@@ -196,7 +196,7 @@ def run(
 @app.command()
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
     """Write the tables, reports and figures of a run again, finished or not."""
-    from fglaudit.execution.store import failed_rows
+    from fglaudit.execution.stored_run import failed_rows
     from fglaudit.run import OUTPUTS, write_outputs
 
     interrupt()
@@ -230,7 +230,7 @@ def attack(
 
     from fglaudit.execution.display import failures_table
     from fglaudit.execution.saved import attack_saved, find, stored_records
-    from fglaudit.execution.store import failed_rows
+    from fglaudit.execution.stored_run import failed_rows
     from fglaudit.reports.console import print_answers
     from fglaudit.run import write_outputs
     from fglaudit.suite.overrides import named_attacks, named_observers, pick_device
@@ -276,7 +276,7 @@ def compare(
 
 @app.command("list")
 def list_names(
-    kind: Annotated[str, typer.Argument(help="protocols, attacks, defenses, datasets, partitions or suites.")],
+    kind: Annotated[str, typer.Argument(help="protocols, attacks, defenses, servers, datasets, partitions or suites.")],
 ) -> None:
     """List what a suite can name."""
     from fglaudit.catalog import CATALOG
@@ -291,7 +291,7 @@ def list_names(
 
 @app.command()
 def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` prints, or file.py:Class.")]) -> None:
-    """Explain a protocol, attack, defense, data set, partition or suite: what it is, its fields and their defaults."""
+    """Explain what `fglaudit list` names : what it is, its fields and their defaults."""
     from fglaudit.catalog import explain
 
     print(explain(name))

@@ -20,7 +20,8 @@ from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import check_ours, run_folder
 from fglaudit.execution.shards import Claims, Shard
-from fglaudit.execution.store import RunStore, open_run, read_manifest
+from fglaudit.execution.store import RunStore, open_run
+from fglaudit.execution.stored_run import read_manifest
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report

@@ -9,8 +9,8 @@ from typing import Any
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.run_folder import run_folder
-from fglaudit.execution.store import NOT_RUN, Manifest, Stored, read_cells, read_manifest, read_stored
 from fglaudit.execution.stored_record import NAME
+from fglaudit.execution.stored_run import NOT_RUN, Manifest, Stored, read_cells, read_manifest, read_stored
 from fglaudit.finding import CellRecord
 from fglaudit.own_files import read_own
 from fglaudit.user_files import is_folder

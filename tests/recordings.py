@@ -97,6 +97,8 @@ SETUPS: dict[str, Setup] = {
     ),
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
+    "fedper-sage": Setup("fedper-sage", {"hidden": 8, "rounds": 3}),
+    "gcfl-sage": Setup("gcfl-sage", {"hidden": 8, "rounds": 3}),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

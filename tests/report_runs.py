@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit.execution.plan import Planned
-from fglaudit.execution.store import Manifest
 from fglaudit.execution.stored_record import Made, record_text
+from fglaudit.execution.stored_run import Manifest
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.reports import write_report
 from fglaudit.scoring.metrics import metric_interval, read_clusters

@@ -23,7 +23,7 @@ from bench.fuzz.campaign import Tally
 from bench.fuzz.server import preload, run
 from fglaudit.errors import FglauditError
 from fglaudit.execution.engine import Engine, Listener, failed
-from fglaudit.execution.store import read_records
+from fglaudit.execution.stored_run import read_records
 from fglaudit.execution.worker import Failure, Runner, Task, compute
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.own_files import stamped

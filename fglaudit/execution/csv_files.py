@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from fglaudit.execution.store import read_records
 from fglaudit.execution.stored_record import csv_cell
+from fglaudit.execution.stored_run import read_records
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.own_files import write_atomic

@@ -20,8 +20,8 @@ from fglaudit.attacking import run_attacks
 from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned
 from fglaudit.execution.rows import cell_record
-from fglaudit.execution.store import Manifest, read_manifest, read_record
 from fglaudit.execution.stored_record import Made, record_text
+from fglaudit.execution.stored_run import Manifest, read_manifest, read_record
 from fglaudit.execution.weakened import through_planted_rows
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack

@@ -33,21 +33,19 @@ from filelock import FileLock, Timeout
 
 from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
-from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
+from fglaudit.execution.plan import Planned
 from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
-from fglaudit.execution.stored_record import Made, damaged, parse_record, record_text
-from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.execution.stored_record import Made, damaged, record_text
+from fglaudit.execution.stored_run import OTHER, Manifest, is_there, read_manifest, read_stored
+from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Defense
 from fglaudit.own_files import (
     TEMPORARY,
-    DamagedError,
     make_folder,
     read_own,
-    read_stamped,
     reason,
     remove_tree,
-    stamped,
     write_atomic,
 )
 from fglaudit.recording import Recording
@@ -55,29 +53,7 @@ from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.suite import Suite
 
-NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
-_AGAIN = "run the suite again into the folder"
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """``run.json``.
-
-    Attributes:
-        suite: its name.
-        made: what all cells of the run have in common.
-        plan: its cells in order.
-        sources: SHA-256 of the source files of its protocols, defenses and attacks, by kind and name.
-    """
-
-    suite: str
-    made: Made
-    plan: tuple[Planned, ...]
-    sources: Mapping[str, str] = field(default_factory=dict)
-
-    def text(self) -> str:
-        made = {"suite": self.suite, **self.made.to_json(), "sources": dict(self.sources)}
-        return stamped({**made, **plan_to_json(self.plan)}, "run.json")
+SPOOL = ".spool"
 
 
 @dataclass
@@ -121,7 +97,7 @@ class RunStore:
         found = {}
         for cell in self.mine if cells is None else cells:
             path = self.record_path(cell)
-            if not _there(path):
+            if not is_there(path):
                 continue
             try:
                 record, made = read_stored(path)
@@ -172,17 +148,6 @@ class RunStore:
             text = record_text(record, self.made)
         write_atomic(self.record_path(record.cell), text, linked=False)
         return record
-
-
-SPOOL = ".spool"
-
-
-def _there(path: Path) -> bool:
-    try:
-        path.lstat()
-    except OSError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -298,7 +263,7 @@ def _continue(store: RunStore) -> Manifest | None:
     directory = store.directory
     rule = f"a folder holds one run of one suite; {directory} holds"
     fix = "use another --out, or delete the folder"
-    if not _there(directory / "run.json"):
+    if not is_there(directory / "run.json"):
         old = _made_of_records(store)
     else:
         try:
@@ -343,91 +308,3 @@ def _difference(directory: Path, suite: Suite) -> str:
         return next(f"{key} differ" for key in new if key != "datasets" and old.get(key) != new[key])
     except (FglauditError, yaml.YAMLError, AttributeError, ValueError, RecursionError, StopIteration):
         return "datasets differ"
-
-
-def read_manifest(directory: Path) -> Manifest:
-    """Return ``run.json`` of a run.
-
-    Raises:
-        FglauditError: if ``directory`` is no run or the file is damaged.
-    """
-    path = run_folder(directory) / "run.json"
-    if not _there(path):
-        raise FglauditError(
-            f"a run folder has a run.json; there is none in {directory}; name the --out folder of a run"
-        )
-    data = read_stamped(path, "run.json", _AGAIN)
-    try:
-        made = Made.from_json({key: data.get(key) for key in ("version", "threads", "data", "plugins")})
-        sources = data.get("sources", {})
-        if not (isinstance(sources, dict) and all(isinstance(value, str) for value in sources.values())):
-            raise ValueError("sources are SHA-256 sums by name")
-        return Manifest(str(data.get("suite", "")), made, plan_from_json(data), sources)
-    except ValueError as error:
-        raise DamagedError(f"run.json must be whole; {path} is damaged ({error}); {_AGAIN}") from error
-
-
-def read_stored(path: Path) -> tuple[CellRecord, Made]:
-    """Return one stored cell and what it was made with.
-
-    Raises:
-        FglauditError: if the file is damaged or not what its name says.
-    """
-    text = read_own(path, "a record", "the same run command computes it again")
-    try:
-        return parse_record(text, path.stem)
-    except ValueError as error:
-        raise damaged(path, error) from error
-
-
-def read_record(path: Path) -> CellRecord:
-    """Return one stored cell; raises as :func:`read_stored`."""
-    return read_stored(path)[0]
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What a run has of its planned cells.
-
-    Attributes:
-        records: all cells in suite order; one without a usable record has ``failed`` rows that say so.
-        damaged: why a record that is there cannot be used, by cell.
-        missing: cells without any record.
-    """
-
-    records: tuple[CellRecord, ...]
-    damaged: Mapping[str, str]
-    missing: tuple[str, ...]
-
-
-def read_cells(directory: Path, manifest: Manifest) -> Stored:
-    """Read the records of a run."""
-    records, damage, missing = [], dict[str, str](), []
-    for planned in manifest.plan:
-        path = directory / "cells" / f"{planned.cell}.json"
-        if not _there(path):
-            records.append(planned.record(manifest.suite, NOT_RUN))
-            missing.append(planned.cell)
-            continue
-        try:
-            record, made = read_stored(path)
-            if made != manifest.made:
-                raise damaged(path, OTHER)
-            records.append(record)
-        except FglauditError as error:
-            damage[planned.cell] = str(error)
-            records.append(planned.record(manifest.suite, str(error)))
-    return Stored(tuple(records), damage, tuple(missing))
-
-
-OTHER = ValueError("it was made with other data, threads or versions than this run")
-
-
-def read_records(directory: Path) -> list[CellRecord]:
-    """Return all cells of a run in suite order; a cell without a usable record has ``failed`` rows that say so."""
-    return list(read_cells(directory, read_manifest(directory)).records)
-
-
-def failed_rows(records: Sequence[CellRecord]) -> list[Finding]:
-    """Return every ``failed`` row."""
-    return [row for record in records for row in record.findings if row.status is Status.FAILED]

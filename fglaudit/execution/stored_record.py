@@ -80,8 +80,9 @@ def record_text(record: CellRecord, made: Made) -> str:
     Raises:
         ValueError: for values out of range, which no reader would accept.
     """
-    check_record(record.to_json())
-    return stamped({**record.to_json(), "made": made.to_json()}, f"{record.cell}.json")
+    data = record.to_json()
+    check_record(data)
+    return stamped({**data, "made": made.to_json()}, f"{record.cell}.json")
 
 
 def parse_record(text: bytes, cell: str) -> tuple[CellRecord, Made]:

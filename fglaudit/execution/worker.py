@@ -109,7 +109,7 @@ def compute(task: Task, runner: Runner, progress: Callable[[int, int], None]) ->
         except Exception as error:
             doing = phase(last[0] if last else None)
             keep(error, doing)
-            return Failure(explain(error, doing))
+            return Failure(explain(error, doing, task.cell.dataset))
         finally:
             if task.spool is not None:
                 remove_tree(task.spool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -101,6 +102,11 @@ class SubgraphProtocol(FederatedProtocol):
     def layout(self, num_inputs: int, num_classes: int) -> Layout:
         """Return the shapes of the weights of one model; raise :class:`FglauditError` for an impossible network."""
 
+    def shared(self, num_inputs: int, num_classes: int) -> Layout:
+        """Return the shapes of the weights that clients send, which are the first ones of :meth:`layout`. Default: all;
+        the others stay at home."""
+        return self.layout(num_inputs, num_classes)
+
     @abstractmethod
     def surroundings(
         self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
@@ -142,7 +148,7 @@ class SubgraphProtocol(FederatedProtocol):
 
 def mean_model(protocol: SubgraphProtocol, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:
     """Return the facts that a defense needs about the models that :func:`train_average` averages."""
-    layout = protocol.layout(graph.num_features + protocol.positions, graph.num_classes)
+    layout = protocol.shared(graph.num_features + protocol.positions, graph.num_classes)
     return averaged_models(layout, graph.num_clients, len(trainers(graph)), protocol.rounds, weighted=True)
 
 
@@ -155,7 +161,10 @@ def train_average(
     *,
     changes: bool,
 ) -> Trained:
-    """Train one model [D] by FedAvg, weighted by training nodes; every client tests it on its own nodes.
+    """Train one model by FedAvg, weighted by training nodes; every client tests it on its own nodes.
+
+    What is averaged are the first D weights, those of :meth:`SubgraphProtocol.shared`; clients start from the same
+    others and keep their own.
 
     Args:
         changes: whether clients upload the change of their weights instead of the new weights. If changes are sealed,
@@ -166,20 +175,24 @@ def train_average(
     trained = models.inputs.train.sum(1)
     senders = trained.cpu().nonzero().squeeze(1)
     chosen = senders.to(device)
+    layout = protocol.shared(graph.num_features + protocol.positions, graph.num_classes)
+    width = sum(math.prod(shape) for shape in layout.values())
     progress = Progress(models)
-    model = initial_model(models.layout, start).to(device)
-    models.load(broadcast(channel, 0, model, graph.num_clients))
+    first = initial_model(models.layout, start).to(device)
+    models.load(first.expand(graph.num_clients, -1))
+    model = first[:width]
+    models.take_up(broadcast(channel, 0, model, graph.num_clients))
     for round in range(1, protocol.rounds + 1):
-        held = models.vectors.clone()
+        held = models.vectors[:, :width].clone()
         models.train_round()
-        after = models.vectors[chosen]
+        after = models.vectors[chosen, :width]
         received = upload_models(channel, round, senders, after - held[chosen] if changes else after)
         mean = average(received, trained[chosen].to(received))
         if changes and isinstance(mean, SealedTensor):  # only the clients can add it to the model that all of them have
-            models.load(held + broadcast(channel, round, mean, graph.num_clients))
+            models.take_up(held + broadcast(channel, round, mean, graph.num_clients))
         else:
             model = model + mean if changes else mean
-            models.load(broadcast(channel, round, model, graph.num_clients))
+            models.take_up(broadcast(channel, round, model, graph.num_clients))
         progress.test()
         channel.round_done(round, protocol.rounds)
-    return progress.finish()
+    return replace(progress.finish(), layout=layout)

@@ -129,6 +129,10 @@ class SubgraphModels:
             if self._counts is None:
                 self._counts = torch.ones(global_nodes.shape[:2], device=self.vectors.device)
 
+    def take_up(self, received: Tensor) -> None:
+        """Continue from the first weights ``received`` [K, d]; the clients keep the others."""
+        self.load(torch.cat([received.detach(), self.vectors[:, received.shape[1] :]], 1))
+
     def train_round(self) -> None:
         """Train ``epochs`` epochs of mini-batches; a client whose batches are used up waits."""
         settings, size = self.settings, self.settings.batch_size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.execution.store import Manifest
+from fglaudit.execution.stored_run import Manifest
 from fglaudit.gate.policy import Policy
 from fglaudit.reports.answers import Answer
 from fglaudit.reports.records import Run

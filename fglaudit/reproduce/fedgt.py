@@ -22,6 +22,8 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.fedper_sage import FedPerSage
+from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.reproduce.published import Published
@@ -40,6 +42,8 @@ SETTINGS: dict[str, dict[str, Any]] = {"cora": {}, "citeseer": {}, "pubmed": {},
 _BASELINES: dict[str, type[FederatedProtocol]] = {
     "Local": LocalGT,
     "FedAvg": FedAvgSage,
+    "FedPer": FedPerSage,
+    "GCFL+": GCFLSage,
     "Gophormer": FedAvgGophormer,
     "GraphGPS": FedAvgGraphGPS,
 }
@@ -52,7 +56,7 @@ _SIMILARITIES = {
 }
 NOISE = ClippedLaplace(clip=0.002, scale=0.001)
 """The paper's, on global nodes; its baselines have none."""
-_NOT_BUILT = ("FedPer", "GCFL+", "FedSage+", "FED-PUB")
+_NOT_BUILT = ("FedSage+", "FED-PUB")
 
 
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.rows import blank_record
-from fglaudit.execution.store import NOT_RUN, read_records
 from fglaudit.execution.stored_record import Made, check_record, csv_cell, parse_record, record_text
+from fglaudit.execution.stored_run import NOT_RUN, read_records
 from fglaudit.finding import CellRecord, Status
 from fglaudit.own_files import stamped, unstamped
 from fglaudit.rng import derive, split

@@ -13,7 +13,7 @@ from execution_runs import run, suite
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.shards import Claims, Shard, held
-from fglaudit.execution.store import NOT_RUN
+from fglaudit.execution.stored_run import NOT_RUN
 from fglaudit.finding import Status
 
 SEEDS = [0, 1, 2, 3, 4]

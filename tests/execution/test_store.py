@@ -14,7 +14,8 @@ from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, misbehave
 from fglaudit.errors import FglauditError
 from fglaudit.execution.csv_files import write_findings
 from fglaudit.execution.engines import make_engine
-from fglaudit.execution.store import NOT_RUN, open_run, read_record, read_records
+from fglaudit.execution.store import open_run
+from fglaudit.execution.stored_run import NOT_RUN, read_record, read_records
 from fglaudit.finding import COLUMNS, Status
 from fglaudit.own_files import stamped, unstamped
 

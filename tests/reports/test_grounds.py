@@ -12,7 +12,7 @@ import pytest
 from report_runs import ATTACKS, DEFENSES, MADE, PROTOCOLS, _Page, make_cell, store, texts
 
 from fglaudit.execution.plan import Planned
-from fglaudit.execution.store import Manifest
+from fglaudit.execution.stored_run import Manifest
 from fglaudit.finding import CellRecord, Status
 from fglaudit.own_files import stamped, unstamped
 from fglaudit.reports.labels import Labels
