@@ -27,6 +27,8 @@ from bench import (
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
+    links,
+    membership,
     nfedgnn,
     obfuscations,
     scale,
@@ -56,6 +58,8 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
     "intervals": lambda o: intervals.run(o.results),
+    "links": lambda o: links.run(o.results, o.root),
+    "membership": lambda o: membership.run(o.results, o.root),
     "obfuscations": lambda o: obfuscations.run(),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),

@@ -22,10 +22,11 @@ from fglaudit.adversary.modelled import about, known_noise
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
 from fglaudit.attacks.sums.belief_propagation import bit_log_odds
 from fglaudit.attacks.sums.binary_system import binary_system
-from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits, without_columns
+from fglaudit.attacks.sums.bit_decoding import DecodedBits, without_columns
 from fglaudit.attacks.sums.linear_posterior import linear_posterior
 from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
+from fglaudit.attacks.sums.plain_sums import plain_sums
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.row_scales import RowScales, resolve_scales
 from fglaudit.facts import Additive, Fact, Rounded
@@ -71,12 +72,14 @@ class MaximumAPosteriori(Attack):
             whole = bool((equations.std == 0).all()) and clip_of_rows(view) is None and not bool(unused.any())
             exact = solved.determined & whole
             return Reconstruction(mean.float(), equations.nodes, exact.float().cpu(), exact.cpu())
-        equations, scales = resolve_scales(view, equations, prior)
-        odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
-        equations = equations.to(device)
-        noisy = bool((equations.std > 0).any())
-        decoded = _decode_noisy(equations, odds, self.rounds) if noisy else decode_bits(equations, odds)
-        return _decided(equations, without_columns(decoded, unused_columns(view), odds), scales)
+        if bool((equations.std > 0).any()):
+            equations, scales = resolve_scales(view, equations, prior)
+            odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
+            decoded = _decode_noisy(equations.to(device), odds, self.rounds)
+        else:
+            plain = plain_sums(view, device)
+            decoded, odds, scales = plain.decoded, plain.odds, plain.scales
+        return _decided(equations.nodes, without_columns(decoded, unused_columns(view), odds), scales)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)
@@ -92,7 +95,7 @@ def _decode_noisy(equations: NeighborEquations, odds: Tensor, rounds: int) -> De
     return DecodedBits(probability, (probability > 0.5).float(), torch.zeros_like(probability, dtype=torch.bool))
 
 
-def _decided(equations: NeighborEquations, decoded: DecodedBits, scales: RowScales) -> Reconstruction:
+def _decided(nodes: Tensor, decoded: DecodedBits, scales: RowScales) -> Reconstruction:
     """Return for every row the entries with the best expected F1 under independent bits."""
     chance = torch.where(decoded.proven, decoded.bits, decoded.probability)
     bits = best_f1_bits(chance)
@@ -100,4 +103,4 @@ def _decided(equations: NeighborEquations, decoded: DecodedBits, scales: RowScal
     confidence = right.clamp(min=1e-12).log().sum(1).exp()
     rows = scales.apply(bits.cpu())
     proven = decoded.proven.all(1).cpu() & scales.certain
-    return Reconstruction(rows, equations.nodes.cpu(), confidence.cpu(), proven)
+    return Reconstruction(rows, nodes.cpu(), confidence.cpu(), proven)

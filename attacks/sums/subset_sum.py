@@ -33,6 +33,7 @@ from fglaudit.adversary.public_rules import noise_on, unused_columns
 from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits, without_columns
 from fglaudit.attacks.sums.modelled_facts import in_terms
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
+from fglaudit.attacks.sums.plain_sums import plain_sums
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.row_scales import resolve_scales
 from fglaudit.facts import Fact
@@ -73,11 +74,14 @@ class SubsetSum(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         equations = neighbor_equations(view)
-        prior = feature_prior(view, equations.nodes)
-        equations, scales = resolve_scales(view, equations, prior)
-        equations = equations.to(device)
-        odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
-        decoded = decode_bits(equations, odds) if self.joint else _row_by_row(equations, odds)
+        if self.joint:
+            plain = plain_sums(view, device)
+            decoded, odds, scales = plain.decoded, plain.odds, plain.scales
+        else:
+            prior = feature_prior(view, equations.nodes)
+            scaled, scales = resolve_scales(view, equations, prior)
+            odds = prior.mean.clamp(1e-6, 1 - 1e-6).logit().to(device)
+            decoded = _row_by_row(scaled.to(device), odds)
         decoded = without_columns(decoded, unused_columns(view), odds)
         chance = torch.where(decoded.bits > 0, decoded.probability, 1 - decoded.probability)
         confidence = torch.where(decoded.proven, 1.0, chance).clamp(min=1e-12).log().sum(1).exp()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
+from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.graph import FeatureKind
 from fglaudit.view import View
 
@@ -53,12 +54,43 @@ def _neighbor_means(view: View, nodes: Tensor, known: Tensor, values: Tensor) ->
 
 def feature_prior(view: View, nodes: Tensor) -> FeaturePrior:
     """Return the prior of ``nodes`` [U], global ids; node -1 has no known neighbours."""
+    known = _known_statistics(view)
+    if len(known.nodes) == 0:
+        blank = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double)
+        level = 0.0 if view.public.features is FeatureKind.REAL else 0.5
+        return FeaturePrior(blank + level, blank + 1.0, 1.0, view.public.num_features / 2, False)
+    real_nodes = (nodes >= 0).nonzero().squeeze(1)
+    mean = known.frequency.expand(len(nodes), -1).clone()
+    near, count = _neighbor_means(view, nodes[real_nodes], known.nodes, known.x)
+    mean[real_nodes] = (known.strength * known.frequency + near) / (known.strength + count[:, None])
+    return FeaturePrior(mean, known.spread.expand(len(nodes), -1), known.level, known.size, True)
+
+
+@dataclass(frozen=True)
+class _KnownStatistics:
+    """What the known rows ``x`` [R, F] of ``nodes`` [R] say of others.
+
+    Attributes:
+        frequency, spread: mean and variance of an entry [F].
+        level, size: as of :class:`FeaturePrior`.
+        strength: of the shrinkage.
+    """
+
+    nodes: Tensor
+    x: Tensor
+    frequency: Tensor
+    spread: Tensor
+    level: float
+    size: float
+    strength: float
+
+
+@once_per_view
+def _known_statistics(view: View) -> _KnownStatistics:
     known = view.known_rows()
-    features = view.public.num_features
     real = view.public.features is FeatureKind.REAL
     if len(known.nodes) == 0:
-        blank = torch.zeros(len(nodes), features, dtype=torch.double)
-        return FeaturePrior(blank + (0.0 if real else 0.5), blank + 1.0, 1.0, features / 2, False)
+        return _KnownStatistics(known.nodes, known.x, known.x, known.x, 1.0, 0.0, 0.0)
     x = known.x.double() if real else (known.x != 0).double()
     overall = x.mean() if not real else x.mean(0)
     frequency = (x.sum(0) + overall) / (len(x) + 1)
@@ -68,12 +100,8 @@ def feature_prior(view: View, nodes: Tensor) -> FeaturePrior:
     level = float(nonzero.mean().item()) if len(nonzero) else 1.0
     near, count = _neighbor_means(view, known.nodes, known.nodes, x)
     strength = _fit_strength(x[count > 0], near[count > 0], count[count > 0], frequency, spread, real)
-
-    real_nodes = (nodes >= 0).nonzero().squeeze(1)
-    mean = frequency.expand(len(nodes), -1).clone()
-    near, count = _neighbor_means(view, nodes[real_nodes], known.nodes, x)
-    mean[real_nodes] = (strength * frequency + near) / (strength + count[:, None])
-    return FeaturePrior(mean, spread.expand(len(nodes), -1), level, float((x != 0).sum(1).double().mean().item()), True)
+    size = float((x != 0).sum(1).double().mean().item())
+    return _KnownStatistics(known.nodes, x, frequency, spread, level, size, strength)
 
 
 def _fit_strength(x: Tensor, near: Tensor, count: Tensor, frequency: Tensor, spread: Tensor, real: bool) -> float:

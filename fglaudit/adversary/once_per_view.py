@@ -6,31 +6,33 @@ import dataclasses
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from torch import Tensor
 
 from fglaudit.view import View
 
+P = ParamSpec("P")
 T = TypeVar("T")
 MOST_BYTES = 2**28
 """A larger result is not kept: it would weigh more than the time it saves."""
 
 
-def once_per_view(function: Callable[[View], T]) -> Callable[[View], T]:
-    """Return ``function``, a dataclass of tensors made from a view alone, with its results kept as long as their views
-    live. Whoever gets one must not change it."""
-    kept: dict[int, T] = {}
+def once_per_view(function: Callable[Concatenate[View, P], T]) -> Callable[Concatenate[View, P], T]:
+    """Return ``function``, a dataclass of tensors made from a view and a few plain values (a device), with its results
+    kept as long as their views live. Whoever gets one must not change it."""
+    kept: dict[int, dict[Any, T]] = {}
 
     @functools.wraps(function)
-    def once(view: View) -> T:
-        key = id(view)
-        if key in kept:
-            return kept[key]
-        result = function(view)
+    def once(view: View, /, *also: P.args, **named: P.kwargs) -> T:
+        of_view, key = kept.get(id(view), {}), (also, tuple(sorted(named.items())))
+        if key in of_view:
+            return of_view[key]
+        result = function(view, *also, **named)
         if _bytes(result) <= MOST_BYTES:
-            kept[key] = result
-            weakref.finalize(view, kept.pop, key, None)
+            if id(view) not in kept:
+                weakref.finalize(view, kept.pop, id(view), None)
+            kept.setdefault(id(view), {})[key] = result
         return result
 
     return once

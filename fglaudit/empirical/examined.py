@@ -42,7 +42,7 @@ from fglaudit.rng import derive
 QUICK_PAIRS = 3
 FEW_PAIRS = 5
 """Records that are replaced however much is sent: one of every kind of replacement."""
-MOST_NUMBERS = 2**27
+MOST_NUMBERS = 2**26
 """Numbers that further replays may send in all. A limit in seconds would make the verdict depend on the machine."""
 
 

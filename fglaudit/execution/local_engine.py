@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 from collections import deque
@@ -28,6 +29,9 @@ from fglaudit.execution.worker import Alive, Failure, Progress, Runner, Started,
 from fglaudit.interruption import held_back
 from fglaudit.own_files import remove_tree
 
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**29)}
+"""Arrays of up to 32 MiB are taken from memory that a worker keeps, up to half a GiB: fetching fresh pages from the
+system again and again costs more than many a computation on them."""
 START_TRIES = 5
 """Processes that may end, one after the other, before any of them was ready."""
 
@@ -103,6 +107,8 @@ class LocalEngine(Engine):
         process = context.Process(
             target=serve, args=(there, runner, self.threads, registry.loaded_files()), daemon=True
         )
+        for name, value in ALLOCATOR.items():  # glibc reads them when a process starts
+            os.environ.setdefault(name, value)
         with held_back():
             process.start()
         there.close()  # so that the end of the process closes the pipe

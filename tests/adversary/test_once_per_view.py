@@ -6,12 +6,17 @@ import dataclasses
 import gc
 import weakref
 
+import pytest
 import torch
 from recordings import OBSERVERS, recorded
 from torch import Tensor
 
 from fglaudit.adversary.once_per_view import MOST_BYTES, once_per_view
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
+from fglaudit.attacks.sums import plain_sums
+from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
+from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations
+from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.view import View
 
 
@@ -35,6 +40,30 @@ def test_once_per_view_and_gone_with_it() -> None:
     del first, views, calls[:]
     gc.collect()
     assert gone() is None
+
+
+def test_once_per_view_and_value() -> None:
+    named = once_per_view(lambda view, device: _Found(torch.zeros(1, device=device)))
+    view = recorded("fedgcn-1").view(OBSERVERS[1])
+    cpu = torch.device("cpu")
+    assert named(view, cpu) is named(view, torch.device("cpu"))
+    assert named(view, cpu) is not named(view, torch.device("meta"))
+
+
+def test_attacks_on_plain_sums_share_what_they_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = recorded("fedgcn-1").view(next(o for o in OBSERVERS if o.clients))
+    calls: list[Tensor] = []
+
+    def counted(equations: NeighborEquations, odds: Tensor) -> DecodedBits:
+        calls.append(odds)
+        return decode_bits(equations, odds)
+
+    monkeypatch.setattr(plain_sums, "decode_bits", counted)
+    results = [
+        attack.run(view, rng=torch.Generator(), device=torch.device("cpu"))
+        for attack in (SubsetSum(), MaximumAPosteriori())
+    ]
+    assert len(calls) == 1 and torch.equal(results[0].nodes, results[1].nodes)
 
 
 def test_what_is_large_is_not_kept() -> None:
