@@ -152,7 +152,7 @@ class Cell:
             "server": self.server if self.behaviour is None else _described_once(self.behaviour),
             "defense": _described_once(self.defense),
             "seed": self.seed,
-            "observers": [dataclasses.asdict(o) for o in self.observers],
+            "observers": [_described_once(o) for o in self.observers],
             "attacks": [_described_once(a) for a in self.attacks],
             "record": self.record,
             "empirical": self.empirical,
