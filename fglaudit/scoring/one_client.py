@@ -59,7 +59,7 @@ def _at_least(size: int, hits: int, rates: Floats) -> Floats:
 @lru_cache(maxsize=64)
 def _rising(rates: tuple[float, ...], most: int) -> tuple[Floats, Floats, Floats]:
     """Logarithms of the rising factorials ``a (a + 1) ... (a + n - 1)`` for n = 0 .. ``most``, of a, b and a + b where
-    (a, b) is the law's at each of ``rates`` [R, most + 1]: it gives hits and misses of n targets by one look-up each."""
+    (a, b) is the law's at each of ``rates`` [R, most + 1]: hits and misses of n targets by one look-up each."""
     a = np.array(rates)[:, None] * _CONCENTRATION
     starts = a, _CONCENTRATION - a, np.full_like(a[:1], _CONCENTRATION)
     logs = [np.log(start + np.arange(most)).cumsum(1) for start in starts]
@@ -79,7 +79,7 @@ def _each_at_least(sizes: NDArray[np.int64], hits: NDArray[np.int64], rate: floa
     log -= gammaln(ends + a + b)[:, None] + betaln(a, b)
     chance = np.where(counts <= ends[:, None], np.exp(log), 0.0)
     tails = np.minimum(chance[:, ::-1].cumsum(1)[:, ::-1], 1.0)
-    return np.where(hits < 1, 1.0, tails[inverse, np.minimum(hits, ends[-1])])
+    return np.where(hits < 1, 1.0, tails[inverse, np.clip(hits, 0, ends[-1])])
 
 
 def _at_most(sizes: NDArray[np.int64], lost: int, rates: Floats) -> Floats:
