@@ -27,9 +27,12 @@ from bench import (
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
+    links,
+    membership,
     nfedgnn,
     obfuscations,
     scale,
+    update_inversion,
     working_defenses,
 )
 from bench.redteam import measure as redteam
@@ -56,10 +59,13 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
     "intervals": lambda o: intervals.run(o.results),
+    "links": lambda o: links.run(o.results, o.root),
+    "membership": lambda o: membership.run(o.results, o.root),
     "obfuscations": lambda o: obfuscations.run(),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
+    "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 

@@ -21,6 +21,7 @@ from fglaudit.rng import derive, split
 
 _STEP = 2.0**-14
 """Of values that are written as whole numbers, for tables and bits."""
+_CODES = 2**17
 
 
 @dataclass
@@ -71,16 +72,48 @@ def _by_number(numbers: Tensor, size: int, secrets: _Secrets, name: str) -> Tens
 
 
 def _whole(values: Tensor) -> Tensor:
-    return ((values + 4) / _STEP).round().long().clamp(0, 2**17 - 1)
+    return ((values + 4) / _STEP).round().long()
 
 
 def _substituted(message: _Message, secrets: _Secrets) -> Tensor:
-    return secrets.draw("table", 2**17, _order)[_whole(message.values)] * _STEP
+    """Values from -4 to 4 by a table, others by themselves."""
+    whole, table = _whole(message.values), secrets.draw("table", _CODES, _order)
+    inside = (whole >= 0) & (whole < _CODES)
+    return torch.where(inside, table[whole.clamp(0, _CODES - 1)], whole) * _STEP
+
+
+def _rounded(message: _Message, secrets: _Secrets) -> Tensor:
+    return _whole(message.values) * _STEP - 4
 
 
 def _xor(message: _Message, secrets: _Secrets) -> Tensor:
     key = secrets.draw("bits", 1, lambda _, rng: torch.randint(2**16, (1,), generator=rng))
     return (_whole(message.values) ^ key).float() * _STEP
+
+
+def _float_bits(message: _Message, secrets: _Secrets) -> Tensor:
+    """A mask on the sign and the fraction of numbers as they stand on the wire."""
+    key = secrets.draw("bits", 1, lambda _, rng: torch.randint(2**23, (1,), generator=rng))
+    return (message.values.float().view(torch.int32) ^ (key.int() - 2**31)).view(torch.float32)
+
+
+def _reversed_bytes(message: _Message, secrets: _Secrets) -> Tensor:
+    parts = message.values.float().contiguous().view(torch.uint8).unflatten(1, (-1, 4))
+    return parts.flip(-1).contiguous().flatten(1).view(torch.float32)
+
+
+def _byte_table(message: _Message, secrets: _Secrets) -> Tensor:
+    """The two lower bytes of every number by a table."""
+    parts = message.values.float().contiguous().view(torch.uint8).unflatten(1, (-1, 4)).long()
+    table = secrets.draw("bytes", 256, _order)
+    parts[..., :2] = table[parts[..., :2]]
+    return parts.to(torch.uint8).flatten(1).view(torch.float32)
+
+
+def _curved(message: _Message, secrets: _Secrets) -> Tensor:
+    """A layer of a network that is wide enough to be inverted."""
+    turned = message.values @ secrets.draw("rotation", message.values.shape[1], _rotation)
+    return torch.tanh(0.25 * turned)
 
 
 def _columns(rows: Tensor, order: Tensor) -> Tensor:
@@ -141,6 +174,11 @@ RULES: dict[str, Rule] = {
     "cube-root": lambda m, s: m.values.sign() * m.values.abs().pow(1 / 3),
     "table": _substituted,
     "xor": _xor,
+    "rounded": _rounded,
+    "float-bits": _float_bits,
+    "reversed-bytes": _reversed_bytes,
+    "byte-table": _byte_table,
+    "one-layer": _curved,
     "signed-order": lambda m, s: (
         m.values[:, s.draw("order", m.values.shape[1], _order)] * s.draw("signs", m.values.shape[1], _normal).sign()
     ),

@@ -1,23 +1,23 @@
-"""Messages as they were before a defense changed them, as far as that can be learned from pairs."""
+"""How messages were before a defense changed them, as far as that can be learned from pairs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import sees_deliveries
-from fglaudit.attacks.learned.entries import entries, float_fields, upwards, with_rows
+from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key, largest
+from fglaudit.attacks.learned.entries import entries, float_fields, upwards
 from fglaudit.attacks.learned.node_totals import Totals
 from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
 from fglaudit.attacks.learned.probes import Probes, known_pairs, made_up_graph, rehearsed_pair
-from fglaudit.attacks.learned.row_maps import Learned, best_map, identity, learners, relative_error
+from fglaudit.attacks.learned.row_maps import Learned, best_map, identity, relative_error, relearned
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import derive, split
-from fglaudit.view import Messages, View
+from fglaudit.view import View
 
 GOOD = 1e-4
 """Relative error below which a map needs no rival."""
@@ -27,104 +27,31 @@ _BATCHES = 3
 _LEARNED_ROWS = 3
 """Rows per column to learn from."""
 _FEWEST_ROWS = 512
+_MORE = 8
+"""Rehearsals to learn from."""
+_SPARE = 1.3
+"""Rows per column that rehearsals should have."""
 _PROBES = 12
-_GRIDS = 40
-_ENTRIES = 2**18
+_GRIDS = 400
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, modulo 1, leave no gap much larger than the others: together grids see every value."""
+_ENTRIES = 2**19
 """Entries to see for a table of all values."""
 _MIXED = 64
 _VALUES = 2**25
 _EXACT = 1e-9
 _NOTHING = 4.0
-"""Of what a map leaves: below that an entry is 0."""
+"""Of the root mean square of what a map leaves: below that an entry is 0."""
+_MOST_LEFT = 1.5
+"""The same of the most that it leaves, if that is small: numbers of the wire's precision err by their row's size."""
+_SMALL = 1e-3
+"""Of the deviation of plain entries."""
 _COARSE = 1e-10
 """Relative error of numbers with a few more digits lost than the wire's precision has."""
 _LARGE = 10**5
-Key = tuple[bool, str]
 BatchPair = tuple[MessageBatch, MessageBatch]
 Drawn = list[dict[str, tuple[Tensor, Tensor]]]
 """By batch and field (plain, sent) [n, D], of one probe."""
-
-
-@dataclass(frozen=True)
-class FieldMap:
-    """How one field is cleaned.
-
-    Attributes:
-        learned: the map of every row; by batch where it depends on the place.
-        by_batch: maps of the first batches, in order, if it does.
-        kept: by batch which rows [n] are kept: the others are noise.
-        width: D; messages of another width are left as they are.
-        left: root mean square of what the map leaves.
-        coarse: whether that is more than numbers of the wire's precision have anyway.
-    """
-
-    learned: Learned
-    width: int
-    left: float = 0.0
-    coarse: bool = False
-    by_batch: tuple[Learned, ...] = ()
-    kept: tuple[Tensor, ...] = ()
-
-
-@dataclass(frozen=True)
-class CleanedMessages:
-    """The messages of an observer with some fields of one payload cleaned.
-
-    Attributes:
-        totals: whether what the server sends of a node is the sum of what clients sent of it, all of which is seen: it
-            is then made again of the cleaned parts.
-    """
-
-    messages: Messages
-    payload: type[Payload]
-    maps: Mapping[Key, FieldMap]
-    features: int
-    totals: bool = False
-
-    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
-        """Yield the batches with this payload, in order; rows that are noise in any field are left out."""
-        number = {True: -1, False: -1}
-        added = Totals()
-        for batch in self.messages.of(payload):
-            if payload is not self.payload:
-                yield batch
-                continue
-            direction = upwards(batch)
-            number[direction] += 1
-            rows, keep = {}, None
-            for name in float_fields(batch):
-                found = self.maps.get((direction, name))
-                held = entries(batch, name, self.features)
-                if found is None or held.rows.shape[1] != found.width:
-                    continue
-                place = number[direction] % max(1, len(found.by_batch))
-                map_ = found.by_batch[place] if found.by_batch else found.learned
-                clean = map_.apply(held.rows)
-                rows[name] = torch.where(clean.abs() <= _NOTHING * found.left, 0.0, clean)
-                if found.kept and len(found.kept[number[direction] % len(found.kept)]) == len(held.rows):
-                    keep = _entries_kept(found.kept[number[direction] % len(found.kept)], held.message, batch, keep)
-            cleaned = with_rows(batch, rows, self.features)
-            if self.totals:
-                cleaned = added.followed(cleaned) if direction else added.made_again(cleaned)
-            yield cleaned if keep is None else _some(cleaned, keep)
-
-
-def _entries_kept(kept: Tensor, message: Tensor, batch: MessageBatch, before: Tensor | None) -> Tensor:
-    """Return which entries of the payload's leading axis have all their rows."""
-    count = next(iter(batch.payload.shapes().values()))[0]
-    lost = torch.zeros(count, dtype=torch.bool)
-    lost[message[~kept]] = True
-    return ~lost if before is None else before & ~lost
-
-
-def _some(batch: MessageBatch, keep: Tensor) -> MessageBatch:
-    """Return the batch with some entries of its leading axis [entries]."""
-    if batch.splits is None:
-        return batch.select(keep)
-    counts = torch.zeros(len(batch.senders), dtype=torch.long).index_add_(0, batch.entry_messages(), keep.long())
-    splits = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    payload = batch.payload.select(keep.nonzero().squeeze(1))
-    return MessageBatch(batch.round, batch.senders, batch.receivers, payload, splits)
 
 
 def first_batches(view: View, payload: type[Payload], direction: bool) -> tuple[MessageBatch, ...]:
@@ -170,11 +97,16 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
         probes = Probes(view, graph, wire, pools)
         found |= {(direction, n): m for n, m in _public(probes, split(rng, "public"), device).items()}
         for name in float_fields(wire[0]):
-            first_pair, again = (_joined(r, direction, name, features) for r in rehearsals)
+            again = _joined(rehearsals[1], direction, name, features)
             if (direction, name) in found and _holds(found[direction, name], again):
                 continue
-            if (made := _repeated(first_pair, again, device)) is not None:
-                found[direction, name] = made
+            taught = [rehearsals[0], *rehearsals[2:]]
+            while _too_few(pairs := [_joined(r, direction, name, features) for r in taught]) and len(taught) < _MORE:
+                made = made_up_graph(view, large, split(rng, f"graph {len(rehearsals)}"))
+                rehearsals.append(rehearsed_pair(view, made, payload, until, split(rng, "rehearsal")))
+                taught.append(rehearsals[-1])
+            if (learned := _repeated(pairs, again, device)) is not None:
+                found[direction, name] = learned
     return found | _secret(view, payload, wires, found, split(rng, "known"), device)
 
 
@@ -213,69 +145,104 @@ def _pool(
 
 def _public(probes: Probes, rng: torch.Generator, device: torch.device) -> dict[str, FieldMap]:
     """Return the maps that undo what the public code does, tried on another bind of the defense."""
-    kinds = ["normal", "uniform", "typical"]
-    drawn = [probes.pairs(kind, rng) for kind in kinds]
+    drawn = [probes.pairs(kind, rng) for kind in ("normal", "uniform", "typical")]
     held = probes.pairs("typical", rng)
-    names = float_fields(probes.wire[0])
-    width = max(held[0][name][0].shape[1] for name in names)
-    rows = sum(len(batch[names[0]][0]) for batch in held)
-    while len(drawn) < _GRIDS and (len(drawn) - 2) * rows * width < _ENTRIES:
-        drawn.append(probes.pairs("uniform", rng))
-    mixed = max(len(batch[names[0]][0]) for batch in held)
+    names = [name for name in float_fields(probes.wire[0]) if _one_width(name, held)]
+    left = [n for n in names if not all(torch.equal(*batch[n]) for part in (*drawn, held) for batch in part)]
+    if not left:  # the defense leaves them alone
+        return {}
+    width = max(held[0][name][0].shape[1] for name in left)
+    rows = max(1, sum(len(batch[left[0]][0]) for batch in held))
     while len(drawn) < _PROBES and rows * (len(drawn) - 1) < 1.3 * width:
         drawn.append(probes.pairs("normal", rng))
-    while len(drawn) < _MIXED and mixed <= MOST_MIXED and len(drawn) * width < mixed + 2:
+    found = {name: made for name in left if (made := _everywhere(name, drawn, held, rng, device)) is not None}
+    left = [name for name in left if name not in found or found[name].learned.error > GOOD]
+    if not left:
+        return found
+    # What few examples do not show may be a table of all values, or depend on where a row stands.
+    grids = list(drawn)
+    while len(grids) < _GRIDS and (len(grids) - 2) * rows * width < _ENTRIES:
+        grids.append(probes.pairs("grid", rng, len(grids) * _GOLDEN % 1))
+    for name in left:
+        made = _everywhere(name, grids, held, rng, device, simple=True)
+        if made is not None and _is_better(made, found.get(name)):
+            found[name] = made
+    left = [name for name in left if name not in found or found[name].learned.error > GOOD]
+    mixed = max(len(batch[names[0]][0]) for batch in held)
+    while left and len(drawn) < _MIXED and mixed <= MOST_MIXED and len(drawn) * width < mixed + 2:
         drawn.append(probes.pairs("normal", rng))
-    found = {}
-    for name in names:
-        if any(batch[name][0].shape[1] != held[0][name][0].shape[1] for batch in held):
-            continue
-        if all(torch.equal(*batch[name]) for part in (*drawn, held) for batch in part):
-            continue  # the defense leaves it alone
-        if (made := _field(name, drawn, held, probes, rng, device)) is not None:
+    for name in left:
+        if (made := _by_place(name, drawn, held, probes, found.get(name))) is not None:
             found[name] = made
     return found
 
 
-def _field(
+def _one_width(name: str, held: Drawn) -> bool:
+    return all(batch[name][0].shape[1] == held[0][name][0].shape[1] for batch in held)
+
+
+def _is_better(made: FieldMap, than: FieldMap | None) -> bool:
+    return than is None or made.learned.error < than.learned.error
+
+
+def _everywhere(
     name: str,
     drawn: Sequence[Drawn],
     held: Drawn,
-    probes: Probes,
     rng: torch.Generator,
     device: torch.device,
+    *,
+    simple: bool = False,
 ) -> FieldMap | None:
+    """Return the map of every row, wherever it stands."""
     together = [tuple(torch.cat([batch[name][i] for batch in part]) for i in (0, 1)) for part in (*drawn, held)]
     plain, sent = (torch.cat([pair[i] for pair in together[:-1]]) for i in (0, 1))
     most = max(_FEWEST_ROWS, _LEARNED_ROWS * plain.shape[1], 2 * _ENTRIES // plain.shape[1])
     order = torch.randperm(len(plain), generator=rng)[:most]
     last = torch.randperm(len(together[-1][0]), generator=rng)[: max(_FEWEST_ROWS, plain.shape[1] // 2)]
     some = [t[order].to(device) for t in (plain, sent)] + [t[last].to(device) for t in together[-1]]
-    best = best_map(*some)
-    if best.error <= GOOD:
-        return _field_map(_on(best, device), together[-1][0])
+    best = best_map(*some, simple=simple)
+    return _field_map(_on(best, device), *(t[last] for t in together[-1])) if best.error <= WORTH else None
+
+
+def _by_place(
+    name: str, drawn: Sequence[Drawn], held: Drawn, probes: Probes, found: FieldMap | None
+) -> FieldMap | None:
+    """Return the maps of the rows of each batch by where they stand, if they leave less than ``found``, which holds
+    everywhere; which rows are sent as they are, where nothing holds."""
+    plain = torch.cat([batch[name][0] for batch in held])
+    unless = float("inf") if found is None else found.learned.error
     by_batch = []
     for number, batch in enumerate(probes.wire):
         pairs = [part[number][name] for part in drawn]
         senders = entries(batch, name, probes.view.public.num_features).senders
-        by_batch.append(best_place_map(pairs, held[number][name], senders, best.error))
+        by_batch.append(best_place_map(pairs, held[number][name], senders, unless))
     if all(made is not None for made in by_batch) and max(m.error for m in by_batch if m) <= WORTH:
         maps = tuple(made for made in by_batch if made is not None)
         worst = max(maps, key=lambda made: made.error)
-        return dataclasses.replace(_field_map(worst, together[-1][0]), by_batch=maps)
+        return dataclasses.replace(_field_map(worst, plain), by_batch=maps)
     kept = tuple(
         torch.stack([((s - p).abs().amax(1) <= _EXACT * (1 + p.abs().amax(1))) for p, s in parts]).all(0)
         for parts in zip(*([batch[name] for batch in part] for part in (*drawn, held)), strict=True)
     )
     if any(bool(k.any()) for k in kept):
-        return FieldMap(Learned("rows sent as they are", 0.0, identity), together[-1][0].shape[1], kept=kept)
-    return _field_map(_on(best, device), together[-1][0]) if best.error <= WORTH else None
+        return FieldMap(Learned("rows sent as they are", 0.0, identity), plain.shape[1], kept=kept)
+    return None
 
 
-def _field_map(learned: Learned, plain: Tensor) -> FieldMap:
-    """Return the map with what it leaves of rows like ``plain`` [n, D]."""
+def _field_map(learned: Learned, plain: Tensor, sent: Tensor | None = None) -> FieldMap:
+    """Return the map with what it leaves of rows like ``plain`` [n, D], by what it makes of ``sent`` where that is
+    given."""
     spread = float((plain - plain.mean(0)).square().mean().sqrt().item())
-    return FieldMap(learned, plain.shape[1], learned.error**0.5 * spread, learned.error > _COARSE)
+    left = learned.error**0.5 * spread
+    if sent is None or len(plain) == 0:
+        return FieldMap(learned, plain.shape[1], left, 0.0, learned.error > _COARSE)
+    scale = largest(sent)
+    wrong = (learned.apply(sent) - plain).abs()
+    nothing = _NOTHING * left / max(1e-30, float(scale.median().item()))
+    if float(wrong.max().item()) <= _SMALL * spread:
+        nothing = max(nothing, _MOST_LEFT * float((wrong / scale).max().item()))
+    return FieldMap(learned, plain.shape[1], left, nothing, learned.error > _COARSE)
 
 
 def _on(learned: Learned, device: torch.device) -> Learned:
@@ -306,14 +273,24 @@ def _holds(found: FieldMap, pair: tuple[Tensor, Tensor] | None) -> bool:
     return relative_error(pair[0], found.learned.apply(pair[1])) <= WORTH
 
 
+def _too_few(pairs: Sequence[tuple[Tensor, Tensor] | None]) -> bool:
+    """Whether rehearsals have pairs, but fewer than an affine map has rows."""
+    held = [pair for pair in pairs if pair is not None]
+    return bool(held) and sum(len(plain) for plain, _ in held) < _SPARE * held[0][0].shape[1]
+
+
 def _repeated(
-    first: tuple[Tensor, Tensor] | None, again: tuple[Tensor, Tensor] | None, device: torch.device
+    taught: Sequence[tuple[Tensor, Tensor] | None], again: tuple[Tensor, Tensor] | None, device: torch.device
 ) -> FieldMap | None:
-    """Return the map learned from one rehearsal if it holds in another, in which the defense drew other secrets."""
-    if first is None or again is None or first[0].shape[1] != again[0].shape[1]:
+    """Return the map learned from rehearsals if it holds in another, in which the defense drew other secrets."""
+    if again is None:
         return None
-    best = best_map(*(t.to(device) for t in (*first, *again)))
-    return _field_map(_on(best, device), again[0]) if best.error <= WORTH else None
+    pairs = [pair for pair in taught if pair is not None and pair[0].shape[1:] == again[0].shape[1:]]
+    if not pairs:
+        return None
+    plain, sent = (torch.cat([pair[i] for pair in pairs]) for i in (0, 1))
+    best = best_map(*(t.to(device) for t in (plain, sent, *again)), simple=True)
+    return _field_map(_on(best, device), *again) if best.error <= WORTH else None
 
 
 def _from_wire(plain: Tensor, sent: Tensor, device: torch.device) -> FieldMap | None:
@@ -327,8 +304,7 @@ def _from_wire(plain: Tensor, sent: Tensor, device: torch.device) -> FieldMap | 
     best = best_map(z[cut:], y[cut:], z[:cut], y[:cut])
     if best.name == "nothing" or best.error > 0.5 * min(1.0, relative_error(z[:cut], y[:cut])):
         return None
-    again = dict(learners(z, y)).get(best.name, best.apply)
-    return _field_map(_on(Learned(best.name, best.error, again), device), z)
+    return _field_map(_on(relearned(best, z, y), device), z, y)
 
 
 def _secret(

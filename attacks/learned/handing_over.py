@@ -7,7 +7,7 @@ confidence decides.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,8 +35,10 @@ _LIKELY = 0.5
 _LITTLE = 1e-6
 """Weight of confidence below that: it decides only where nobody has more."""
 _NEAR = 0.9
-_ALIKE = 6
-"""Decimals to which results that rebuild the rows held back alike agree."""
+_ALIKE = 0.005
+"""Mean cosine to which results rebuild the rows held back alike."""
+_SAME = 1 - 1e-5
+"""Cosine of rows that are the same."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def _ahead(
     mean = learning.known_rows().x.double().mean(0).expand(len(held.nodes), -1)
     blank = torch.zeros(len(held.nodes))
     guess = torch.maximum(guess, cosines(Reconstruction(mean, held.nodes, blank), held, view.public.num_nodes))
-    chosen, most = None, 0.0
+    scored: list[tuple[float, Candidate]] = []
     for candidate in listed:
         about = torch.isin(held.nodes, candidate.found.nodes)
         if int(about.sum()) < _FEWEST_HELD:
@@ -184,10 +186,24 @@ def _ahead(
         spread = max(_SPREAD, float(gain.std().item()) if len(gain) > 1 else 0.0)
         if float(gain.mean().item()) <= _MARGIN + _AHEAD * spread / len(gain) ** 0.5:
             continue
-        total = round(float(gain.sum().item()), _ALIKE)
-        if total > most:  # the first of those that are alike
-            chosen, most = candidate, total
-    return chosen
+        scored.append((float(gain.sum().item()), candidate))
+    most = max((total for total, _ in scored), default=0.0)
+    alike = [candidate for total, candidate in scored if total >= most - _ALIKE * len(held.nodes)]
+    return _most_agreed(alike, view.public.num_nodes) if alike else None
+
+
+def _most_agreed(alike: Sequence[Candidate], num_nodes: int) -> Candidate:
+    """Return the candidate whose rows most of the others found too: a few rows that were held back do not tell apart
+    results that differ in others; the first of those with as many."""
+    agreed = [0] * len(alike)
+    for i, one in enumerate(alike):
+        for j, other in enumerate(alike[:i]):
+            held = Auxiliary(other.found.nodes, other.found.rows, other.found.nodes)
+            there = held.nodes >= 0
+            same = cosines(one.found, Auxiliary(*(t[there] for t in (held.nodes, held.x, held.y))), num_nodes)
+            count = int((same > _SAME).sum().item())
+            agreed[i], agreed[j] = agreed[i] + count, agreed[j] + count
+    return alike[agreed.index(max(agreed))]
 
 
 def _surest(listed: Iterable[Candidate], held: Auxiliary) -> Candidate | None:

@@ -126,6 +126,9 @@ def _public_pairs(view: View, rng: torch.Generator) -> tuple[Tensor, Tensor] | N
     nodes = torch.cat([client.nodes for client in view.own])[:1]
     count = _PER_COLUMN * view.public.num_features + _FEWEST
     x = torch.randn(count, view.public.num_features, generator=rng)
+    if view.public.features is not FeatureKind.REAL:  # as rows have them: no curve is then told from a line
+        x = (x > 0).float()
+        x = x / x.sum(1, keepdim=True).clamp(min=1) if view.public.features is FeatureKind.SCALED_BINARY else x
     batch = MessageBatch(
         0,
         torch.tensor(view.observer.clients[:1]),

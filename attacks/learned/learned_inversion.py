@@ -20,7 +20,8 @@ from typing import ClassVar
 import torch
 
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
-from fglaudit.attacks.learned.cleaning import CleanedMessages, are_totals, first_batches, learn_maps
+from fglaudit.attacks.learned.cleaned_messages import CleanedMessages
+from fglaudit.attacks.learned.cleaning import are_totals, first_batches, learn_maps
 from fglaudit.attacks.learned.decoder import decoded_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
 from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts

@@ -81,7 +81,7 @@ def _by_group(pairs: Pairs, groups: Tensor) -> RowMap | None:
         cut = len(z) * 3 // 4
         if len(z) < _FEWEST:
             return None
-        maps[group] = best_map(z[:cut], y[:cut], z[cut:], y[cut:]).apply
+        maps[group] = best_map(z[:cut], y[:cut], z[cut:], y[cut:], simple=True).apply
     return _ByGroup(groups, maps)
 
 

@@ -20,7 +20,7 @@ from fglaudit.adversary.planting import dealt, planted_federation, planted_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, upwards, with_rows
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph
-from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
 from fglaudit.view import Observer, View
 from fglaudit.wire.rehearsal import DEFENSE_STREAM
@@ -31,6 +31,10 @@ _LARGE = 10**5
 """Values in a message beyond which few nodes are made up."""
 _DENSITY = 0.3
 _SAME = 1e-6
+_ROUNDS = 4
+"""Of training whose messages are paired."""
+_MIX = 6364136223846793005
+"""Odd, so that codes of tuples, which overflow, are as good as distinct."""
 CPU = torch.device("cpu")
 
 
@@ -75,18 +79,21 @@ class Probes:
     wire: tuple[MessageBatch, ...]
     pools: Mapping[str, Tensor]
 
-    def pairs(self, kind: str, rng: torch.Generator) -> list[dict[str, tuple[Tensor, Tensor]]]:
+    def pairs(self, kind: str, rng: torch.Generator, start: float = 0.0) -> list[dict[str, tuple[Tensor, Tensor]]]:
         """Return per message batch and field (plain, sent) [n, D], of one fresh bind of the defense.
 
         Args:
-            kind: "typical": rows as honest messages have them; "normal", "uniform": entries of their spread and range.
+            kind: "typical": rows as honest messages have them; "normal", "uniform": entries of their spread and range;
+                "grid": their range in equal steps, in any order.
+            start: of a grid, in steps.
         """
         release, features = self.view.public.release, self.view.public.num_features
         assert release is not None
         made = []
-        for batch in self.wire:
+        for number, batch in enumerate(self.wire):
+            place = (start + number / len(self.wire)) % 1
             rows = {
-                name: self._values(entries(batch, name, features).rows.shape, name, kind, rng)
+                name: self._values(entries(batch, name, features).rows.shape, name, kind, rng, place)
                 for name in float_fields(batch)
             }
             made.append(with_rows(batch, rows, features))
@@ -96,16 +103,20 @@ class Probes:
             for before, after in zip(made, sent, strict=True)
         ]
 
-    def _values(self, shape: torch.Size, name: str, kind: str, rng: torch.Generator) -> Tensor:
+    def _values(self, shape: torch.Size, name: str, kind: str, rng: torch.Generator, start: float) -> Tensor:
         pool = self.pools[name]
         if kind == "typical" and pool.shape[1] == shape[1]:
             return pool[torch.randint(len(pool), (shape[0],), generator=rng)]
         if kind == "typical":  # messages of another width
             return pool.reshape(-1)[torch.randint(pool.numel(), tuple(shape), generator=rng)]
         low, high = float(pool.min().item()), float(pool.max().item())
+        margin = 0.05 * (high - low)
         if kind == "uniform":
-            margin = 0.05 * (high - low)
             return low - margin + (high - low + 2 * margin) * torch.rand(shape, generator=rng, dtype=torch.double)
+        if kind == "grid":
+            count = shape.numel()
+            steps = torch.randperm(count, generator=rng).double() + start
+            return (low - margin + (high - low + 2 * margin) * steps / count).reshape(shape)
         spread = float(pool.std().item()) if pool.numel() > 1 else 1.0
         return float(pool.mean().item()) + spread * torch.randn(shape, generator=rng, dtype=torch.double)
 
@@ -138,16 +149,19 @@ def rehearsed_pair(
 def known_pairs(
     view: View, payload: type[Payload], rng: torch.Generator
 ) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
-    """Return, by direction (upwards) and field, the messages before training that follow from rows which the observer
-    knows, as the protocol makes them and as they were sent: (plain, sent) [n, D].
+    """Return, by direction (upwards) and field, the first messages that follow from rows which the observer knows, as
+    the protocol makes them and as they were sent: (plain, sent) [n, D].
 
-    The protocol is rehearsed twice on what the observer knows of the graph, with different rows where it knows none:
-    what comes out the same does not depend on those.
+    The protocol is rehearsed twice on what the observer knows of the graph, with different rows where it knows none,
+    and with the models that the server sent: what comes out the same does not depend on what the observer lacks.
     """
     if view.public.rehearse is None:
         return {}
     known = view.known_rows()
     drawn = []
+    start = next((batch.round for batch in view.messages.of(payload)), 0)
+    rounds = start + _ROUNDS - 1 if start else 0
+    models = [batch for batch in view.messages.of(ModelUpdate) if batch.round <= rounds]
     owner = _owners(view, payload)
     edges = _edges(view, owner)
     for _ in range(2):
@@ -157,12 +171,12 @@ def known_pairs(
         graph = planted_federation(view, x, edges, owner, rng)
         try:
             messages, _ = view.public.rehearse(
-                graph, view.observer, [payload], rounds=0, rng=split(rng, "known"), device=CPU
+                graph, view.observer, [payload], rounds=rounds, received=models, rng=split(rng, "known"), device=CPU
             )
         except FglauditError:
             return {}
-        drawn.append(_keyed(list(messages.of(payload)), view.public.num_features))
-    seen = _keyed(list(view.messages.of(payload)), view.public.num_features, rounds=1)
+        drawn.append(_keyed(list(messages.of(payload)), view.public.num_features, rounds))
+    seen = _keyed(list(view.messages.of(payload)), view.public.num_features, rounds)
     found = {}
     for key, (codes, rows) in seen.items():
         if any(key not in d for d in drawn):
@@ -191,21 +205,26 @@ def _common(*codes: Tensor) -> list[Tensor]:
 
 
 def _keyed(
-    batches: Sequence[MessageBatch], features: int, rounds: int | None = None
+    batches: Sequence[MessageBatch], features: int, rounds: int
 ) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
-    """Return, by direction and field, codes of (sender, receiver, node) [n], each once, and rows of entries [n, D]."""
+    """Return, by direction and field, codes of (round, sender, receiver, node, place) [n], each once, and rows of
+    entries [n, D], of messages up to round ``rounds``."""
     parts: dict[tuple[bool, str], list[tuple[Tensor, Tensor]]] = {}
     for batch in batches:
         ids = batch.payload.ids()
-        if ids is None or (rounds is not None and batch.round >= rounds):
+        if batch.round > rounds:
             continue
         message = batch.entry_messages()
-        code = ((batch.senders[message] + 1) * 2**20 + batch.receivers[message] + 1) * 2**22 + ids
+        code = (torch.tensor(batch.round) * _MIX + batch.senders[message]) * _MIX + batch.receivers[message]
+        code = code * _MIX + (0 if ids is None else ids)
         for name in float_fields(batch):
             held = entries(batch, name, features)
             listed = parts.setdefault((upwards(batch), name), [])
-            if len(held.rows) == len(code) and all(r.shape[1] == held.rows.shape[1] for _, r in listed[:1]):
-                listed.append((code, held.rows))
+            each = len(held.rows) // max(1, len(code))
+            if any(r.shape[1] != held.rows.shape[1] for _, r in listed[:1]):
+                continue
+            place = torch.arange(len(held.rows)) % max(1, each)
+            listed.append((code[held.message] * _MIX + place, held.rows))
     found = {}
     for key, listed in parts.items():
         if not listed:

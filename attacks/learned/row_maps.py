@@ -1,26 +1,45 @@
 """Maps of single rows, learned from pairs: what was sent [n, D] -> what it was made of [n, D].
 
 Every learner is given pairs and returns a function; the one with the least error on pairs that it was not given is
-taken (:func:`best_map`). Together they undo whatever a fixed code does to entries one by one (offsets, factors, signs,
-monotone curves, tables, bits, remainders), and to rows as a whole (orders of columns, rotations, any affine map).
+taken (:func:`best_map`). Simple ones are asked first, and dear ones only where those leave something. Together they
+undo whatever a fixed code does to entries one by one (offsets, factors, signs, monotone curves, tables, bits,
+remainders), and to rows as a whole (orders of columns, rotations, any affine map, curves after one); what none of them
+undoes, a small network approaches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from fglaudit.attacks.learned.bit_maps import byte_tables, mixed_bits
+from fglaudit.attacks.learned.network_map import network
+
 RowMap = Callable[[Tensor], Tensor]
+Learner = Callable[[Tensor, Tensor], RowMap | None]
+"""From (plain, sent) [n, D] to a map of what was sent; None where it has nothing to say."""
 _RIDGES = (1e-9, 1e-5, 1e-2)
 """Relative to the mean square of the columns."""
 _KNOTS = 2**20
 """Entries that a table keeps."""
 _MOST_COLUMNS = 4096
+_MOST_TURNED = 2048
+"""Columns of which a rotation is told by a singular value decomposition."""
+_MOST_MATCHED = 2048
 _ENOUGH = 3
 """Rows per column beyond which an affine map needs no more."""
+_EXACT = 3e-14
+"""Relative error below which no other learner is asked."""
+_CLOSE = 1e-6
+"""Relative error below which no approximation is asked for."""
+_FEWEST = 64
+_SIGNAL = 0.8
+"""Relative error that something must get below for a network to be trained: it improves on what is told, and what is
+noise to all others is noise to it."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +121,14 @@ class _Remainder:
         return sent - self.step * (sent / self.step).round()
 
 
+def _one_affine(plain: Tensor, sent: Tensor) -> RowMap:
+    """Return one factor and one shift for all entries."""
+    y, z = sent - sent.mean(), plain - plain.mean()
+    factor = (y * z).sum() / y.square().sum().clamp(min=1e-300)
+    shift = plain.mean() - factor * sent.mean()
+    return lambda rows: rows * factor + shift
+
+
 def _columnwise(plain: Tensor, sent: Tensor, order: Tensor) -> _Columnwise:
     y = sent[:, order]
     cy, cz = y - y.mean(0), plain - plain.mean(0)
@@ -109,13 +136,32 @@ def _columnwise(plain: Tensor, sent: Tensor, order: Tensor) -> _Columnwise:
     return _Columnwise(order, factor, plain.mean(0) - factor * y.mean(0))
 
 
-def matched_columns(plain: Tensor, sent: Tensor) -> Tensor:
-    """Return for every column of ``plain`` the one of ``sent`` that goes with it best [D], whatever its sign."""
+def _by_column(plain: Tensor, sent: Tensor) -> RowMap:
+    return _columnwise(plain, sent, torch.arange(plain.shape[1], device=sent.device))
+
+
+def _ordered(plain: Tensor, sent: Tensor) -> RowMap | None:
+    """Return the order of the columns, each with a factor and a shift of its own."""
+    if not 1 < plain.shape[1] <= _MOST_COLUMNS or len(plain) < 3:
+        return None
     z, y = plain - plain.mean(0), sent - sent.mean(0)
     z = z / z.norm(dim=0).clamp(min=1e-300)
     y = y / y.norm(dim=0).clamp(min=1e-300)
-    best: Tensor = (z.T @ y).abs().argmax(1)
-    return best
+    return _columnwise(plain, sent, (z.T @ y).abs().argmax(1))
+
+
+def _permuted(plain: Tensor, sent: Tensor) -> RowMap | None:
+    """Return the order and the signs of the columns alone, each used once (an assignment with the least squares): few
+    rows suffice, since a column that is 0 in all of them still goes to one that is."""
+    width = plain.shape[1]
+    if not 1 < width <= _MOST_MATCHED:
+        return None
+    square = plain.square().sum(0)[:, None] + sent.square().sum(0)
+    product = plain.T @ sent
+    cost = (square - 2 * product.abs()) + 1e-9 * square.mean() * (product < 0)
+    order = torch.from_numpy(linear_sum_assignment(cost.cpu().numpy())[1]).to(sent.device)
+    sign = torch.where(product.gather(1, order[:, None]).squeeze(1) < 0, -1.0, 1.0).to(plain)
+    return _Columnwise(order, sign, torch.zeros_like(sign))
 
 
 def affine(plain: Tensor, sent: Tensor, ridge: float) -> RowMap:
@@ -133,6 +179,14 @@ def affine(plain: Tensor, sent: Tensor, ridge: float) -> RowMap:
     return _Affine(matrix, center, shift)
 
 
+def _ridge(ridge: float) -> Learner:
+    def learned(plain: Tensor, sent: Tensor) -> RowMap | None:
+        fits = 1 < plain.shape[1] <= _MOST_COLUMNS and len(plain) > 2
+        return affine(plain, sent, ridge) if fits else None
+
+    return learned
+
+
 def _solved(gram: Tensor, ridge: Tensor, right: Tensor) -> Tensor:
     """Return ``(gram + ridge I)^-1 right``; by least squares where that is singular."""
     system = gram + ridge * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
@@ -141,42 +195,71 @@ def _solved(gram: Tensor, ridge: Tensor, right: Tensor) -> Tensor:
     return solved
 
 
-def orthogonal(plain: Tensor, sent: Tensor) -> RowMap:
+def orthogonal(plain: Tensor, sent: Tensor) -> RowMap | None:
     """Return the orthogonal map with the least error (Procrustes; Schoenemann, Psychometrika 31, 1966)."""
+    if not 1 < plain.shape[1] <= _MOST_TURNED or len(plain) < 3:
+        return None
     center, shift = sent.mean(0), plain.mean(0)
     u, _, v = torch.linalg.svd((sent - center).T @ (plain - shift), full_matrices=False)
     return _Affine(u @ v, center, shift)
 
 
-def _tables(plain: Tensor, sent: Tensor) -> list[tuple[str, RowMap]]:
+def rotation(plain: Tensor, sent: Tensor) -> RowMap | None:
+    """Return the orthogonal map with the least error that leaves 0 where it is: one row fewer tells it."""
+    if not 1 < plain.shape[1] <= _MOST_TURNED or len(plain) < 2:
+        return None
+    u, _, v = torch.linalg.svd(sent.T @ plain, full_matrices=False)
+    return _Affine(u @ v, torch.zeros_like(sent[0]), torch.zeros_like(plain[0]))
+
+
+def _curved(curve: Callable[[Tensor], Tensor], low: float, high: float) -> Learner:
+    """Return the learner of an affine map after ``curve``, for entries between ``low`` and ``high``."""
+
+    def learned(plain: Tensor, sent: Tensor) -> RowMap | None:
+        fits = 1 < plain.shape[1] <= _MOST_COLUMNS and len(plain) > plain.shape[1]
+        if not fits or not bool(((sent >= low) & (sent <= high)).all()):
+            return None
+        after = affine(plain, curve(sent), _RIDGES[0])
+        return lambda rows: after(curve(rows))
+
+    return learned
+
+
+def _sorted_entries(plain: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
     y, z = sent.reshape(-1), plain.reshape(-1)
     if len(y) > _KNOTS:
         pick = torch.linspace(0, len(y) - 1, _KNOTS, device=y.device, dtype=torch.double).long()
         y, z = y[pick], z[pick]
     order = y.argsort()
-    found: list[tuple[str, RowMap]] = [
-        ("monotone map", _Table(y[order], z[order], True)),
-        ("table", _Table(y[order], z[order], False)),
-    ]
-    if len(sent) >= 16:
-        place = sent.argsort(dim=0)
-        by_column = _ColumnTables(sent.gather(0, place).T.contiguous(), plain.gather(0, place).T.contiguous())
-        found.append(("table by column", by_column))
-    return found
+    return y[order], z[order]
 
 
-def _remainder(plain: Tensor, sent: Tensor) -> list[tuple[str, RowMap]]:
+def _table(between: bool) -> Learner:
+    def learned(plain: Tensor, sent: Tensor) -> RowMap | None:
+        return _Table(*_sorted_entries(plain, sent), between) if sent.numel() > 1 else None
+
+    return learned
+
+
+def _table_by_column(plain: Tensor, sent: Tensor) -> RowMap | None:
+    if len(sent) < 16:
+        return None
+    place = sent.argsort(dim=0)
+    return _ColumnTables(sent.gather(0, place).T.contiguous(), plain.gather(0, place).T.contiguous())
+
+
+def _remainder(plain: Tensor, sent: Tensor) -> RowMap | None:
     """Return the remainder map if what was added are multiples of one step."""
     added = (sent - plain).abs().reshape(-1)
     large = added[added > 1e-3]
     if len(large) == 0:
-        return []
+        return None
     step = float(large.min().item())
     whole = large / step
     if float((whole - whole.round()).abs().quantile(0.9) if len(whole) <= 2**20 else 0.0) > 1e-2:
-        return []
+        return None
     step = float((large / whole.round()).median().item())
-    return [("remainder", _Remainder(step))]
+    return _Remainder(step)
 
 
 def relative_error(plain: Tensor, cleaned: Tensor) -> float:
@@ -185,22 +268,79 @@ def relative_error(plain: Tensor, cleaned: Tensor) -> float:
     return float(((cleaned - plain).square().mean() / spread.clamp(min=1e-300)).item())
 
 
-def learners(plain: Tensor, sent: Tensor) -> list[tuple[str, RowMap]]:
-    """Return the map that every learner makes of the pairs (plain, sent) [n, D]."""
-    width = plain.shape[1]
-    tried: list[tuple[str, RowMap]] = [("nothing", identity)]
-    tried.append(("affine by column", _columnwise(plain, sent, torch.arange(width, device=sent.device))))
-    tried += _remainder(plain, sent)
-    tried += _tables(plain, sent)
-    if 1 < width <= _MOST_COLUMNS and len(plain) > 2:
-        tried.append(("order of columns", _columnwise(plain, sent, matched_columns(plain, sent))))
-        tried += [(f"affine, ridge {ridge:g}", affine(plain, sent, ridge)) for ridge in _RIDGES]
-        tried.append(("orthogonal", orthogonal(plain, sent)))
-    return tried
+_SIMPLE: tuple[tuple[str, Learner], ...] = (
+    ("nothing", lambda plain, sent: identity),
+    ("one affine map of entries", _one_affine),
+    ("affine by column", _by_column),
+    ("order and signs of columns", _permuted),
+    ("order of columns", _ordered),
+    ("remainder", _remainder),
+    ("monotone map", _table(True)),
+    ("table", _table(False)),
+    ("table by column", _table_by_column),
+    ("bits", mixed_bits),
+    ("table of bytes", byte_tables),
+    *((f"affine, ridge {ridge:g}", _ridge(ridge)) for ridge in _RIDGES),
+    ("rotation", rotation),
+    ("orthogonal", orthogonal),
+)
+_DEAR: tuple[tuple[str, Learner], ...] = (
+    ("affine map of logarithms", _curved(lambda y: y.clamp(min=1e-30).log(), 1e-30, float("inf"))),
+    ("affine map of exponentials", _curved(torch.exp, -50.0, 50.0)),
+    ("affine map of areas", _curved(lambda y: y.clamp(-1 + 1e-15, 1 - 1e-15).atanh(), -1.0, 1.0)),
+    ("affine map of logits", _curved(lambda y: y.clamp(1e-15, 1 - 1e-15).logit(), 0.0, 1.0)),
+    ("affine map of angles", _curved(lambda y: y.clamp(-1, 1).asin(), -1.0, 1.0)),
+    ("affine map of squares", _curved(lambda y: y * y.abs(), -float("inf"), float("inf"))),
+    ("affine map of roots", _curved(lambda y: y.sign() * y.abs().sqrt(), -float("inf"), float("inf"))),
+    ("affine map of cubes", _curved(lambda y: y**3, -float("inf"), float("inf"))),
+    ("affine map of cube roots", _curved(lambda y: y.sign() * y.abs().pow(1 / 3), -float("inf"), float("inf"))),
+    ("network", network),
+)
+LEARNERS = dict((*_SIMPLE, *_DEAR))
+"""By name, the simplest first."""
 
 
-def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor) -> Learned:
-    """Return the map from ``sent`` to ``plain`` [n, D] with the least error on the held-out pairs [m, D]."""
-    tried = learners(plain, sent)
-    scored = [Learned(name, relative_error(held_plain, map_(held_sent)), map_) for name, map_ in tried]
-    return min((s for s in scored if s.error == s.error), key=lambda s: s.error, default=scored[0])
+def _finite(rows: Tensor) -> Tensor:
+    return rows.nan_to_num(0.0, 0.0, 0.0)
+
+
+def relearned(learned: Learned, plain: Tensor, sent: Tensor) -> Learned:
+    """Return the map of the same learner from other pairs; as it was where that learner has nothing to say of them."""
+    again = LEARNERS[learned.name](plain, _finite(sent) if learned.name not in _OF_BITS else sent)
+    return learned if again is None else Learned(learned.name, learned.error, _guarded(learned.name, again))
+
+
+_OF_BITS = ("bits", "table of bytes")
+"""What is no number may still be known bits."""
+
+
+def _guarded(name: str, map_: RowMap) -> RowMap:
+    if name in _OF_BITS:
+        return lambda rows: _finite(map_(rows))
+    return lambda rows: map_(_finite(rows))
+
+
+def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor, *, simple: bool = False) -> Learned:
+    """Return the map from ``sent`` to ``plain`` [n, D] with the least error on the held-out pairs [m, D].
+
+    Args:
+        simple: ask no dear learner.
+    """
+    best = Learned("nothing", float("inf"), identity)
+    groups: Iterable[tuple[float, tuple[tuple[str, Learner], ...]]] = ((_EXACT, _SIMPLE), (_CLOSE, _DEAR))
+    for enough, group in groups:
+        if group is _DEAR and (simple or len(plain) < _FEWEST):
+            break
+        for name, learner in group:
+            if best.error <= enough:
+                return best
+            if learner is network and best.error > _SIGNAL:
+                continue
+            map_ = learner(plain, sent if name in _OF_BITS else _finite(sent))
+            if map_ is None:
+                continue
+            guarded = _guarded(name, map_)
+            error = relative_error(held_plain, guarded(held_sent))
+            if error < best.error:
+                best = Learned(name, error, guarded)
+    return best

@@ -37,7 +37,7 @@ from fglaudit.execution.plan import Planned
 from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
 from fglaudit.execution.stored_record import Made, damaged, record_text
-from fglaudit.execution.stored_run import OTHER, Manifest, is_there, read_manifest, read_stored
+from fglaudit.execution.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Defense
 from fglaudit.own_files import (
@@ -94,8 +94,12 @@ class RunStore:
 
         A record that cannot be used is renamed to ``*.corrupt``, noted, and its cell is run again.
         """
+        with no_cycles_sought():
+            return self._finished(self.mine if cells is None else cells)
+
+    def _finished(self, cells: Iterable[str]) -> dict[str, CellRecord]:
         found = {}
-        for cell in self.mine if cells is None else cells:
+        for cell in cells:
             path = self.record_path(cell)
             if not is_there(path):
                 continue

@@ -12,14 +12,16 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
-from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
 from fglaudit.structure import Structure
 from fglaudit.view import Messages, Observer, Released
@@ -41,18 +43,46 @@ class _EnoughSentError(Exception):
 
 class _RehearsedChannel(RecordingChannel):
     """Stops after ``last`` rounds; before a message of a later one is made, if the protocol asks whether it is
-    wanted."""
+    wanted. Where ``received`` holds what the server sent in a round, parties get that and not what it sends here."""
 
     last: int | None = None
+    received: Mapping[tuple[type[Payload], int], tuple[Tensor, Payload]] = MappingProxyType({})
 
     def send(self, batch: MessageBatch) -> Payload:
         if self.last is not None and batch.round > self.last:
             raise _EnoughSentError
-        return super().send(batch)
+        payload = super().send(batch)
+        known = self.received.get((type(payload), batch.round))
+        if known is None or not bool((batch.senders == SERVER).all()):
+            return payload
+        return _as_received(payload, batch.receivers, *known)
 
     def round_done(self, round: int, rounds: int) -> None:
         if self.last is not None and round >= self.last:
             raise _EnoughSentError
+
+
+def _as_received(payload: Payload, receivers: Tensor, known: Tensor, sent: Payload) -> Payload:
+    """Return ``payload`` to ``receivers`` [P] with what the parties ``known`` [Q] were sent in its place; parties of
+    which that is not known get what the first of those got."""
+    place = (known[None, :] == receivers[:, None]).long().argmax(1)
+    values = {name: value[place] for name, value in sent.tensors().items()}
+    fits = all(values[name].shape == value.shape for name, value in payload.tensors().items())
+    if not fits:
+        return payload
+    return type(payload).from_tensors({name: values[name].to(value) for name, value in payload.tensors().items()})
+
+
+def _first_of_rounds(
+    batches: Iterable[MessageBatch],
+) -> dict[tuple[type[Payload], int], tuple[Tensor, Payload]]:
+    """Return, by payload type and round, the receivers [Q] and the payload of the server's first batch; of payloads
+    with one value per message alone."""
+    found: dict[tuple[type[Payload], int], tuple[Tensor, Payload]] = {}
+    for batch in batches:
+        if batch.splits is None and len(batch.senders) and bool((batch.senders == SERVER).all()):
+            found.setdefault((type(batch.payload), batch.round), (batch.receivers, batch.payload))
+    return found
 
 
 def hooks_of(session: DefenseSession) -> tuple[str, ...]:
@@ -122,6 +152,7 @@ def _rehearse(
     *,
     rounds: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    received: Iterable[MessageBatch] = (),
     rng: torch.Generator,
     device: torch.device,
     defended: bool = False,
@@ -129,7 +160,8 @@ def _rehearse(
     """Return the messages of types ``payloads`` that ``observer`` sees in the first ``rounds`` (None: all), and what
     the protocol states of them.
 
-    ``settings`` replace hyperparameters of the protocol; those that it lacks are left out.
+    ``settings`` replace hyperparameters of the protocol; those that it lacks are left out. ``received``: messages of
+    the server that parties are to get in the place of those of the rehearsal (models of the run that is attacked).
     """
     rehearsing = _with_settings(protocol, settings)
     session = _session(rehearsing, defense, graph) if defended else DefenseSession()
@@ -138,7 +170,7 @@ def _rehearse(
     parties = None if observer.wire else frozenset(observer.parties)
     keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))
     channel = _RehearsedChannel(session, graph.num_clients, noise, transcript, keep)
-    channel.last = rounds
+    channel.last, channel.received = rounds, _first_of_rounds(received)
     with contextlib.suppress(_EnoughSentError):
         rehearsing.train(graph, channel, rng=rng, device=device)
     return transcript.seen_by(observer), rehearsing.structure(graph)

@@ -1,0 +1,107 @@
+"""Messages of an observer with what a defense did to them undone, read as lazily as those that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.learned.entries import entries, float_fields, upwards, with_rows
+from fglaudit.attacks.learned.node_totals import Totals
+from fglaudit.attacks.learned.row_maps import Learned
+from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.view import Messages
+
+Key = tuple[bool, str]
+"""Whether clients sent it, and the field."""
+
+
+@dataclass(frozen=True)
+class FieldMap:
+    """How one field is cleaned.
+
+    Attributes:
+        learned: the map of every row; by batch where it depends on the place.
+        by_batch: maps of the first batches, in order, if it does.
+        kept: by batch which rows [n] are kept: the others are noise.
+        width: D; messages of another width are left as they are.
+        left: root mean square of what the map leaves.
+        nothing: below that an entry is 0; of the largest entry of the row that was sent.
+        coarse: whether that is more than numbers of the wire's precision have anyway.
+    """
+
+    learned: Learned
+    width: int
+    left: float = 0.0
+    nothing: float = 0.0
+    coarse: bool = False
+    by_batch: tuple[Learned, ...] = ()
+    kept: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True)
+class CleanedMessages:
+    """The messages of an observer with some fields of one payload cleaned.
+
+    Attributes:
+        totals: whether what the server sends of a node is the sum of what clients sent of it, all of which is seen: it
+            is then made again of the cleaned parts.
+    """
+
+    messages: Messages
+    payload: type[Payload]
+    maps: Mapping[Key, FieldMap]
+    features: int
+    totals: bool = False
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        """Yield the batches with this payload, in order; rows that are noise in any field are left out."""
+        number = {True: -1, False: -1}
+        added = Totals()
+        for batch in self.messages.of(payload):
+            if payload is not self.payload:
+                yield batch
+                continue
+            direction = upwards(batch)
+            number[direction] += 1
+            rows, keep = {}, None
+            for name in float_fields(batch):
+                found = self.maps.get((direction, name))
+                held = entries(batch, name, self.features)
+                if found is None or held.rows.shape[1] != found.width:
+                    continue
+                place = number[direction] % max(1, len(found.by_batch))
+                map_ = found.by_batch[place] if found.by_batch else found.learned
+                clean = map_.apply(held.rows)
+                rows[name] = torch.where(clean.abs() <= found.nothing * largest(held.rows), 0.0, clean)
+                if found.kept and len(found.kept[number[direction] % len(found.kept)]) == len(held.rows):
+                    keep = _entries_kept(found.kept[number[direction] % len(found.kept)], held.message, batch, keep)
+            cleaned = with_rows(batch, rows, self.features)
+            if self.totals:
+                cleaned = added.followed(cleaned) if direction else added.made_again(cleaned)
+            yield cleaned if keep is None else _some(cleaned, keep)
+
+
+def _entries_kept(kept: Tensor, message: Tensor, batch: MessageBatch, before: Tensor | None) -> Tensor:
+    """Return which entries of the payload's leading axis have all their rows."""
+    count = next(iter(batch.payload.shapes().values()))[0]
+    lost = torch.zeros(count, dtype=torch.bool)
+    lost[message[~kept]] = True
+    return ~lost if before is None else before & ~lost
+
+
+def _some(batch: MessageBatch, keep: Tensor) -> MessageBatch:
+    """Return the batch with some entries of its leading axis [entries]."""
+    if batch.splits is None:
+        return batch.select(keep)
+    counts = torch.zeros(len(batch.senders), dtype=torch.long).index_add_(0, batch.entry_messages(), keep.long())
+    splits = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    payload = batch.payload.select(keep.nonzero().squeeze(1))
+    return MessageBatch(batch.round, batch.senders, batch.receivers, payload, splits)
+
+
+def largest(sent: Tensor) -> Tensor:
+    """Return the largest entry of every row [n, 1]."""
+    return sent.nan_to_num(0.0, 0.0, 0.0).abs().amax(1, keepdim=True).clamp(min=1e-30)
