@@ -32,6 +32,7 @@ from bench import (
     nfedgnn,
     obfuscations,
     scale,
+    update_inversion,
     working_defenses,
 )
 from bench.redteam import measure as redteam
@@ -64,6 +65,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
+    "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 
