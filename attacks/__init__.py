@@ -44,9 +44,11 @@ ATTACKS: dict[str, str] = {
     "report-labels": "fglaudit.attacks.codes.report_labels:ReportLabels",
     "report-rows": "fglaudit.attacks.codes.report_rows:ReportRows",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
+    "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",
+    "model-links": "fglaudit.attacks.models.model_links:ModelLinks",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }

@@ -27,10 +27,13 @@ from bench import (
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
+    links,
+    membership,
     nfedgnn,
     obfuscation_cost,
     obfuscations,
     scale,
+    update_inversion,
     working_defenses,
 )
 from bench.redteam import measure as redteam
@@ -59,9 +62,12 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
+    "links": lambda o: links.run(o.results, o.root),
+    "membership": lambda o: membership.run(o.results, o.root),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
+    "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
 }
 

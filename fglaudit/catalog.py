@@ -16,6 +16,7 @@ from fglaudit.class_source import UnreadableError, class_source
 from fglaudit.datasets.catalog import DESCRIPTIONS as DATASETS
 from fglaudit.datasets.catalog import DETAILS
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.parties import HONEST, SERVERS
 from fglaudit.partition.schemes import DESCRIPTIONS as SCHEMES
 from fglaudit.suite.embedded import embedded
 
@@ -136,10 +137,26 @@ def _partition(name: str) -> str:
     return "\n".join([about, "", *_entry("fglaudit.partition.spec", "PartitionSpec")])
 
 
+def _servers() -> dict[str, str]:
+    found = {HONEST: "All parties follow the protocol."}
+    for name, target in SERVERS.items():
+        module, _, cls = target.partition(":")
+        found[name] = class_source(module, cls).doc.split("\n\n")[0].replace("\n", " ")
+    return found
+
+
+def _server(name: str) -> str:
+    if name == HONEST:
+        return f"server behaviour {name}: {_servers()[name]}"
+    module, _, cls = SERVERS[name].partition(":")
+    return "\n".join([f"server behaviour {name}", "", *_entry(module, cls), "", class_source(module, cls).module_doc])
+
+
 CATALOG: dict[str, Section] = {
     "protocols": _plugins("protocol"),
     "attacks": _plugins("attack"),
     "defenses": _plugins("defense"),
+    "servers": Section(_servers, _server),
     "datasets": Section(lambda: dict(DATASETS), _dataset),
     "partitions": Section(lambda: dict(SCHEMES), _partition),
     "suites": Section(_suites, lambda name: embedded()[name].rstrip()),

@@ -276,7 +276,7 @@ def compare(
 
 @app.command("list")
 def list_names(
-    kind: Annotated[str, typer.Argument(help="protocols, attacks, defenses, datasets, partitions or suites.")],
+    kind: Annotated[str, typer.Argument(help="protocols, attacks, defenses, servers, datasets, partitions or suites.")],
 ) -> None:
     """List what a suite can name."""
     from fglaudit.catalog import CATALOG
@@ -291,7 +291,7 @@ def list_names(
 
 @app.command()
 def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` prints, or file.py:Class.")]) -> None:
-    """Explain a protocol, attack, defense, data set, partition or suite: what it is, its fields and their defaults."""
+    """Explain what `fglaudit list` names : what it is, its fields and their defaults."""
     from fglaudit.catalog import explain
 
     print(explain(name))

@@ -366,7 +366,8 @@ class Attack(ABC):
     """How many rounds of messages it reads at most, counted back from the last; a recorder need not keep more. None: it
     reads from the first on, see ``first_rounds``."""
     on_request: ClassVar[bool] = False
-    """Whether it runs only where a suite names it, as one that trains many models: ``attacks: all`` leaves it out."""
+    """Whether it runs only where a suite names it: ``attacks: all`` leaves out what trains many models, or asks what
+    most suites do not."""
 
     reads_ids: ClassVar[bool] = False
     """Whether it reads which nodes rows belong to, rather than the rows; on messages of noise these are random too."""

@@ -24,11 +24,12 @@ from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
 from fglaudit.own_files import read_stamped, stamped, write_atomic
+from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
 from fglaudit.partition import partition_facts
 from fglaudit.privacy.accounting import Relation
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
-from fglaudit.suite.cell import Cell, arguments, describe, identity, training
+from fglaudit.suite.cell import Cell, arguments, describe, identity, server_label, training
 from fglaudit.view import Observer, PublicFacts, View
 from fglaudit.wire.channel import Keep, RecordingChannel
 from fglaudit.wire.rehearsal import hooks_of, rehearsal
@@ -187,6 +188,10 @@ def record(
     """
     whole, notes = cell.dataset.load_with_notes() if whole is None else (whole, ())
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
+    if cell.behaviour is not None:
+        if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
+            raise NotApplicableError(why)
+        graph = cell.behaviour.claims(graph)
     cell.protocol.check(graph)
     context = cell.protocol.context(graph)
     if (why := cell.defense.unsupported(context)) is not None:
@@ -207,6 +212,7 @@ def record(
         progress=progress,
         folder=folder,
         key=key,
+        behaviour=cell.behaviour,
     )
     recording = dataclasses.replace(
         recording,
@@ -234,6 +240,7 @@ def record_training(
     folder: Path | None = None,
     channel: Callable[..., RecordingChannel] = RecordingChannel,
     key: bytes = b"",
+    behaviour: Behaviour | None = None,
 ) -> tuple[Recording, GroundTruth]:
     """Train ``protocol`` under ``defense`` on a graph that is at hand, and record it.
 
@@ -244,6 +251,7 @@ def record_training(
         fractions: of auxiliary rows that observers may have.
         empirical: whether replays audit what is promised; without them a guarantee is claimed at most.
         channel: makes what carries the messages; conformance tests tamper with them.
+        behaviour: of a party that sends other messages than the protocol says; ``graph`` is what it claims already.
     """
     device = device or torch.device("cpu")
     if context is None:
@@ -253,7 +261,9 @@ def record_training(
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
     start = time.perf_counter()
-    trained = protocol.train(graph, wire, rng=derive(seed, "train", key=key), device=device)
+    conduct = Conduct() if behaviour is None else behaviour.bind(protocol, graph, derive(seed, "behaviour", key=key))
+    carrier = wire if behaviour is None else ActiveChannel(wire, conduct)
+    trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
     guarantee = session.guarantee()
     verdict, fields = judge(
@@ -286,7 +296,7 @@ def record_training(
             "clients": graph.num_clients,
             "protocol": type(protocol).name,
             "protocol_args": arguments(protocol),
-            "server": "honest",
+            "server": server_label(behaviour),
             "defense": type(defense).name,
             "defense_args": arguments(defense),
             "seed": seed,
@@ -306,7 +316,7 @@ def record_training(
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
         },
         partition={},
-        notes=(*trained.notes, *(_out_of_reach(verdict) if empirical else ())),
+        notes=(*trained.notes, *conduct.remarks(trained), *(_out_of_reach(verdict) if empirical else ())),
     )
     return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated)
 

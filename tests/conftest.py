@@ -55,6 +55,7 @@ SLOW = (
     "privacy/test_tradeoff.py::test_points_bound_what_no_distribution_is_known_for",
     "privacy/test_tradeoff.py::test_samples_hide_more",
     "redteam/test_sample.py::test_broken_ones_are_refuted",
+    "redteam/test_sample.py::test_sly_ones_are_not_verified",
     "suite/test_plugin_trust.py::test_the_command",
     "test_cli_runs.py",
     "test_packaging.py",

@@ -75,6 +75,20 @@ def moved_clusters(view: View, books: Codebooks, std: float) -> Tensor:
     return torch.ones_like(sure) if clipped else ever.logical_or(~ever.any(2, keepdim=True)).expand_as(sure)
 
 
+def moved_behind_clip(books: Codebooks, bound: float, std: float) -> Tensor:
+    """Return :func:`moved_clusters` [T, K, g] where every coordinate was clipped to ``bound``.
+
+    A global node without nodes is sent as its clipped self. Where a client's steps are all hidden by clip and noise,
+    each of its global nodes may have got nodes.
+    """
+    received = books.received.clamp(-bound, bound)
+    change = (books.uploaded - received).norm(dim=3)
+    sure = change > _STAYED * received.norm(dim=3) + std * (received.shape[3] ** 0.5 + _SURELY)
+    ever = sure.any(0, keepdim=True)
+    moved: Tensor = ever.logical_or(~ever.any(2, keepdim=True)).expand_as(sure)
+    return moved
+
+
 def cluster_weight(view: View, round: int, live: float, clients: int) -> float:
     """Return w, the weight of a round's nodes in a global node.
 

@@ -6,8 +6,10 @@ longer than any node's representation, the share of r left in mu determines n; e
 ``h = W_x' x + W_p' p + b`` is a compressed measurement of its sparse row: the weights are those that the server
 returned, its positional encoding p is projected out, and approximate message passing with a Bernoulli prior finds x. A
 row that repeats all measurements to rounding proves itself, and n = 1 with it, and is claimed; which of the client's
-nodes has it stays unknown. A cluster whose n stays unknown has an unknown c from then on and is skipped. Noise and
-rounding hide n: it is taken to be 1 in the first round, their size enters the message passing, and nothing is claimed.
+nodes has it stays unknown. A cluster whose n stays unknown has an unknown c from then on and is skipped. Noise,
+rounding and clips of single coordinates (:mod:`clipped_singles`) hide n: it is taken to be 1 in the first round, their
+size enters the message passing, and nothing is claimed. Of codebooks scaled down to a norm it is unknown how far they
+moved.
 
 Only clients that make one step in the round (batches as large as their training set) use exactly the returned weights
 for it.
@@ -22,11 +24,15 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import PERTURBATION, determined
-from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
+from fglaudit.adversary.modelled import message_clip
 from fglaudit.adversary.planting import planted_rows
 from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds
+from fglaudit.attacks.global_nodes.clipped_singles import Layer, unclipped, weighted
 from fglaudit.attacks.global_nodes.clusters import (
+    moved_behind_clip,
     moved_clusters,
     own_subgraph,
     received_models,
@@ -34,7 +40,7 @@ from fglaudit.attacks.global_nodes.clusters import (
     uploaded_with_error,
 )
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
-from fglaudit.facts import Fact
+from fglaudit.facts import Clipped, Fact, Field
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.nn.weights import unflatten
@@ -88,8 +94,10 @@ class OneNodeClusters(Attack):
     restarts: int = 4
 
     def models(self, fact: Fact) -> bool:
-        """Noise and rounding of what is uploaded; of clipped global nodes it is unknown how far they moved."""
-        return any(kind(fact) for kind in (own_subgraph, received_models, uploaded_with_error))
+        """Noise, rounding and clips of single coordinates of what is uploaded."""
+        up = isinstance(fact.target, Field) and fact.target.direction == "up" and message_clip(fact, GlobalNodes)
+        clip = up and isinstance(fact, Clipped) and fact.norm == "elementwise"
+        return clip or any(kind(fact) for kind in (own_subgraph, received_models, uploaded_with_error))
 
     def unsupported(self, view: View) -> str | None:
         if view.public.features is not FeatureKind.BINARY:
@@ -100,27 +108,31 @@ class OneNodeClusters(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         books = codebooks(view, type(self).first_rounds)
-        std = upload_error(view, books)
+        std, clip = upload_error(view, books), UploadClip.of(view, GlobalNodes)
+        inexact = std > 0 or clip.bound is not None
         moved, sizes = moved_clusters(view, books, std), _sizes_by_length(books)
+        if clip.bound is not None:
+            moved = moved_behind_clip(books, clip.bound, std)
         prior = feature_prior(view, torch.tensor([-1]))
         gamma = view.public.structure.of(Centroids).momentum
         counts = torch.ones(books.uploaded.shape[1:3], dtype=torch.double)  # NaN once it is not known
         parts = [torch.zeros(0, view.public.num_features)]
         found = [torch.zeros(0, dtype=torch.bool)]
         for index, models in enumerate(model_rounds(view, len(books.uploaded))):
-            if std > 0 and index:
+            if inexact and index:
                 break
             share = gamma * counts / (1 - gamma)
             size = share * sizes[index]
-            tried = moved[index] & ~counts.isnan() & (size.isnan() | (size - 1).abs().lt(_NEAR) | (std > 0))
+            tried = moved[index] & ~counts.isnan() & (size.isnan() | (size - 1).abs().lt(_NEAR) | inexact)
             client, place = tried.nonzero(as_tuple=True)
-            singles = _measure(view, books, index, client, place, 1 / (1 + share[client, place]), models.received, std)
+            asked = (view, books, index, client, place, 1 / (1 + share[client, place]), models.received, std)
+            singles = _measure(*asked) if clip.bound is None else _measure_clipped(*asked, prior, clip)
             chance = prior.mean.float().expand(len(singles.values), -1) if prior.informed else _density(singles)
             keep = _short_enough(view, singles)
             singles, chance = singles.of(keep), chance[keep]
             certain_size = ~size[client, place].isnan()[keep]
-            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), std, certain_size, rng)
-            if std == 0:
+            rows, fits = self._solve(singles, chance.clamp(1e-5, 1 - 1e-5), inexact, certain_size, rng)
+            if not inexact:
                 rows, claimed = rows[fits | certain_size], fits[fits | certain_size]
                 nodes = torch.where(moved[index], size.round(), 0.0)
                 nodes[client[keep][fits], place[keep][fits]] = 1.0
@@ -132,17 +144,18 @@ class OneNodeClusters(Attack):
         return Reconstruction(rows, torch.full((len(rows),), -1), fits.float(), claimed=fits)
 
     def _solve(
-        self, singles: Singles, chance: Tensor, std: float, again: Tensor, rng: torch.Generator
+        self, singles: Singles, chance: Tensor, inexact: bool, again: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Return rows [U, F] and which repeat their measurements [U].
 
         Args:
             chance: prior probability of a one [U, F].
+            inexact: whether measurements have errors beyond rounding.
             again: rows that are restarted until they fit [U].
         """
         rows = torch.zeros_like(chance)
         fits = torch.zeros(len(chance), dtype=torch.bool)
-        provable = len(chance) > 0 and std == 0 and determined(Measurements(singles.matrix))
+        provable = len(chance) > 0 and not inexact and determined(Measurements(singles.matrix))
         for attempt in range(1 + (self.restarts if provable else 0)):
             rest = (~fits & again if attempt else ~fits).nonzero().squeeze(1)
             if len(rest) == 0:
@@ -210,6 +223,37 @@ def _measure(
     projected = torch.einsum("ud,udm->um", values, basis[client])
     tolerance = torch.hypot(_ROUNDING * size * values.shape[1] ** 0.5, std / weight)
     return Singles(projected.float(), matrix[client].float(), tolerance.float())
+
+
+def _measure_clipped(
+    view: View,
+    books: Codebooks,
+    index: int,
+    client: Tensor,
+    place: Tensor,
+    weight: Tensor,
+    models: Tensor,
+    std: float,
+    prior: FeaturePrior,
+    clip: UploadClip,
+) -> Singles:
+    """Return what :func:`_measure` does where every coordinate was clipped.
+
+    Args:
+        prior: of a row nobody knows.
+    """
+    w = weight.unsqueeze(1)
+    received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
+    features, bias = input_map(view, models)
+    whole = unflatten(models, view.public.layout)["input.weight"].double()
+    encoding = whole[:, view.public.num_features :]
+    layer = Layer(features.double()[client], encoding[client], bias[client].squeeze(1).double())
+    few = min(0.5, _PLANTED_ONES / view.public.num_features)
+    chance = prior.mean[0].double() if prior.informed else torch.full((view.public.num_features,), few).double()
+    image = layer.images(chance, len(books.clients) / view.public.num_nodes)  # eigenvectors of a client have length 1
+    mu, error = unclipped(received, uploaded, w, image, clip, std)
+    values, matrix, tolerance = weighted(received + (mu - received) / w - layer.bias, error / w, layer)
+    return Singles(values.float(), matrix.float(), tolerance.float())
 
 
 def _ones(singles: Singles) -> Tensor:

@@ -1,4 +1,4 @@
-"""Self-test of membership in training: twins with equal rows and other labels, of which one trains.
+"""Self-tests: models that learned planted nodes by heart; for membership, twins with equal rows and other labels.
 
 The protocol itself trains on the first twin of every pair, long enough to learn its label; the model then contradicts
 the second one. Shadow models of the self-test train as long.
@@ -16,7 +16,7 @@ from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
 from fglaudit.attacks.models.shadow_federations import KnownGraph
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import ModelUpdate
 from fglaudit.rng import split
@@ -38,15 +38,31 @@ LEARNED: dict[str, Any] = {
 """Hyperparameters under which twins are learned by heart; those that the protocol lacks are left out."""
 
 
-def planted_twins(view: View, rng: torch.Generator) -> Planted:
-    """Plant pairs of nodes with equal rows: the first is trained on as one class, the second is of the next one."""
-    rng = split(rng, "plant")
+def learned_view(view: View, graph: FederatedGraph, rng: torch.Generator) -> View:
+    """Return ``view``, which has no defense any more, with the models that the protocol sends on ``graph`` while it
+    learns its training nodes by heart; its public training function learns as long.
+
+    Raises:
+        FglauditError: the view comes without the protocol.
+    """
     public, rehearsal = view.public, view.public.rehearse
     if rehearsal is None:
         raise FglauditError(
             "a self-test plants its leak through the messages of the view's protocol; this view has public.rehearse"
             " None; add what fglaudit.wire.rehearsal.rehearsal(protocol) returns to its public facts"
         )
+    messages, structure = rehearsal(
+        graph, view.observer, [ModelUpdate], settings=LEARNED, rng=split(rng, "rehearsal"), device=_CPU
+    )
+    fit = None if public.fit is None else partial(public.fit, settings=LEARNED)
+    learned = dataclasses.replace(public, structure=structure, fit=fit, release=None, hooks=())
+    return dataclasses.replace(view, messages=messages, public=learned)
+
+
+def planted_twins(view: View, rng: torch.Generator) -> Planted:
+    """Plant pairs of nodes with equal rows: the first is trained on as one class, the second is of the next one."""
+    rng = split(rng, "plant")
+    public = view.public
     bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
     others = (~own_nodes(view)).nonzero().squeeze(1)
     twins = others[torch.randperm(len(others), generator=rng)]
@@ -60,18 +76,12 @@ def planted_twins(view: View, rng: torch.Generator) -> Planted:
     y = torch.full((public.num_nodes,), -1)
     y[first] = torch.arange(pairs) % public.num_classes
     y[second] = (y[first] + 1) % public.num_classes
-    undefended = dataclasses.replace(bare.public, release=None, hooks=())
-    bare = dataclasses.replace(bare, auxiliary=Auxiliary(others, x[others], y[others]), public=undefended)
+    bare = dataclasses.replace(bare, auxiliary=Auxiliary(others, x[others], y[others]))
     graph = KnownGraph.of(bare, split(rng, "known graph"))
     members = torch.zeros(public.num_nodes, dtype=torch.bool)
     members[first] = True
     members[graph.own_training] = True
     federation = graph.federation(bare, members, split(rng, "owners"))
-    messages, structure = rehearsal(
-        federation, bare.observer, [ModelUpdate], settings=LEARNED, rng=split(rng, "rehearsal"), device=_CPU
-    )
-    fit = None if view.public.fit is None else partial(view.public.fit, settings=LEARNED)
-    learned = dataclasses.replace(undefended, structure=structure, fit=fit)
-    planted = dataclasses.replace(bare, messages=messages, public=learned)
+    planted = learned_view(bare, federation, rng)
     truth = torch.cat([torch.ones(pairs), torch.zeros(pairs)]).double()
     return Planted(planted, truth, torch.cat([first, second]))

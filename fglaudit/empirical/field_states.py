@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from fglaudit.empirical.examined import Examined
 from fglaudit.empirical.forced_replay import ROUNDS, kinds
@@ -26,15 +26,25 @@ def unreplayed_states(counted: Counted, sealed: Collection[str], why: str) -> tu
         side = CLIENT_SIDE if sent.by_server else SERVER_SIDE
         for name in sent.fields:
             hidden = sent.payload in sealed
-            words = ("sealed", "travels sealed") if hidden else ("nothing", f"sent in the clear; {why}")
+            words = ("sealed", f"claimed: {why}") if hidden else ("nothing", f"sent in the clear; {why}")
             found.append(FieldState(side, sent.payload, name, *words))
     return tuple(found)
 
 
 def field_states(
-    seen: Examined, counted: Counted, accounted: Accounted | str, promise: Guarantee, sealed: Collection[str]
+    seen: Examined,
+    counted: Counted,
+    accounted: Accounted | str,
+    promise: Guarantee,
+    sealed: Collection[str],
+    sealing: Sequence[Audit] = (),
 ) -> tuple[FieldState, ...]:
-    """Return the state of every field, of the presence of messages, and of what is reported."""
+    """Return the state of every field, of the presence of messages, and of what is reported.
+
+    Args:
+        sealing: audits of what travels sealed, which is verified where all of them passed and claimed otherwise.
+    """
+    hidden = _sealing_words(sealing)
     listed = dict.fromkeys(kinds(seen.trace.batches))
     for sent in counted.sent:  # those that were not reached in the first rounds
         listed.update(dict.fromkeys((sent.payload, sent.by_server, name) for name in sent.fields))
@@ -43,7 +53,7 @@ def field_states(
     reached = set(kinds(seen.trace.batches)) | {(p, b, PRESENCE) for p, b, _ in kinds(seen.trace.batches)}
     found = []
     for kind in listed:
-        state, reason = _state(kind, kind in reached, seen, accounted, promise, sealed)
+        state, reason = _state(kind, kind in reached, seen, accounted, promise, sealed, hidden)
         found.append(FieldState(CLIENT_SIDE if kind[1] else SERVER_SIDE, kind[0], kind[2], state, reason))
     words = (
         ("nothing", "reported accuracies move when a record is replaced")
@@ -56,6 +66,17 @@ def field_states(
     return (*found, FieldState("", REPORT, "accuracy", *words))
 
 
+def _sealing_words(audits: Sequence[Audit]) -> str:
+    """Return the word for what travels sealed, and why."""
+    against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
+    if against is not None:
+        return f"refuted: {against.detail}"
+    open_ = next((audit for audit in audits if audit.outcome is Outcome.UNTESTED), None)
+    if open_ is not None or not audits:
+        return f"claimed: {open_.detail if open_ else 'what travels sealed was not tested'}"
+    return f"verified: {audits[0].detail}"
+
+
 def _state(
     kind: tuple[str, bool, str],
     reached: bool,
@@ -63,11 +84,12 @@ def _state(
     accounted: Accounted | str,
     promise: Guarantee,
     sealed: Collection[str],
+    hidden: str,
 ) -> tuple[str, str]:
     """Return state and reason of one field."""
     payload, by_server, name = kind
     if payload in sealed and _is_value(payload, name, seen):
-        return "sealed", "travels sealed"
+        return "sealed", hidden
     if kind in seen.same.fields:
         return "unexamined", "differs between two replays with equal draws, so what moves it cannot be told"
     if (why := seen.moved.get(kind)) is not None:

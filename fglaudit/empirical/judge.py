@@ -15,6 +15,8 @@ from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
 from fglaudit.empirical.examined import examined, foreign_audit, sensitivity_audit
 from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
 from fglaudit.empirical.moves import PRESENCE
+from fglaudit.empirical.whole_training import NAME as WHOLE
+from fglaudit.empirical.whole_training import whole_training_audit
 from fglaudit.facts import Unstated
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
@@ -91,17 +93,34 @@ def judge(
         audits.append(Audit("fields", Outcome.UNTESTED, why))
         return _verdict(promise, accounted, audits, ""), unreplayed_states(counted, sealed, why)
     audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed)]
+    sealing: tuple[Audit, ...] = ()
     if sealed:
-        audits += ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
+        sealing = ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
+        audits += sealing
     if isinstance(accounted, Accounted):
         with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
             audits += statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
+            audits.append(_whole(protocol, graph, defense, accounted, seed, device))
     left = [f"{name} of {payload}" for payload, by, name in seen.moved if promise.server_trusted and not by]
     if promise.seals_alone:
         left += [f"{name} of {payload}" for payload, _, name in seen.moved if payload not in sealed or name == PRESENCE]
     left += ["reported accuracies"] if seen.accuracy else []
     verdict = _verdict(promise, accounted, audits, "", left, sealed)
-    return verdict, field_states(seen, counted, accounted, promise, sealed)
+    return verdict, field_states(seen, counted, accounted, promise, sealed, sealing)
+
+
+def _whole(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    accounted: Accounted,
+    seed: int,
+    device: torch.device,
+) -> Audit:
+    try:
+        return whole_training_audit(protocol, graph, defense, accounted, seed=seed, device=device)
+    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+        return Audit(WHOLE, Outcome.UNTESTED, f"could not be run: {type(error).__name__}: {error}")
 
 
 def promised(promise: Guarantee) -> bool:

@@ -37,7 +37,7 @@ from fglaudit.execution.plan import Planned
 from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
 from fglaudit.execution.stored_record import Made, damaged, record_text
-from fglaudit.execution.stored_run import OTHER, Manifest, is_there, read_manifest, read_stored
+from fglaudit.execution.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Defense
 from fglaudit.own_files import (
@@ -94,8 +94,12 @@ class RunStore:
 
         A record that cannot be used is renamed to ``*.corrupt``, noted, and its cell is run again.
         """
+        with no_cycles_sought():
+            return self._finished(self.mine if cells is None else cells)
+
+    def _finished(self, cells: Iterable[str]) -> dict[str, CellRecord]:
         found = {}
-        for cell in self.mine if cells is None else cells:
+        for cell in cells:
             path = self.record_path(cell)
             if not is_there(path):
                 continue
@@ -234,9 +238,9 @@ def _prepared(
         write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, sources).text())
     for name in ("cells", "transcripts"):
         make_folder(directory / name)
-    make_folder(directory / SPOOL, 0o700)
-    make_folder(store.spool, 0o700)
     write_atomic(directory / "suite.yaml", yaml.safe_dump(suite.resolved(), sort_keys=False, width=120))
+    make_folder(directory / SPOOL, 0o700)  # last: whoever gets the store removes it, and nothing before may leave it
+    make_folder(store.spool, 0o700)
     return store
 
 

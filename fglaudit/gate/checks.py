@@ -14,6 +14,7 @@ from fglaudit.gate.policy import Epsilon, Policy, Want
 from fglaudit.gate.upper_ends import concerns, upper_end
 from fglaudit.guarantees import Verdict
 from fglaudit.guarantees import Word as Guarantee
+from fglaudit.parties import HONEST
 from fglaudit.reports.answers import Answer, Word, answers, applies
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.records import Run, load_run
@@ -69,6 +70,7 @@ def check_run(directory: Path, policy: Policy) -> Outcome:
     labels = Labels.of(settings)
     trained = [setting for setting in settings if applies(setting)]
     checks = [*_whole(run, manifest, policy.allow.failed), _refuted(run.cells)]
+    checks += _active(manifest, policy.allow.servers)
     for name, quantities in policy.observers.items():
         here = [a for a in found if name in observer_names(a.observer) and a.applies]
         for quantity, want in quantities.items():
@@ -99,6 +101,17 @@ def _whole(run: Run, manifest: Manifest, allowed: int) -> Iterable[Check]:
         row.status is Status.FAILED for record in run.cells if record.cell not in absent for row in record.findings
     )
     yield Check("failed", f"at most {allowed} failed rows", f"{failed}", failed <= allowed)
+
+
+def _active(manifest: Manifest, allowed: Sequence[str]) -> list[Check]:
+    """A policy is about honest parties unless it allows others: what an active one gets is not what it asks about."""
+    found = dict.fromkeys(str(cell.columns["server"]) for cell in manifest.plan)
+    others = [name for name in found if name != HONEST]
+    if not others:
+        return []
+    odd = [name for name in others if name.partition("(")[0] not in allowed]
+    wanted = " or ".join([HONEST, *allowed])
+    return [Check("servers", f"parties are {wanted} (allow.servers)", "; ".join(odd or others), not odd)]
 
 
 def _refuted(records: Sequence[CellRecord]) -> Check:

@@ -67,11 +67,13 @@ class Allow(_Strict):
         claimed: a guarantee that is its author's number alone.
         unexamined: fields of messages that move with the data and that no fact and no attack covers.
         failed: so many failed rows.
+        servers: behaviours of parties that break the rules; a run with another one, beside honest, breaks the gate.
     """
 
     claimed: bool = False
     unexamined: bool = False
     failed: int = Field(default=0, ge=0)
+    servers: list[str] = Field(default=[])
 
 
 class Policy(_Strict):

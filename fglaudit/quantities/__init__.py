@@ -15,6 +15,7 @@ from fglaudit.quantities.linkage import Linkage
 from fglaudit.quantities.membership import Membership
 from fglaudit.quantities.neighboring_clients import NeighboringClients
 from fglaudit.quantities.norms import L1Norms, SquaredNorms
+from fglaudit.quantities.training_labels import TrainingLabels
 from fglaudit.quantities.training_membership import TrainingMembership
 
 QUANTITIES: dict[str, Quantity] = {
@@ -32,6 +33,7 @@ QUANTITIES: dict[str, Quantity] = {
         Linkage(),
         NeighboringClients(),
         LayerInputs(),
+        TrainingLabels(),
         TrainingMembership(),
     )
 }

@@ -14,6 +14,8 @@ from fglaudit import __version__, registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
+from fglaudit.parties import HONEST
+from fglaudit.parties.base import Behaviour
 from fglaudit.partition import PartitionSpec
 from fglaudit.registry import is_stand_in
 
@@ -117,6 +119,13 @@ def _dataset_name(spec: DatasetSpec) -> str:
     return name if spec.features == "raw" else f"{name} ({spec.features})"
 
 
+def server_label(behaviour: Behaviour | None) -> str:
+    """Return the column ``server``: ``honest``, or ``name(a=1,b=2)``."""
+    if behaviour is None:
+        return HONEST
+    return f"{type(behaviour).name}({arguments(behaviour).replace(';', ',')})"
+
+
 @dataclass(frozen=True)
 class Cell:
     """Data set x partition x protocol x server behaviour x defense x seed, with its observers and attacks."""
@@ -131,6 +140,7 @@ class Cell:
     attacks: tuple[Attack, ...]
     record: str = "needed"  # needed | all
     empirical: bool = True  # replay defended releases to bound epsilon from below
+    behaviour: Behaviour | None = None  # of the party that breaks the rules, which ``server`` names; None: nobody
     secret: bool = False  # training and noise are drawn with a key that nobody is told
 
     def description(self) -> dict[str, Any]:
@@ -139,10 +149,10 @@ class Cell:
             "dataset": _described_once(self.dataset),
             "partition": _described_once(self.partition),
             "protocol": _described_once(self.protocol),
-            "server": self.server,
+            "server": self.server if self.behaviour is None else _described_once(self.behaviour),
             "defense": _described_once(self.defense),
             "seed": self.seed,
-            "observers": [dataclasses.asdict(o) for o in self.observers],
+            "observers": [_described_once(o) for o in self.observers],
             "attacks": [_described_once(a) for a in self.attacks],
             "record": self.record,
             "empirical": self.empirical,

@@ -26,8 +26,11 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
+from fglaudit.parties import HONEST
+from fglaudit.parties.base import Behaviour
+from fglaudit.parties.named import behaviour
 from fglaudit.partition import PartitionSpec
-from fglaudit.suite.cell import Cell, describe, stacked
+from fglaudit.suite.cell import Cell, describe, server_label, stacked
 from fglaudit.suite.checks import check_observers, check_partition_fits
 from fglaudit.suite.embedded import embedded as embedded
 from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
@@ -35,9 +38,6 @@ from fglaudit.suite.stacks import named_parts
 from fglaudit.suite.sweep import expanded
 from fglaudit.suite.yaml_text import read_yaml
 from fglaudit.user_files import is_file, read_file, user_path
-
-SERVERS = ("honest",)
-"""Server behaviours that exist so far."""
 
 
 class _Observer(BaseModel):
@@ -57,7 +57,7 @@ class _SuiteFile(BaseModel):
     datasets: list[str | dict[str, Any]] = Field(min_length=1)
     partitions: list[str | dict[str, Any]] = Field(min_length=1)
     protocols: list[str | dict[str, Any]] = Field(min_length=1)
-    server: list[str] = Field(default=["honest"], min_length=1)
+    server: list[str | dict[str, Any]] = Field(default=["honest"], min_length=1)
     defenses: list[str | dict[str, Any]] = Field(default=["none"], min_length=1)
     observers: list[_Observer] = Field(min_length=1)
     attacks: Literal["all"] | Annotated[list[str | dict[str, Any]], Field(min_length=1)] = "all"
@@ -75,7 +75,7 @@ class Suite:
     datasets: tuple[DatasetSpec, ...]
     partitions: tuple[PartitionSpec, ...]
     protocols: tuple[FederatedProtocol, ...]
-    server: tuple[str, ...]
+    server: tuple[Behaviour | None, ...]
     defenses: tuple[Defense, ...]
     observers: tuple[ObserverSpec, ...]
     attacks: tuple[Attack, ...]
@@ -89,8 +89,20 @@ class Suite:
         """Return the grid in order: data set, partition, protocol, server, defense, seed (the last varies fastest)."""
         grid = itertools.product(self.datasets, self.partitions, self.protocols, self.server, self.defenses, self.seeds)
         return [
-            Cell(*point, self.observers, self.attacks_on(point[2]), record=self.record, empirical=self.empirical)
-            for point in grid
+            Cell(
+                dataset=dataset,
+                partition=partition,
+                protocol=protocol,
+                server=server_label(behaviour),
+                defense=defense,
+                seed=seed,
+                observers=self.observers,
+                attacks=self.attacks_on(protocol),
+                record=self.record,
+                empirical=self.empirical,
+                behaviour=behaviour,
+            )
+            for dataset, partition, protocol, behaviour, defense, seed in grid
         ]
 
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
@@ -105,6 +117,7 @@ class Suite:
             data[key] = [_plain(describe(entry)) for entry in data[key]]
         for key in ("protocols", "defenses", "attacks"):
             data[key] = [_written_back(entry) for entry in data[key]]
+        data["server"] = [HONEST if one is None else _plain(describe(one)) for one in self.server]
         data["observers"] = [_plain(dataclasses.asdict(o)) for o in self.observers]
         if self.all_attacks:
             data["attacks"] = "all"
@@ -289,12 +302,10 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
 
         return build
 
-    for i, server in enumerate(raw.server):
-        if server not in SERVERS:
-            raise FglauditError(f"server[{i}]: {unknown('server behaviour', server, SERVERS)}")
+    behaviours = tuple(behaviour(entry, f"server[{i}]") for i, entry in enumerate(raw.server))
     if outside := [seed for seed in raw.seeds if not 0 <= seed <= limits.INTEGER]:
         raise FglauditError(f"seeds: a seed must be 0 or more and below 2^63; got {shown(outside[0])}; change it")
-    for key, values in (("seeds", raw.seeds), ("server", raw.server)):
+    for key, values in (("seeds", raw.seeds), ("server", [server_label(one) for one in behaviours])):
         if len(set(values)) < len(values):
             raise FglauditError(f"{key}: entries must differ; got {shown(values)}; remove the repeated one")
     axes = (raw.datasets, raw.partitions, raw.protocols, raw.server, raw.defenses, raw.seeds)
@@ -307,7 +318,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
             "partitions", raw.partitions, lambda e, w: registry.construct(PartitionSpec, "partition", e, w)
         ),
         protocols=entries("protocols", raw.protocols, plugin("protocol")),
-        server=tuple(raw.server),
+        server=behaviours,
         defenses=entries("defenses", raw.defenses, plugin("defense")),
         observers=tuple(ObserverSpec(**{**o.model_dump(), "parties": tuple(o.parties)}) for o in raw.observers),
         attacks=entries("attacks", registry.names("attack") if raw.attacks == "all" else raw.attacks, plugin("attack")),

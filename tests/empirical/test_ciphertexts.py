@@ -31,9 +31,18 @@ PROTOCOL = FedGCN(hops=1, rounds=3, hidden=200)
 
 
 def verdict_of(defense: Defense, *, quick: bool = False) -> Verdict:
+    return judged(defense, quick=quick)[0]
+
+
+def judged(defense: Defense, *, quick: bool = False) -> tuple[Verdict, str]:
+    """Return the verdict, and what is said of the sums, which travel sealed."""
     run = record(PROTOCOL, example_graph(nodes=30), defense)
     counted, unstated = run.channel.counted, run.truth.unstated
-    return judge(PROTOCOL, run.graph, defense, run.session, counted, unstated, seed=0, device=CPU, quick=quick)[0]
+    verdict, fields = judge(
+        PROTOCOL, run.graph, defense, run.session, counted, unstated, seed=0, device=CPU, quick=quick
+    )
+    (sums,) = (f for f in fields if (f.observer, f.payload, f.field) == ("server", "NeighborSums", "sums"))
+    return verdict, f"{sums.state}, {sums.reason}"
 
 
 def outcomes(verdict: Verdict) -> dict[str, Outcome]:
@@ -57,8 +66,9 @@ def few_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["bfv", "ckks", "sums", "dropouts"],
 )
 def test_schemes_of_known_libraries_are_verified(defense: Defense) -> None:
-    verdict = verdict_of(defense)
+    verdict, sealing = judged(defense)
     assert verdict.word is Word.VERIFIED, verdict
+    assert sealing.startswith("sealed, verified: ")
     assert verdict.epsilon is None and "NeighborSums" in verdict.covers and "holds a key" in verdict.not_covered
     assert {"sealed", "fresh ciphertexts", "key material"} <= set(outcomes(verdict))
     assert ("masks" in outcomes(verdict)) is isinstance(defense, SecureAggregation)
@@ -67,7 +77,8 @@ def test_schemes_of_known_libraries_are_verified(defense: Defense) -> None:
 
 
 def test_shortened_is_claimed() -> None:
-    verdict = verdict_of(SecureAggregation(), quick=True)
+    verdict, sealing = judged(SecureAggregation(), quick=True)
+    assert sealing == "sealed, claimed: audit shortened"
     assert verdict.word is Word.CLAIMED and verdict.reason == "audit shortened"
 
 

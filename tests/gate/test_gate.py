@@ -191,6 +191,17 @@ def test_missing_and_damaged_cells_break_it(tmp_path: Path, capsys: pytest.Captu
     assert done.value.code == ExitCode.GATE and "got 8 missing or damaged" in capsys.readouterr().out
 
 
+def test_a_party_that_breaks_the_rules_is_named_unless_the_policy_allows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    active = cells(rows(lambda row: replace(row, server="crafted-weights(rounds=8)")))
+    code, out, _ = gate(tmp_path / "no", active, FEATURES, capsys)
+    assert code == ExitCode.GATE and "crafted-weights(rounds=8)" in out and "allow.servers" in out
+    allowed = f"{FEATURES}\nallow: {{servers: [crafted-weights]}}"
+    code, out, _ = gate(tmp_path / "yes", active, allowed, capsys)
+    assert "servers" in out and code == ExitCode.DONE
+
+
 def test_a_refuted_guarantee_is_graver_than_a_broken_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records = cells(lambda cell: replace(cell, verdict=replace(GOOD, word=Word.REFUTED)))
     code, out, _ = gate(tmp_path, records, "accuracy: {min: 0.99}", capsys)

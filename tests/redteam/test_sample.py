@@ -19,6 +19,15 @@ REFUTED = {
     "RowsSeeded bits": "reports",
 }
 """A case for every audit that refutes by itself."""
+SLY = (
+    "BareInLargeBatches sums",
+    "BareUnlessAudited latents",
+    "MissingWherePositive latents",
+    "OrderTells sums",
+    "EdgesByFeatures gradients",
+    "PureByName sums",
+)
+"""Those that behave where an audit looks, or tell by what nobody looks at."""
 HONEST = ("honest latents", "honest models", "honest uploads", "honest gradients", "honest bits", "honest rows")
 
 
@@ -33,6 +42,11 @@ def test_broken_ones_are_refuted(name: str) -> None:
     result = judged(BY_NAME[name], seed=0)
     assert result.outcome == "refuted"
     assert REFUTED[name] in result.by
+
+
+@pytest.mark.parametrize("name", SLY)
+def test_sly_ones_are_not_verified(name: str) -> None:
+    assert judged(BY_NAME[name], seed=0).outcome in ("refuted", "claimed")
 
 
 def test_randomness_from_elsewhere_is_not_verified() -> None:

@@ -48,7 +48,7 @@ def test_grid_order_and_defaults() -> None:
     seen = [(c.protocol.hops, c.defense.name, c.seed) for c in result.cells()]  # type: ignore[attr-defined]
     assert seen == [(h, d, s) for h in (0, 1) for d in ("none", "drop-singletons") for s in (3, 1)]
     assert [a.name for a in result.attacks] == registry.names("attack")
-    assert result.server == ("honest",) and result.record == "needed"
+    assert result.server == (None,) and result.record == "needed"
 
 
 def test_resolved_suite_reads_back_to_the_same_cells() -> None:
@@ -102,6 +102,12 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
             ["protocols[0]", "disjoint", "overlapping", "use scheme"],
         ),
         ({"server": ["curious"]}, ["server[0]", "'curious'", "honest"]),
+        ({"server": [{"name": "crafted-weigths"}]}, ["server[0]", "did you mean 'crafted-weights'"]),
+        ({"server": [{"name": "honest", "rounds": 3}]}, ["server[0]", "no fields", "rounds"]),
+        ({"server": [{"rounds": 3}]}, ["server[0]", "needs a name"]),
+        ({"server": [{"name": "crafted-weights", "rounds": 0}]}, ["server[0]", "rounds >= 1", "0"]),
+        ({"server": [{"name": "insert-edges", "clients": 0}]}, ["server[0]", "did you mean 'client'"]),
+        ({"server": ["honest", {"name": "honest"}]}, ["server", "differ"]),
         ({"record": "some"}, ["record", "'some'"]),
         ({"seeds": [0, 0]}, ["seeds", "differ"]),
         ({"seeds": [-1]}, ["seeds", "-1"]),

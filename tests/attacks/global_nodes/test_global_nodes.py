@@ -11,6 +11,7 @@ from scored_runs import inferred, truth_about
 from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.linkage import pseudonymous
+from fglaudit.attacks.global_nodes.clipped_singles import unclipped
 from fglaudit.attacks.global_nodes.clusters import cluster_weight
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
@@ -302,3 +303,52 @@ def test_single_rows_are_found_where_the_codebook_starts_near_the_origin() -> No
     claimed = result.rows[result.claimed]
     assert len(claimed) >= 2
     assert bool((claimed.unsqueeze(1) == run.graph.x).all(2).any(1).all()), "no claim is wrong"
+
+
+@pytest.mark.parametrize("auxiliary", [0.0, 0.3])
+def test_single_rows_are_found_behind_a_clip_of_coordinates(auxiliary: float) -> None:
+    """A coordinate that was clipped counts for little: as many rows are found as where the clip cuts nothing."""
+    protocol = FedGT(
+        layers=1,
+        hidden=96,
+        heads=2,
+        feed_forward=32,
+        neighbors=4,
+        global_nodes=12,
+        encoding=2,
+        candidates=8,
+        rounds=1,
+        global_scale=0.01,
+    )
+    found = {}
+    for bound in (0.05, 10.0):
+        run = record(
+            protocol,
+            example_graph(nodes=80, features=60, clients=4),
+            ClippedLaplace(clip=bound, scale=1e-4, on=("GlobalNodes",)),
+        )
+        view = run.view(Observer(parties=(SERVER,), auxiliary=auxiliary))
+        assert all(OneNodeClusters().models(fact) for fact in view.public.facts)
+        noise = tuple(fact for fact in view.public.facts if isinstance(fact, Additive))
+        unmodelled = dataclasses.replace(view, public=dataclasses.replace(view.public, facts=noise))
+        for name, seen in ((f"{bound}", view), (f"{bound} unmodelled", unmodelled)):
+            result = OneNodeClusters().run(seen, rng=derive(0, "attack"), device=CPU)
+            assert isinstance(result, Reconstruction) and result.claimed is not None and not bool(result.claimed.any())
+            found[name] = int((result.rows[:, None] == run.graph.x).all(2).any(0).sum())
+    assert found["0.05"] >= found["10.0"] >= 4
+    assert found["0.05"] > found["0.05 unmodelled"]
+    assert found["10.0"] == found["10.0 unmodelled"]
+
+
+def test_a_clip_of_coordinates_is_undone_where_it_left_something() -> None:
+    """Against draws: the error is as large as stated, small inside the bound and large outside."""
+    rng = derive(0, "clip")
+    mean, spread = torch.linspace(-2, 2, 9).double(), torch.full((9,), 0.5).double()
+    mu = mean + spread * torch.randn(20000, 9, generator=rng).double()
+    sent = mu.clamp(-1, 1) + 0.1 * torch.randn(mu.shape, generator=rng).double()
+    zero = torch.zeros_like(mu)
+    image = (mean.expand_as(mu), spread.square().expand_as(mu))
+    undone, error = unclipped(zero, sent, torch.ones(len(mu), 1).double(), image, UploadClip(bound=1.0), 0.1)
+    torch.testing.assert_close((undone - mu).mean(0), torch.zeros(9).double(), atol=0.05, rtol=0)
+    torch.testing.assert_close((undone - mu).std(0), error[0], rtol=0.05, atol=0)
+    assert float(error[0, 4]) < 0.2 < 1.0 < float(error[0, 0])

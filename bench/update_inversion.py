@@ -1,0 +1,140 @@
+"""What updates tell the server on Cora: the rows of first layers, against hidden units, rounds, local steps and
+training nodes per client, and label distributions of training nodes from honest and from crafted weights.
+
+Clients by Dirichlet with beta 10000. ``small`` is the exact rate at clients with up to 8 training nodes; ``rank_limit``
+is the number of units times the rounds that are read, ``rows`` the median number of rows per client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fglaudit.attacking import run_attacks
+from fglaudit.attacks.sums.row_space import RowSpace
+from fglaudit.attacks.updates.update_inversion import UpdateInversion
+from fglaudit.attacks.updates.update_shares import UpdateShares
+from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.none import NoDefense
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Attack
+from fglaudit.observers import ObserverSpec
+from fglaudit.parties.base import Behaviour
+from fglaudit.parties.crafted_weights import CraftedWeights
+from fglaudit.parties.insert_edges import InsertEdges
+from fglaudit.partition import PartitionSpec
+from fglaudit.payloads import ModelUpdate, NeighborSums
+from fglaudit.recording import record_training
+from fglaudit.registry import build
+from fglaudit.reproduce.measurements import Table
+from fglaudit.rng import derive
+from fglaudit.scoring.score import Scorer
+from fglaudit.suite.cell import server_label
+from fglaudit.wire.channel import Keep
+
+KEY = ("case", "clients", "observer", "server", "attack", "seed")
+VALUES = ("status", "targets", "metric", "value", "small", "control", "cosine", "rows", "rank_limit", "reason")
+SMALL = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training and the attack on it."""
+
+    name: str
+    settings: dict[str, Any]
+    attack: Attack = field(default_factory=UpdateInversion)
+    protocol: str = "fedgcn"
+    clients: int = 20
+    observer: str = "server"
+    server: Behaviour | None = None
+
+
+ONE_STEP = {"hops": 1, "hidden": 64, "rounds": 1, "local_steps": 1, "dropout": 0.0}
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases, those with a bar first."""
+    yield Case("1 hop, 64 units, 1 step, no dropout", ONE_STEP)
+    for hops in (1, 2):
+        for rounds in (1, 2, 4, 8):
+            name = f"{hops} hops, defaults, {rounds} rounds"
+            yield Case(name, {"hops": hops, "rounds": rounds}, UpdateInversion(rounds=rounds))
+    adam = {"hops": 2, "rounds": 8, "optimizer": "adam", "learning_rate": 0.01}
+    yield Case("2 hops, defaults but Adam, 8 rounds", adam)
+    for steps in (2, 3, 5, 10, 20):
+        yield Case(f"1 hop, 64 units, {steps} steps, no dropout", {**ONE_STEP, "local_steps": steps})
+    for clients in (5, 10, 40):
+        yield Case("1 hop, 64 units, 1 step, no dropout", ONE_STEP, clients=clients)
+    yield Case("1 hop, 64 units, 1 step, 8 rounds, no dropout", {**ONE_STEP, "rounds": 9}, observer="client:0")
+    for rounds in (1, 4, 8):
+        settings = {"rounds": rounds, "feature_dropout": 0.0}
+        yield Case(f"no feature dropout, {rounds} rounds", settings, UpdateInversion(rounds=rounds), "fedgat")
+    yield Case("defaults", {"rounds": 1}, protocol="fedgat")
+    for clients in (5, 10, 20):
+        for hops in (1, 2):
+            for server in (None, CraftedWeights()):
+                name = f"{hops} hops, defaults"
+                yield Case(name, {"hops": hops, "rounds": 9}, UpdateShares(), clients=clients, server=server)
+    for server in (None, InsertEdges(edges=50), InsertEdges(edges=200)):
+        sums = {"hops": 1, "rounds": 1, "aggregate": "counts"}
+        yield Case("1 hop, counts", sums, RowSpace(), clients=10, observer="client:0", server=server)
+
+
+def run(results: Path, root: str | None, seeds: int) -> None:
+    """Measure what is missing in ``results/update-inversion.csv``, then print it."""
+    table = Table(results / "update-inversion.csv", KEY, VALUES)
+    spec = DatasetSpec(name="cora", root=root)
+    whole, _ = spec.load_with_notes()
+    for seed in range(seeds):
+        for case in cases():
+            key = {"case": f"{case.protocol}: {case.name}", "clients": case.clients, "observer": case.observer}
+            key |= {"server": server_label(case.server), "attack": type(case.attack).name, "seed": seed}
+            if not table.has(key):
+                partition = PartitionSpec("dirichlet", case.clients, 10000.0)
+                graph = partition.apply(whole, spec, derive(seed, "partition"))
+                table.add({**key, **measured(case, graph, seed)})
+                print(*table.rows()[-1].values(), sep=" | ", flush=True)
+
+
+def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
+    """Return the figures of one case."""
+    graph = graph if case.server is None else case.server.claims(graph)
+    protocol = build("protocol", case.protocol, case.settings)
+    recording, truth = record_training(
+        graph,
+        protocol,
+        NoDefense(),
+        seed=seed,
+        keep=Keep({ModelUpdate: 8, NeighborSums: None}),
+        behaviour=case.server,
+    )
+    scorer = Scorer(truth)
+    observers = [ObserverSpec((case.observer,))]
+    [output] = run_attacks(recording, observers, [case.attack], nothing_to_ask=scorer.nothing_to_ask)
+    result = scorer.measure(output)
+    found = result.finding
+    figures = {name: getattr(found, name) for name in ("targets", "metric", "value", "control", "cosine", "reason")}
+    figures |= {"status": found.status.value, "small": None, "rows": None, "rank_limit": None}
+    if isinstance(case.attack, UpdateInversion):
+        inputs = protocol.layer_inputs(graph)
+        clients, counts = torch.unique_consecutive(inputs[0], return_counts=True)
+        width = next(iter(recording.public.layout.values()))[1]
+        rounds = min(case.attack.rounds, case.settings["rounds"])
+        figures |= {"rows": int(counts.median().item()), "rank_limit": width * rounds}
+        if case.observer == "server" and result.clusters:
+            small = [int(graph.train[k].sum().item()) <= SMALL for k in clients.tolist()]
+            kept = [row for row, use in zip(result.clusters, small, strict=True) if use]
+            exact = sum(control + gained - lost for _, control, gained, lost in kept)
+            figures["small"] = exact / sum(row[0] for row in kept) if kept else None
+    return {name: _text(figures[name]) for name in VALUES}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

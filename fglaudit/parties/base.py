@@ -1,0 +1,59 @@
+"""What a party that breaks the rules can do: claim another graph, and send other messages than the protocol says."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import Any, ClassVar
+
+import torch
+
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import FederatedProtocol, Trained
+from fglaudit.payloads import MessageBatch, Payload
+
+
+class Conduct:
+    """A behaviour in one training run."""
+
+    def sends(self, batch: MessageBatch) -> MessageBatch:
+        """Return what is sent in place of ``batch``, which the protocol would send."""
+        return batch
+
+    def remarks(self, trained: Trained) -> tuple[str, ...]:
+        """Return what the other parties could notice, in words, for the record."""
+        return ()
+
+
+class Behaviour(ABC):
+    """How one party breaks the rules. Subclasses are frozen dataclasses; their fields are what a suite may set."""
+
+    name: ClassVar[str]
+    shown: ClassVar[tuple[str, ...]] = ()
+
+    def unsupported(self, protocol: FederatedProtocol, graph: FederatedGraph) -> str | None:
+        """Return why this behaviour is impossible here, or None. The cell is then `not-applicable`."""
+        return None
+
+    def claims(self, graph: FederatedGraph) -> FederatedGraph:
+        """Return the graph as the party makes the others believe it to be."""
+        return graph
+
+    def bind(self, protocol: FederatedProtocol, graph: FederatedGraph, rng: torch.Generator) -> Conduct:
+        """Return the behaviour in one training run; ``rng`` draws what is random about it."""
+        return Conduct()
+
+
+class ActiveChannel:
+    """A channel (:class:`fglaudit.interfaces.Channel`) on which one party sends what ``conduct`` says. What arrives,
+    what is recorded and what clients train on is what was really sent."""
+
+    def __init__(self, channel: Any, conduct: Conduct) -> None:
+        self._channel, self._conduct = channel, conduct
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def send(self, batch: MessageBatch) -> Payload:
+        """Send what the conduct makes of ``batch``."""
+        payload: Payload = self._channel.send(self._conduct.sends(batch))
+        return payload
