@@ -172,10 +172,14 @@ def _ticks(low: float, high: float, target: int = 5) -> list[float]:
 def _apart(spots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Shift marks sideways where they would cover one another."""
     placed: list[tuple[float, float]] = []
+    in_band: dict[int, list[tuple[float, float]]] = {}  # bands of 9 pixels' height: only marks of three can touch
     for x, y in spots:
+        band = int(y // 9)
+        near = [a for b in (band - 1, band, band + 1) for a, other in in_band.get(b, ()) if abs(y - other) < 9]
         shifts = (step * sign * 9 for step in range(8) for sign in (1, -1))
-        clear = (dx for dx in shifts if all(abs(x + dx - a) >= 9 or abs(y - b) >= 9 for a, b in placed))
+        clear = (dx for dx in shifts if all(abs(x + dx - a) >= 9 for a in near))
         placed.append((x + next(clear, 0), y))
+        in_band.setdefault(band, []).append(placed[-1])
     return placed
 
 

@@ -127,7 +127,7 @@ class BetaBinomialTotal:
         return float(np.exp(np.dot(log_no_hit(sizes, rate, self.correlation), clusters)))
 
 
-def log_no_hit(sizes: NDArray[np.int64], rate: float, correlation: float) -> Floats:
+def log_no_hit(sizes: NDArray[np.int64], rate: float | Floats, correlation: float) -> Floats:
     """Return the logarithm of the probability that a cluster of each of ``sizes`` [D] has no hit; 0 < rate,
     correlation < 1."""
     concentration = (1 - correlation) / correlation

@@ -13,6 +13,7 @@ of scores vary less than hits do, so this holds for them too.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +35,8 @@ def one_client_p_value(paired: PairedClusters) -> float:
     gained = np.minimum(np.floor(paired.gained - paired.lost + 1e-9).astype(np.int64), room)
     if gained.max() < 1:
         return 1.0
-    middle = _RATES[len(_RATES) // 2 :][:1]
     # Every client at one rate says which is the most remarkable; only that one is asked about at all rates.
-    seen = [float(_at_least(most, hits, middle)[0]) for most, hits in zip(room, gained, strict=True)]
-    client = int(np.argmin(seen))
+    client = int(np.argmin(_each_at_least(room, gained, float(_RATES[len(_RATES) // 2]))))
     tail = _at_least(room[client], gained[client], _RATES)
     others = np.delete(np.arange(len(room)), client)
     sizes = paired.targets[others].astype(np.int64)
@@ -50,17 +49,43 @@ def _at_least(size: int, hits: int, rates: Floats) -> Floats:
     """Probability of at least ``hits`` among ``size`` targets of one client at each of ``rates``."""
     if hits < 1:
         return np.ones(len(rates))
-    a, b = rates[:, None] * _CONCENTRATION, (1 - rates[:, None]) * _CONCENTRATION
     counts = np.arange(hits, size + 1)
     choose = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
-    log = choose + betaln(counts + a, size - counts + b) - betaln(a, b)
+    of_hits, of_misses, of_all = _rising(tuple(rates.tolist()), 2 ** int(size).bit_length())
+    log = choose + of_hits[:, counts] + of_misses[:, size - counts] - of_all[:, [size]]
     return np.asarray(np.minimum(np.exp(log).sum(1), 1.0), dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def _rising(rates: tuple[float, ...], most: int) -> tuple[Floats, Floats, Floats]:
+    """Logarithms of the rising factorials ``a (a + 1) ... (a + n - 1)`` for n = 0 .. ``most``, of a, b and a + b where
+    (a, b) is the law's at each of ``rates`` [R, most + 1]: hits and misses of n targets by one look-up each."""
+    a = np.array(rates)[:, None] * _CONCENTRATION
+    starts = a, _CONCENTRATION - a, np.full_like(a[:1], _CONCENTRATION)
+    logs = [np.log(start + np.arange(most)).cumsum(1) for start in starts]
+    of_hits, of_misses, of_all = (np.pad(log, ((0, 0), (1, 0))) for log in logs)
+    return of_hits, of_misses, of_all
+
+
+def _each_at_least(sizes: NDArray[np.int64], hits: NDArray[np.int64], rate: float) -> Floats:
+    """Probability of at least ``hits`` [K] among the ``sizes`` [K] targets of each client, all at one rate."""
+    a, b = rate * _CONCENTRATION, (1 - rate) * _CONCENTRATION
+    ends, inverse = np.unique(sizes, return_inverse=True)
+    counts = np.arange(int(ends[-1]) + 1)
+    left = np.maximum(ends[:, None] - counts, 0)
+    # What depends on the count alone is looked up: betaln(counts + a, left + b) = these two less gammaln(size + a + b).
+    factorials, ones, zeros = gammaln(counts + 1.0), gammaln(counts + a), gammaln(counts + b)
+    log = factorials[ends][:, None] - factorials - factorials[left] + ones + zeros[left]
+    log -= gammaln(ends + a + b)[:, None] + betaln(a, b)
+    chance = np.where(counts <= ends[:, None], np.exp(log), 0.0)
+    tails = np.minimum(chance[:, ::-1].cumsum(1)[:, ::-1], 1.0)
+    return np.where(hits < 1, 1.0, tails[inverse, np.clip(hits, 0, ends[-1])])
 
 
 def _at_most(sizes: NDArray[np.int64], lost: int, rates: Floats) -> Floats:
     """Probability of at most ``lost`` losses in clusters of ``sizes`` at each of ``rates``."""
     distinct, clusters = np.unique(sizes[sizes > 0], return_counts=True)
     if lost == 0:
-        return np.array([math.exp(float(np.dot(log_no_hit(distinct, rate, CORRELATION), clusters))) for rate in rates])
+        return np.exp(log_no_hit(distinct, rates[:, None], CORRELATION) @ clusters)
     law = BetaBinomialTotal(tuple(np.repeat(distinct, clusters).tolist()), CORRELATION)
     return np.array([float(law.probabilities(rate)[: lost + 1].sum()) for rate in rates])

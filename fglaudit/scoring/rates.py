@@ -26,6 +26,9 @@ CORRELATION = 0.5
 _TAILS_ADD_FROM = 0.1
 """Control rate from which the two parts of an advantage count as wholly dependent; below, in proportion."""
 
+_ROUNDOFF = 1e-8
+"""Of sums of values in [0, 1]."""
+
 
 def rate_interval(targets: Floats, hits: Floats, *, tail: float = TAIL) -> Interval:
     """Return the share of all targets that were hit, with limits that each have probability ``tail``.
@@ -161,7 +164,7 @@ def _law(targets: Floats, hits: Floats) -> tuple[tuple[int, ...], float, tuple[f
 
 def _all_or_nothing(targets: Floats, hits: Floats) -> bool:
     """Whether every cluster was hit wholly or not at all, and both occur."""
-    none, every = np.isclose(hits, 0), np.isclose(hits, targets)
+    none, every = np.abs(hits) <= _ROUNDOFF, np.abs(hits - targets) <= _ROUNDOFF * (1 + 1e3 * targets)
     some = targets > 0
     return bool((none | every)[some].all() and none[some].any() and (every & ~none)[some].any())
 
