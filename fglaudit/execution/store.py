@@ -238,9 +238,9 @@ def _prepared(
         write_atomic(directory / "run.json", Manifest(suite.name, store.made, plan, sources).text())
     for name in ("cells", "transcripts"):
         make_folder(directory / name)
-    make_folder(directory / SPOOL, 0o700)
-    make_folder(store.spool, 0o700)
     write_atomic(directory / "suite.yaml", yaml.safe_dump(suite.resolved(), sort_keys=False, width=120))
+    make_folder(directory / SPOOL, 0o700)  # last: whoever gets the store removes it, and nothing before may leave it
+    make_folder(store.spool, 0o700)
     return store
 
 

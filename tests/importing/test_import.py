@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,6 +89,12 @@ def graph() -> Any:
     return made
 
 
+def node_link() -> Any:
+    """As networkx writes it; the parameter that names the list of edges is younger than networkx 3.2."""
+    known = "edges" in inspect.signature(nx.node_link_data).parameters
+    return nx.node_link_data(graph(), edges="links") if known else nx.node_link_data(graph())
+
+
 def write_gml(path: str) -> None:
     numbered: Any = nx.convert_node_labels_to_integers(graph(), label_attribute="called")
     nx.write_gml(nx.relabel_nodes(numbered, {i: f"node {i}" for i in range(4)}), path)
@@ -98,7 +105,7 @@ def write_gml(path: str) -> None:
 def test_graph_files() -> None:
     nx.write_graphml(graph(), "g.graphml")
     write_gml("g.gml")
-    Path("g.json").write_text(json.dumps(nx.node_link_data(graph(), edges="links")))
+    Path("g.json").write_text(json.dumps(node_link()))
     nested = {
         "nodes": [{"id": i, "y": i % 2, "x": row} for i, row in enumerate(X)],
         "edges": [[0, 1], [1, 2]],
