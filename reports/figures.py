@@ -33,12 +33,17 @@ def marker(shape: int, colour: int | None) -> Markup:
     ).format(style, path)
 
 
+_SPARK_POINTS = 60
+"""Of one line; a page of a thousand settings has a thousand of them."""
+
+
 def sparkline(values: Sequence[float], width: int = 160, height: int = 36) -> Markup:
     """Accuracy over rounds; the axis runs from 0 to 1."""
     values = [v for v in values if not math.isnan(v)]
     if len(values) < 2:
         return Markup("")
-    kept = [values[round(i * (len(values) - 1) / 119)] for i in range(120)] if len(values) > 120 else values
+    most = _SPARK_POINTS
+    kept = [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)] if len(values) > most else values
     step = width / (len(kept) - 1)
     points = " ".join(f"{i * step:.1f},{height - 2 - min(max(v, 0), 1) * (height - 4):.1f}" for i, v in enumerate(kept))
     title = (

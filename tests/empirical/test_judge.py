@@ -15,8 +15,11 @@ import torch
 from fglaudit.context import Context
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
+from fglaudit.empirical import examined as examining
 from fglaudit.empirical import judge as judging
+from fglaudit.empirical.examined import FEW_PAIRS
 from fglaudit.empirical.judge import judge
+from fglaudit.empirical.replaced import PAIRS
 from fglaudit.facts import Additive, Fact
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import FieldState, Outcome, Verdict, Word
@@ -146,6 +149,18 @@ def test_an_honest_defense_is_verified() -> None:
     verdict, _ = judged(Gaussian(epsilon=2.0))
     assert verdict.word is Word.VERIFIED, verdict
     assert "noise too small by 1.5" in verdict.reason and verdict.epsilon == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.usefixtures("no_statistics")
+@pytest.mark.parametrize(("numbers", "records"), [(None, PAIRS), (1, FEW_PAIRS)])
+def test_how_many_records_are_replaced_follows_from_what_is_sent(
+    monkeypatch: pytest.MonkeyPatch, numbers: int | None, records: int
+) -> None:
+    if numbers is not None:
+        monkeypatch.setattr(examining, "MOST_NUMBERS", numbers)
+    verdict, _ = judged(Gaussian(epsilon=2.0))
+    said = next(audit.detail for audit in verdict.audits if audit.name == "sensitivity")
+    assert said.startswith(f"{records} records replaced")
 
 
 @pytest.mark.usefixtures("no_statistics")

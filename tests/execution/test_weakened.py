@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
@@ -119,3 +120,12 @@ def test_quiet_defenses_without_a_strength_let_planted_rows_through() -> None:
     for std, works in ((1e-6, True), (300.0, False)):
         view = record(FedGCN(hops=1, rounds=1), defense=Loud(std)).view(Observer(parties=(0,), degrees=True))
         assert works_through(attack, view, attack_stream(attack, view, "test"), CPU) is works
+
+
+def test_a_few_clients_in_turn_without_self_tests() -> None:
+    recording = record(FedGCN(hops=1, rounds=1), defense=Loud(1e-6)).recording
+    spec = ObserverSpec(("client:each",))
+    (all_of_them,) = run_attacks(recording, [spec], [MaximumAPosteriori()])
+    (few,) = run_attacks(recording, [spec], [MaximumAPosteriori()], most_members=2, self_tests=False)
+    assert len(all_of_them.views) > len(few.views) == len(few.results) == 2 and few.pooled
+    assert few.on_noise is None and few.flaw is None and all_of_them.on_noise is not None

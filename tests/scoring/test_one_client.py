@@ -8,8 +8,8 @@ from scipy.stats import betabinom
 
 from fglaudit.scoring.beta_binomial import BetaBinomialTotal, log_no_hit
 from fglaudit.scoring.clusters import PairedClusters
-from fglaudit.scoring.one_client import one_client_p_value
-from fglaudit.scoring.rates import clusters_like, clusters_needed, seeds_needed
+from fglaudit.scoring.one_client import _at_least, _each_at_least, one_client_p_value
+from fglaudit.scoring.rates import CORRELATION, clusters_like, clusters_needed, seeds_needed
 
 
 def clusters(size: int, gained: list[float], lost: list[float] | None = None) -> PairedClusters:
@@ -60,3 +60,11 @@ def test_parties_needed_by_sizes_like_these() -> None:
     assert seeds_needed(0.02, equal, 1) == 4
     uneven = np.array([1.0, 1.0, 1.0, 1.0, 596.0])
     assert clusters_like(uneven, 0.02) > clusters_needed(0.02, 120)
+
+
+def test_each_client_at_one_rate_is_the_beta_binomial_law() -> None:
+    sizes, hits = np.array([7, 0, 12, 12, 30]), np.array([3, 0, -4, 12, 1])
+    a, b = 0.2 * (1 - CORRELATION) / CORRELATION, 0.8 * (1 - CORRELATION) / CORRELATION
+    plain = [1.0 if h < 1 else betabinom(n, a, b).sf(h - 1) for n, h in zip(sizes, hits, strict=True)]
+    assert _each_at_least(sizes, hits, 0.2) == pytest.approx(plain, rel=1e-9)
+    assert [_at_least(n, h, np.array([0.2]))[0] for n, h in zip(sizes, hits, strict=True)] == pytest.approx(plain)
