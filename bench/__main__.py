@@ -30,6 +30,7 @@ from bench import (
     links,
     membership,
     nfedgnn,
+    obfuscation_cost,
     obfuscations,
     scale,
     update_inversion,
@@ -59,9 +60,10 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
     "intervals": lambda o: intervals.run(o.results),
+    "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
+    "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
     "links": lambda o: links.run(o.results, o.root),
     "membership": lambda o: membership.run(o.results, o.root),
-    "obfuscations": lambda o: obfuscations.run(),
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "devices": lambda o: devices.run(o.results),
@@ -79,7 +81,9 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the raw data sets (default: $FGLAUDIT_DATA or ../shared/data)")
     parser.add_argument("--threads", type=int, help="threads per operation (default: torch's)")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--only", help="part of the name of a case of redteam; built-in: honest ones")
+    parser.add_argument(
+        "--only", help="part of the name of a case of redteam (built-in: honest ones); a part of obfuscations"
+    )
     parser.add_argument("--draws", type=int, default=20, help="draws of GFL-APPNP's data sets")
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")

@@ -154,6 +154,20 @@ def _delta(message: _Message, secrets: _Secrets) -> Tensor:
     return torch.diff(message.values, dim=0, prepend=torch.zeros_like(message.values[:1]))
 
 
+def _zero_sum(message: _Message, secrets: _Secrets) -> Tensor:
+    """Additive shares: masks that cancel where the server adds what several clients sent of a node."""
+    found, place, count = torch.unique(message.nodes, return_inverse=True, return_counts=True)
+    mask = 50 * torch.randn(message.values.shape, generator=message.fresh)
+    mean = torch.zeros(len(found), mask.shape[1]).index_add_(0, place, mask) / count[:, None]
+    return message.values + mask - mean[place]
+
+
+def _unstated_noise(message: _Message, secrets: _Secrets) -> Tensor:
+    """Fresh noise a tenth as large as the values, of which no fact tells."""
+    size = 0.1 * message.values.std() if message.values.numel() > 1 else 0.1
+    return message.values + size * torch.randn(message.values.shape, generator=message.fresh)
+
+
 RULES: dict[str, Rule] = {
     "rotation": lambda m, s: m.values @ s.draw("rotation", m.values.shape[1], _rotation),
     "permutation": lambda m, s: m.values[:, s.draw("order", m.values.shape[1], _order)],
@@ -191,6 +205,8 @@ RULES: dict[str, Rule] = {
     "low-bits": _low_bits,
     "half-exact": _half_exact,
     "shared-mask": _shared_mask,
+    "zero-sum-shares": _zero_sum,
+    "unstated-noise": _unstated_noise,
 }
 """Ways to hide that hide nothing."""
 HONEST: dict[str, Rule] = {

@@ -1,8 +1,9 @@
-"""``python -m bench obfuscations``: planted obfuscations against learned inversion, on FedGCN's sums at the server.
+"""``python -m bench obfuscations``: planted obfuscations against learned inversion.
 
-Prints what the attack rebuilds through every obfuscation of ``bench/obfuscated.py`` (its map public), how that grows
-with the rows that the observer knows where the map is a secret of the run, and how often honest messages, which carry
-nothing, are accused.
+Prints what the attack rebuilds of FedGCN's sums through every obfuscation of ``bench/obfuscated.py`` (its map public),
+what it rebuilds of every payload through invertible maps (of ``bench/obfuscated_payloads.py``), how that grows with the
+rows that the observer knows where the map is a secret of the run, and how often honest messages, which carry nothing,
+are accused. ``--only PART`` measures one of these: sums, payloads, rows, honest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 
 from bench.obfuscated import HONEST, RULES, Obfuscated
+from bench.obfuscated_payloads import CASES, MAPS, hidden, strength, without
 from fglaudit.attacking import run_attacks
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding
@@ -24,6 +26,7 @@ from fglaudit.testing import example_graph
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
 SECRETS = ("signed-order", "affine", "rotation")
+SECRET_MAPS = ("rotation", "permutation", "signs")
 SEEDS = 10
 _SHARE = 0.3
 _FLOOR = 0.02
@@ -36,10 +39,16 @@ def measured(graph: FederatedGraph, defense: Defense, attack: Attack, share: flo
     return score(run_attacks(recording, [observer], [attack]), truth)[0].finding
 
 
-def run() -> None:
-    """Measure and print three tables."""
+def run(only: str | None = None, seeds: int = SEEDS) -> None:
+    """Measure and print the tables, or the one called ``only``."""
+    for name, part in PARTS.items():
+        if only in (None, name):
+            part(seeds)
+
+
+def _sums(_: int) -> None:
     learned, plain = build("attack", "learned-inversion", {}), build("attack", "row-space", {})
-    small, large = example_graph(), example_graph(nodes=150)
+    small = example_graph()
     without = measured(small, NoDefense(), plain, _SHARE)
     print(f"without a defense, row-space: exact {without.exact_rate:.3f}, cosine {without.cosine:.3f}\n")
     print("| obfuscation | exact | cosine | control | could be held | CPU s |\n|---|---|---|---|---|---|")
@@ -53,13 +62,34 @@ def run() -> None:
             f" {held} | {seconds:.1f} |",
             flush=True,
         )
+
+
+def _payloads(_: int) -> None:
+    for secret, kinds in ((False, MAPS), (True, SECRET_MAPS)):
+        print(f"\n| payload{', secret map' if secret else ''} | without | " + " | ".join(kinds) + " |")
+        print("|---" * (len(kinds) + 2) + "|")
+        for name in CASES:
+            scores = [f"{strength(without(name)):.3f}"]
+            scores += [f"{strength(hidden(name, kind, secret=secret)):.3f}" for kind in kinds]
+            print(f"| {name} | " + " | ".join(scores) + " |", flush=True)
+
+
+def _rows(_: int) -> None:
+    learned, large = build("attack", "learned-inversion", {}), example_graph(nodes=150)
     print("\n| secret of the run | " + " | ".join(f"{share:g}" for share in SHARES) + " |")
     print("|---" * (len(SHARES) + 1) + "|")
     for kind in SECRETS:
         row = [measured(large, Obfuscated(kind, secret=True), learned, share).cosine or 0.0 for share in SHARES]
         print(f"| {kind} | " + " | ".join(f"{cosine:.3f}" for cosine in row) + " |", flush=True)
+
+
+def _honest(seeds: int) -> None:
+    learned, small = build("attack", "learned-inversion", {}), example_graph()
     print("\n| honest | accused | of seeds |\n|---|---|---|")
     for kind in HONEST:
-        rows = [measured(small, Obfuscated(kind), learned, _SHARE, seed) for seed in range(SEEDS)]
+        rows = [measured(small, Obfuscated(kind), learned, _SHARE, seed) for seed in range(seeds)]
         accused = sum((found.advantage_low or 0.0) > _FLOOR for found in rows)
         print(f"| {kind} | {accused} | {len(rows)} |", flush=True)
+
+
+PARTS = {"sums": _sums, "payloads": _payloads, "rows": _rows, "honest": _honest}

@@ -160,10 +160,10 @@ def _public(probes: Probes, rng: torch.Generator, device: torch.device) -> dict[
     if not left:
         return found
     # What few examples do not show may be a table of all values, or depend on where a row stands.
-    grids = list(drawn)
-    while len(grids) < _GRIDS and (len(grids) - 2) * rows * width < _ENTRIES:
+    grids, tabled = list(drawn), probes.fixed(left, rng)
+    while tabled and len(grids) < _GRIDS and (len(grids) - 2) * rows * width < _ENTRIES:
         grids.append(probes.pairs("grid", rng, len(grids) * _GOLDEN % 1))
-    for name in left:
+    for name in tabled:
         made = _everywhere(name, grids, held, rng, device, simple=True)
         if made is not None and _is_better(made, found.get(name)):
             found[name] = made

@@ -9,7 +9,7 @@ pairs come from the wire: messages that follow from rows which the observer know
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -79,13 +79,16 @@ class Probes:
     wire: tuple[MessageBatch, ...]
     pools: Mapping[str, Tensor]
 
-    def pairs(self, kind: str, rng: torch.Generator, start: float = 0.0) -> list[dict[str, tuple[Tensor, Tensor]]]:
+    def pairs(
+        self, kind: str, rng: torch.Generator, start: float = 0.0, bind: torch.Generator | None = None
+    ) -> list[dict[str, tuple[Tensor, Tensor]]]:
         """Return per message batch and field (plain, sent) [n, D], of one fresh bind of the defense.
 
         Args:
             kind: "typical": rows as honest messages have them; "normal", "uniform": entries of their spread and range;
                 "grid": their range in equal steps, in any order.
             start: of a grid, in steps.
+            bind: for what the defense draws; split from ``rng`` by default.
         """
         release, features = self.view.public.release, self.view.public.num_features
         assert release is not None
@@ -97,11 +100,23 @@ class Probes:
                 for name in float_fields(batch)
             }
             made.append(with_rows(batch, rows, features))
-        sent = release(self.graph, made, rng=split(rng, "probe")).batches
+        sent = release(self.graph, made, rng=bind or split(rng, "probe")).batches
         return [
             {n: (entries(before, n, features).rows, entries(after, n, features).rows) for n in float_fields(before)}
             for before, after in zip(made, sent, strict=True)
         ]
+
+    def fixed(self, names: Iterable[str], rng: torch.Generator) -> tuple[str, ...]:
+        """Return the fields in which two fresh binds of the defense make the same of the same values: nothing in them
+        is drawn anew."""
+        twice = []
+        state = split(rng, "the same values").get_state()
+        for bind in range(2):
+            same = torch.Generator()
+            same.set_state(state)
+            twice.append(self.pairs("normal", same, bind=split(rng, f"bind {bind}")))
+        both = list(zip(*twice, strict=True))
+        return tuple(n for n in names if all(torch.equal(*(t[n][1].nan_to_num() for t in pair)) for pair in both))
 
     def _values(self, shape: torch.Size, name: str, kind: str, rng: torch.Generator, start: float) -> Tensor:
         pool = self.pools[name]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from recordings import obfuscated
+from recordings import obfuscated, recorded
 
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense
-from fglaudit.payloads import SERVER, MessageBatch, NeighborSums
+from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate, NeighborSums
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import Recording
 from fglaudit.registry import build
@@ -107,3 +107,19 @@ def test_without_the_defense_nothing_is_pretended() -> None:
     assert public.fit is not None
     with pytest.raises(FglauditError, match="needs the public defense"):
         public.fit(example_graph(), derive(0, "fit"), CPU, defended=True)
+
+
+def test_a_rehearsal_goes_on_with_the_models_that_the_run_received() -> None:
+    """With the run's first model and the run's rows, a rehearsal of other randomness sends the run's latents."""
+    run = recorded("cnfgnn-sgd")
+    view = run.view(SERVER_VIEW)
+    assert view.public.rehearse is not None
+    seen = next(view.messages.of(Latents))
+    latents = []
+    for received in ((), tuple(view.messages.of(ModelUpdate))):
+        messages, _ = view.public.rehearse(
+            run.graph, view.observer, [Latents], rounds=1, received=received, rng=derive(1, "attacker"), device=CPU
+        )
+        latents.append(next(messages.of(Latents)).payload.tensors()["values"])
+    truth = seen.payload.tensors()["values"]
+    assert torch.equal(latents[1], truth) and not torch.allclose(latents[0], truth)
