@@ -23,6 +23,7 @@ from fglaudit.attacks.models.link_scores import directions, influences
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import Graph
 from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, ensemble_logits, train_ensemble
+from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import gcn_layout, unflatten
 from fglaudit.quantities.ranking import placements
 from fglaudit.reproduce.measurements import Table
@@ -39,14 +40,15 @@ AT_ONCE = 10_000
 
 
 class Trained(NamedTuple):
-    """A trained GCN on its graph; ``weights`` by layer [1, in, out]."""
+    """A trained GCN on its graph; ``weights`` by layer [1, in, out], ``adjacency`` as the GCN uses it."""
 
     graph: Graph
     weights: dict[str, Tensor]
+    adjacency: SparseMatrix
 
     def predict(self, rows: Tensor) -> Tensor:
         """Return what the service answers to ``rows`` [N, F]: log probabilities [N, C]."""
-        return ensemble_logits(SharedGraph.of(rows, self.graph.edge_index), self.weights)[0].log_softmax(1)
+        return ensemble_logits(SharedGraph(rows, self.adjacency), self.weights)[0].log_softmax(1)
 
 
 def train(graph: Graph, seed: int, settings: EnsembleSettings) -> Trained:
@@ -56,7 +58,7 @@ def train(graph: Graph, seed: int, settings: EnsembleSettings) -> Trained:
     layout = gcn_layout(graph.num_features, settings.hidden, graph.num_classes, settings.layers)
     shared = SharedGraph.of(graph.x, graph.edge_index)
     vectors = train_ensemble(shared, layout, graph.y.clamp(min=0), members, settings, derive(seed, "links", "train"))
-    return Trained(graph, dict(unflatten(vectors, layout)))
+    return Trained(graph, dict(unflatten(vectors, layout)), shared.adjacency)
 
 
 def by_model(trained: Trained, seed: int) -> tuple[float, float]:

@@ -86,8 +86,8 @@ def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
         if found := unexamined(setting):
             where.setdefault(tuple(found), []).append(labels.setting(setting))
     return [
-        f"UNEXAMINED: nothing here says what {few(names)} {'reveals' if len(names) == 1 else 'reveal'}"
-        f" ({few(list(dict.fromkeys(places)))})."
+        f"UNEXAMINED: no working attack here that allows for the defense reads {few(names)}, and no guarantee covers"
+        f" {'it' if len(names) == 1 else 'them'}: what leaks there is not known ({few(list(dict.fromkeys(places)))})."
         for names, places in where.items()
     ]
 

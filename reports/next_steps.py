@@ -42,7 +42,9 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
         )
     named = dict.fromkeys(field for setting in settings for field in unexamined(setting))
     if named:
-        steps.append(f"Look at {few(named)}: nothing here says what it reveals.")
+        steps.append(
+            f"Attack {few(named)} (fglaudit list attacks, fglaudit new attack): what leaks there is not known."
+        )
     claimed = [labels.setting(s) for s in settings if applies(s) and guarantee_word(s) == Guarantee.CLAIMED]
     if claimed:
         steps.append(f"Do not rely on the epsilon of {few(dict.fromkeys(claimed), 3)}: it is claimed, not verified.")

@@ -26,6 +26,7 @@ SLOW = (
     "attacks/sums/test_sums_cora.py",
     "bench/test_defense_matrix.py",
     "bench/test_intervals_bench.py",
+    "bench/test_links_bench.py::test_it_goes_on",
     "conformance/test_attacks.py::test_no_attack_fails_at_any_observer",
     "conformance/test_defenses.py::test_every_defense_reaches_a_hook_or_says_why_not",
     "datasets/test_raw_files.py",

@@ -38,7 +38,8 @@ def cell_label(cell: Cell) -> str:
             (cell.defense.name, arguments(cell.defense)),
         )
     )
-    return f"{cell.dataset.name} {arguments(cell.partition)} {protocol} {defense} seed {cell.seed}"
+    active = "" if cell.behaviour is None else f" server {cell.server}"
+    return f"{cell.dataset.name} {arguments(cell.partition)} {protocol}{active} {defense} seed {cell.seed}"
 
 
 def counts(record: CellRecord) -> str:

@@ -13,6 +13,7 @@ from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.defenses.none import NoDefense
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
+from fglaudit.execution.display import cell_label
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
@@ -169,3 +170,8 @@ def test_every_listed_behaviour_is_built_by_its_name() -> None:
         built = behaviour(name)
         assert built is not None and type(built).name == name and server_label(built).startswith(name)
     assert behaviour("honest") is None
+
+
+def test_a_plan_names_the_behaviour() -> None:
+    honest, active = resolve(suite(server=["honest", "crafted-weights"]), "a").cells()
+    assert "server" not in cell_label(honest) and "server crafted-weights(rounds=8)" in cell_label(active)

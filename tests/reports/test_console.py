@@ -72,7 +72,10 @@ def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
     assert (
         text.index("REFUTED: the guarantee of fedgcn, gaussian") < text.index("UNEXAMINED") < text.index("Who learns")
     )
-    assert "the noise is a third of what was stated." in text and "NeighborSums.degrees reveals" in text
+    assert (
+        "the noise is a third of what was stated." in text
+        and "allows for the defense reads NeighborSums.degrees" in text
+    )
 
 
 def test_nothing_is_dropped_silently(tmp_path: Path) -> None:

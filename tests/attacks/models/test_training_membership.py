@@ -22,7 +22,7 @@ from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import Question
 from fglaudit.rng import derive
-from fglaudit.suite.suite import fitting
+from fglaudit.suite.suite import fitting, resolve
 from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer
 from fglaudit.wire.channel import Keep
@@ -125,5 +125,15 @@ def test_too_few_shadow_models_are_refused_with_the_number() -> None:
 def test_shadow_models_are_trained_on_request_and_one_round_is_kept() -> None:
     attacks = (Lira(), Rmia(), LossThreshold())
     assert fitting(OVERFITTED, attacks) == ()
+    named = {
+        "name": "named",
+        "datasets": [{"name": "csbm-cora"}],
+        "partitions": [{"scheme": "metis"}],
+        "protocols": [{"name": "fedgcn"}],
+        "observers": [{"parties": ["server"]}],
+        "attacks": [{"name": "lira", "shadows": 8}],
+    }
+    (cell,) = resolve(named, "test").cells()
+    assert cell.attacks == (Lira(shadows=8),)
     keep = Keep.for_attacks([KNOWING], attacks, OVERFITTED.num_rounds)
     assert [keep.wants(ModelUpdate, round) for round in (0, 39, 40)] == [False, False, True]
