@@ -73,7 +73,7 @@ def cells(setup: Setup) -> list[Cell]:
         (setup.dataset,),
         (setup.partition,),
         (setup.build(),),
-        ("honest",),
+        (None,),
         tuple(defenses(setup.protocol)),
         OBSERVERS,
         attacks,

@@ -10,7 +10,7 @@ neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ def likely_pairs(parts: list[Tensor], most: int) -> tuple[Tensor, Tensor]:
     spreads = [_spread(part) for part in parts]
     keep = max(1, min(count, most // max(1, count)))
     pairs, scores = [], []
-    for rows in _blocks(count):
+    for rows in torch.split(torch.arange(count, device=parts[0].device), ROWS_AT_ONCE):
         score = torch.stack([part[rows] @ part.T / s for part, s in zip(parts, spreads, strict=True)]).sum(0)
         value, other = score.topk(keep, dim=1)
         first = rows[:, None].expand_as(other)
@@ -44,10 +44,6 @@ def likely_pairs(parts: list[Tensor], most: int) -> tuple[Tensor, Tensor]:
         pairs.append(torch.stack([first[use], other[use]], 1))
         scores.append(value[use])
     return torch.cat(pairs), torch.cat(scores)
-
-
-def _blocks(count: int) -> Iterator[Tensor]:
-    return iter(torch.split(torch.arange(count), ROWS_AT_ONCE))
 
 
 def _spread(part: Tensor) -> float:

@@ -39,7 +39,7 @@ class LossThreshold(Attack):
         return unknown_models(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        graph, logits = target_outputs(view, rng)
+        graph, logits = target_outputs(view, rng, device)
         nodes = graph.candidates
         return Inference(type(self).quantity, nodes, scaled_confidence(logits[nodes], graph.y[nodes]))
 

@@ -78,7 +78,7 @@ class ModelLinks(Attack):
         rows = known.x.float()
         parts = [directions(rows).to(device), directions(rows @ first).to(device)]
         pairs, scores = likely_pairs(parts, self.pairs)
-        return Inference(type(self).quantity, known.nodes[pairs], scores.cpu())
+        return Inference(type(self).quantity, known.nodes[pairs.cpu()], scores.cpu())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant a clique of nodes per class, with words that no other clique has; the protocol learns their classes."""

@@ -206,7 +206,7 @@ def train_shadows(view: View, shadows: int, assumed: float, rng: torch.Generator
         own = split(rng, f"shadow {model}")
         found.append(fitted(view, graph.federation(view, members, split(own, "owners")), own, device))
     vectors = torch.stack([_received(view), *found])
-    logits = evaluated(view, graph, vectors)
+    logits = evaluated(view, graph, vectors, device)
     return Shadows(graph.candidates, logits[0], logits[1:], candidates, graph)
 
 
@@ -219,22 +219,22 @@ def fitted(view: View, graph: FederatedGraph, rng: torch.Generator, device: torc
     return torch.cat([trained.weights[name].flatten().float().cpu() for name in view.public.layout])
 
 
-def evaluated(view: View, graph: KnownGraph, vectors: Tensor) -> Tensor:
-    """Return the logits [M, N, C] of models ``vectors`` [M, D] on the known graph."""
-    shared = SharedGraph.of(graph.x, graph.edges)
-    weights = unflatten(vectors, view.public.layout)
+def evaluated(view: View, graph: KnownGraph, vectors: Tensor, device: torch.device) -> Tensor:
+    """Return the logits [M, N, C] of models ``vectors`` [M, D] on the known graph, computed on ``device``."""
+    shared = SharedGraph.of(graph.x.to(device), graph.edges.to(device))
+    weights = unflatten(vectors.to(device), view.public.layout)
     size = max(1, _ENTRIES // (view.public.num_nodes * max(math.prod(w.shape[2:]) for w in weights.values())))
     parts = [
         ensemble_logits(shared, {name: weight[low : low + size] for name, weight in weights.items()})
         for low in range(0, len(vectors), size)
     ]
-    return torch.cat(parts)
+    return torch.cat(parts).cpu()
 
 
-def target_outputs(view: View, rng: torch.Generator) -> tuple[KnownGraph, Tensor]:
+def target_outputs(view: View, rng: torch.Generator, device: torch.device) -> tuple[KnownGraph, Tensor]:
     """Return the known graph and the attacked model's logits on it [N, C]."""
     graph = KnownGraph.of(view, split(rng, "known graph"))
-    return graph, evaluated(view, graph, _received(view).unsqueeze(0))[0]
+    return graph, evaluated(view, graph, _received(view).unsqueeze(0), device)[0]
 
 
 _ENTRIES = 2**26

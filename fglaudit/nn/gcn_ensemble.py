@@ -37,7 +37,7 @@ class SharedGraph:
         """Return the graph of features ``x`` [N, F] and undirected edges [2, E] without self-loops."""
         n = len(x)
         degrees = torch.bincount(edge_index[0], minlength=n).double() + 1
-        loops = torch.arange(n)
+        loops = torch.arange(n, device=x.device)
         row, column = torch.cat([edge_index, loops.expand(2, -1)], 1)
         weight = (degrees[row] * degrees[column]).rsqrt().float()
         adjacency = SparseMatrix.from_entries(row, column, weight, (n, n))

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fglaudit.interfaces import Attack, Inference
+from fglaudit.payloads import ModelUpdate
 from fglaudit.quantities.base import Comparison, InferredQuantity, Question, Scores, Truth
 from fglaudit.view import View
 
@@ -80,7 +81,8 @@ class LayerInputs(InferredQuantity):
         compared = super().compare(attack, views, asked, results, guesses)
         _, width = next(iter(views[0].public.layout.values()))
         rounds = getattr(attack, "rounds", None) or type(attack).first_rounds or 1
-        limit = width * min(rounds, int(views[0].public.hyperparameters.get("rounds", rounds)))
+        seen = {batch.round for batch in views[0].messages.of(ModelUpdate)} - {0}  # 0: the first model, nobody's step
+        limit = width * min(rounds, len(seen))
         sizes = torch.cat([torch.bincount(question.subjects[:, 0])[question.subjects[:, 0]] for question in asked])
         groups = {f"at most {limit}": sizes <= limit, f"more than {limit}": sizes > limit}
         shares = {name: float(compared.values[mask].mean().item()) for name, mask in groups.items() if bool(mask.any())}

@@ -27,9 +27,12 @@ ON_THE_CPU = {
     "report-labels",
     "report-rows",
     "row-presence",
+    "update-inversion",
     "update-labels",
+    "update-shares",
 }
-"""Attacks that stay on the CPU whatever device they are given: they work on a few numbers per client or class."""
+"""Attacks that stay on the CPU whatever device they are given: they work on a few numbers per client or class, or by
+a linear programme."""
 
 
 def tensors(result: Reconstruction | Inference) -> dict[str, Tensor]:

@@ -41,6 +41,8 @@ from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.fedmlp import FedMLP
+from fglaudit.protocols.baselines.fedper_sage import FedPerSage
+from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
@@ -72,6 +74,8 @@ PROTOCOLS: list[FederatedProtocol] = [
     FedMLP(rounds=2),
     FedGT(rounds=1, **TRANSFORMER),
     FedAvgSage(rounds=1),
+    FedPerSage(rounds=1),
+    GCFLSage(rounds=1),
     FedAvgGophormer(rounds=1, hidden=8, heads=2, feed_forward=12),
     FedAvgGraphGPS(rounds=1, hidden=8, heads=2, feed_forward=12),
     StructureOnly(rounds=1),
