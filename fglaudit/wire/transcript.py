@@ -144,6 +144,7 @@ class Transcript:
         self.folder = folder
         self.entries: list[Entry] = []
         self._blobs: list[bytes] = []
+        self._whole: dict[int, tuple[int, ...]] = {}  # files whose digest was seen to be right, as they were then
         if folder is not None:
             make_folder(folder, 0o700)
 
@@ -157,6 +158,7 @@ class Transcript:
             self._blobs.append(blob)
         else:
             _write(entry, self.folder, blob)
+            self._whole[len(self.entries)] = _state(entry.path(self.folder))
         self.entries.append(entry)
 
     def read(self, index: int) -> MessageBatch:
@@ -174,7 +176,7 @@ class Transcript:
             raise DamagedError(_NOT_WHOLE.format(path=entry.path(self.folder), why=error)) from error
 
     def stored(self, index: int) -> bytes:
-        """Return the bytes of batch ``index``.
+        """Return the bytes of batch ``index``; their digest is taken again only if the file was changed since.
 
         Raises:
             FglauditError: if its file is missing or damaged.
@@ -183,9 +185,12 @@ class Transcript:
         if self.folder is None:
             return self._blobs[index]
         path = entry.path(self.folder)
+        state = _state(path)
         blob = read_own(path, "a transcript's message file", "record the run again")
-        if digest(blob, entry.file) != entry.digest:
-            raise DamagedError(_NOT_WHOLE.format(path=path, why="its digest is that of another content"))
+        if not state or self._whole.get(index) != state:
+            if digest(blob, entry.file) != entry.digest:
+                raise DamagedError(_NOT_WHOLE.format(path=path, why="its digest is that of another content"))
+            self._whole[index] = state
         return blob
 
     def save(self, folder: Path) -> None:
@@ -227,6 +232,16 @@ class Transcript:
 
 
 _NOT_WHOLE = "a transcript needs all its message files whole; {path} is not ({why}); record the run again"
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return what any change of a file changes: which file it is, its size, times of its last writing; empty where
+    there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _write(entry: Entry, folder: Path, blob: bytes) -> None:
