@@ -179,9 +179,13 @@ def upload_models(channel: Channel, round: int, clients: Tensor, models: Tensor)
 
 def broadcast(channel: Channel, round: int, model: Tensor, num_clients: int) -> Tensor:
     """Send one model [D] to every client; return what each receives [K, D]."""
-    clients = torch.arange(num_clients)
-    payload = ModelUpdate(model.expand(num_clients, -1))
-    return _vectors(channel, MessageBatch(round, torch.full_like(clients, SERVER), clients, payload))
+    return return_models(channel, round, model.expand(num_clients, -1))
+
+
+def return_models(channel: Channel, round: int, models: Tensor) -> Tensor:
+    """Send every client its own model [K, D]; return what each receives [K, D]."""
+    clients = torch.arange(len(models))
+    return _vectors(channel, MessageBatch(round, torch.full_like(clients, SERVER), clients, ModelUpdate(models)))
 
 
 def _vectors(channel: Channel, batch: MessageBatch) -> Tensor:

@@ -25,22 +25,15 @@ class LabelDistributions(InferredQuantity):
 
     def ask(self, truth: Truth) -> Question | str:
         graph = truth.graph
-        counts = torch.stack([_histogram(graph.y[ids], graph.num_classes) for ids in graph.clients])
-        others = torch.tensor(
-            [k for k in range(graph.num_clients) if k not in truth.observer.clients and counts[k].sum() > 0]
-        )
-        if len(others) == 0:
-            return "there is no other client with labels"
-        shares = counts[others] / counts[others].sum(1, keepdim=True)
-        clusters = torch.full_like(others, truth.observer.clients[0]) if truth.pooled else others
-        return Question(others, shares, clusters)
+        counts = torch.stack([histogram(graph.y[ids], graph.num_classes) for ids in graph.clients])
+        return of_others(truth, counts) or "there is no other client with labels"
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         drawn = torch.cat([view.auxiliary.y.flatten(), view.labels.y])
         # Auxiliary rows come from everybody; the observer's own clients say little of others where classes are spread
         # unevenly.
         known = drawn if bool((drawn >= 0).any()) else view.known_rows().y.flatten()
-        counts = _histogram(known, view.public.num_classes)
+        counts = histogram(known, view.public.num_classes)
         overall = counts / counts.sum() if counts.sum() > 0 else torch.full_like(counts, 1 / len(counts))
         return Inference(self.name, subjects, overall.expand(len(subjects), -1))
 
@@ -56,5 +49,17 @@ class LabelDistributions(InferredQuantity):
         )
 
 
-def _histogram(y: Tensor, classes: int) -> Tensor:
+def of_others(truth: Truth, counts: Tensor) -> Question | None:
+    """Return the question for the distributions of the clients that have labels and are not observing, from the numbers
+    of labels of every class at every client [K, C]; None where there is no such client."""
+    others = torch.tensor([k for k in range(len(counts)) if k not in truth.observer.clients and counts[k].sum() > 0])
+    if len(others) == 0:
+        return None
+    shares = counts[others] / counts[others].sum(1, keepdim=True)
+    clusters = torch.full_like(others, truth.observer.clients[0]) if truth.pooled else others
+    return Question(others, shares, clusters)
+
+
+def histogram(y: Tensor, classes: int) -> Tensor:
+    """Return how many labels of every class there are [C]; -1 is none."""
     return torch.bincount(y[y >= 0].flatten(), minlength=classes).double()

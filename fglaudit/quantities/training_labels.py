@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.quantities.base import Question, Truth
-from fglaudit.quantities.label_distributions import LabelDistributions
+from fglaudit.quantities.label_distributions import LabelDistributions, histogram, of_others
 
 
 class TrainingLabels(LabelDistributions):
@@ -20,17 +20,6 @@ class TrainingLabels(LabelDistributions):
         graph = truth.graph
         if graph.y.dim() != 1:
             return "a node has several labels, one per sample"
-        counts = torch.stack(
-            [
-                torch.bincount(labels[labels >= 0], minlength=graph.num_classes).double()
-                for labels in (graph.y[ids[train]] for ids, train in zip(graph.clients, graph.train, strict=True))
-            ]
-        )
-        others = torch.tensor(
-            [k for k in range(graph.num_clients) if k not in truth.observer.clients and counts[k].sum() > 0]
-        )
-        if len(others) == 0:
-            return "no other client has training nodes"
-        shares = counts[others] / counts[others].sum(1, keepdim=True)
-        clusters = torch.full_like(others, truth.observer.clients[0]) if truth.pooled else others
-        return Question(others, shares, clusters)
+        trained = (graph.y[ids[train]] for ids, train in zip(graph.clients, graph.train, strict=True))
+        counts = torch.stack([histogram(labels, graph.num_classes) for labels in trained])
+        return of_others(truth, counts) or "no other client has training nodes"

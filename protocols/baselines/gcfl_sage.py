@@ -22,12 +22,12 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate, Uploads
-from fglaudit.federated.fedavg import trainers, upload_models
+from fglaudit.federated.fedavg import return_models, trainers, upload_models
 from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.graph_transformer import initial_model
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.update_clusters import Clusters, Parting
 from fglaudit.rng import split
@@ -81,7 +81,7 @@ class GCFLSage(FedAvgSage):
         clusters, notes = Clusters.of(self.parting(), len(senders)), []
         progress = Progress(models)
         kept = initial_model(models.layout, start).to(device).expand(graph.num_clients, -1)
-        models.load(self._return(channel, 0, kept))
+        models.load(return_models(channel, 0, kept))
         for round in range(1, self.rounds + 1):
             held = models.vectors[chosen].clone()
             models.train_round()
@@ -92,15 +92,7 @@ class GCFLSage(FedAvgSage):
             weights = clusters.weights(sizes[chosen]).to(changes)
             own = kept[chosen] + weights @ changes
             kept = own.mean(0).expand(graph.num_clients, -1).index_copy(0, chosen, own)
-            models.load(self._return(channel, round, kept))
+            models.load(return_models(channel, round, kept))
             progress.test()
             channel.round_done(round, self.rounds)
         return progress.finish(tuple(notes))
-
-    def _return(self, channel: Channel, round: int, models: torch.Tensor) -> torch.Tensor:
-        """Send every client its model [K, D]; return what they receive."""
-        clients = torch.arange(len(models))
-        batch = MessageBatch(round, torch.full_like(clients, SERVER), clients, ModelUpdate(models))
-        received = channel.send(batch)
-        assert isinstance(received, ModelUpdate)
-        return received.vector
