@@ -39,7 +39,7 @@ def models_embeddings(fact: Fact) -> bool:
     noise = type(fact) is Additive and fact.distribution == "gaussian" and about(fact, EmbeddingSums)
     clipped = type(fact) is Clipped and fact.target == ROWS and fact.per == "row" and fact.norm != "elementwise"
     gone = type(fact) is Absent and about(fact, EmbeddingSums)
-    trained = (fact.target == GRADIENTS and is_built_in(fact)) or about(fact, ModelUpdate)
+    trained = is_built_in(fact) and (fact.target == GRADIENTS or about(fact, ModelUpdate))
     return noise or clipped or gone or trained or dropped_edges(fact) or degree_bound(fact)
 
 

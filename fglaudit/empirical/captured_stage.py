@@ -149,6 +149,8 @@ def _edge_stage(
         both = [world.edge_index[0] * graph.num_nodes + world.edge_index[1] for world in (graph, other.graph)]
         changed, count = torch.unique(torch.cat(both), return_counts=True)
         ids = torch.unique(changed[count == 1] % graph.num_nodes)
+        if len(ids) == 0:  # the edge was there before
+            continue
 
         def messages(world: FederatedGraph, ids: Tensor = ids) -> list[MessageBatch]:
             train = derive(seed, "audits", "train")

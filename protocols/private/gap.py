@@ -88,8 +88,8 @@ class GAP(FederatedProtocol):
     later: ClassVar[str] = "totals"
 
     hops: tuple[int, ...] = (1, 2)
-    unit: str = EDGE
-    noise_at: str = CLIENTS
+    unit: str = "edge"
+    noise_at: str = "clients"
     most_uses: int = 0
     dimension: int = 16
     home_weight: float = 1.0
