@@ -102,7 +102,10 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check the suite, open data and partitions; train nothing, run no plugin file."),
+        typer.Option(
+            "--dry-run",
+            help="Check the suite, open data and partitions, estimate seconds, memory and disk; run no plugin file.",
+        ),
     ] = False,
     trust_plugins: Annotated[
         bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
@@ -149,6 +152,7 @@ def run(
         from fglaudit.execution.dry_run import FAILS, opened
 
         print_plan(console, resolved, directory)
+        interrupt()
         lines = []
         for line in opened(resolved):
             lines.append(printable(line))
