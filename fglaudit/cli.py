@@ -114,7 +114,11 @@ def run(
         bool, typer.Option("--secret", help="Draw the noise with a key of this run that nobody is told.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Audit no guarantee by replays: it is then claimed, never verified.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Audit no guarantee by replays: it is then claimed, never verified. With --dry-run: estimate nothing.",
+        ),
     ] = False,
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
@@ -154,7 +158,7 @@ def run(
         print_plan(console, resolved, directory)
         interrupt()
         lines = []
-        for line in opened(resolved):
+        for line in opened(resolved, estimates=not quick):
             lines.append(printable(line))
             console.print(lines[-1], markup=False, highlight=False, soft_wrap=True)
         if any(line.startswith(FAILS) for line in lines):

@@ -32,9 +32,9 @@ HEADING = (
 )
 
 
-def opened(suite: Suite) -> Iterator[str]:
+def opened(suite: Suite, *, estimates: bool = True) -> Iterator[str]:
     """Load every data set, split it by every partition with the first seed, and yield a line for each, and for every
-    protocol that cannot use a split.
+    protocol that cannot use a split; then, unless ``estimates`` says no, what every setting will take.
 
     Raises:
         FglauditError: data are missing or break a rule.
@@ -67,7 +67,8 @@ def opened(suite: Suite) -> Iterator[str]:
                     yield f"{FAILS}{where}, protocols[{j}]: {error}"
             sizes = [len(nodes) for nodes in split.clients]
             yield f"  {arguments(partition)}: {len(sizes)} clients of {min(sizes)} to {max(sizes)} nodes"
-    yield from _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
+    if estimates:
+        yield from _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
 
 
 def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:

@@ -29,22 +29,23 @@ from fglaudit.interruption import held_back, leave_to_parent
 from fglaudit.registry import is_stand_in
 from fglaudit.suite.cell import Cell
 
-SECONDS_EACH, SECONDS_ALL = 60.0, 300.0
+SECONDS_EACH, SECONDS_ALL = 60.0, 180.0
 """After so many seconds a probe is given up, and no further one is begun."""
 
 
 def forecasts(
     cells: Collection[Cell],
     skipped: Collection[DatasetSpec] = (),
-    each: float = SECONDS_EACH,
-    whole: float = SECONDS_ALL,
+    each: float | None = None,
+    whole: float | None = None,
 ) -> Iterator[tuple[list[Cell], Forecast | str]]:
     """Yield the cells of every setting with what one of them will take, or why that is not known.
 
     Args:
         skipped: data sets that are not loaded.
-        each, whole: seconds for the first rounds of one cell, and for all of them.
+        each, whole: seconds for the first rounds of one cell, and for all of them; by default the module's.
     """
+    each, whole = SECONDS_EACH if each is None else each, SECONDS_ALL if whole is None else whole
     groups: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
         groups[_setting(cell)].append(cell)
