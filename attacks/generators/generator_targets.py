@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.adversary.modelled import about, known_noise, on_gradients, sealed
+from fglaudit.adversary.modelled import known_noise, on_gradients, sealed
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.facts import EDGES, Fact, is_built_in
@@ -74,8 +74,7 @@ class GeneratorTargets(Attack):
         """Edges and gradients of other losses do not matter. Noise on answers is spread by least squares."""
         if fact.target == EDGES:
             return is_built_in(fact)
-        seals = sealed(fact, GeneratorGradients, GeneratorInputs, NeighborGenerators)
-        return on_gradients(fact) or known_noise(fact, GeneratorGradients) or (seals and about(fact, GeneratorGradients))
+        return on_gradients(fact) or known_noise(fact, GeneratorGradients) or sealed(fact, GeneratorGradients)
 
     def unsupported(self, view: View) -> str | None:
         if (missing := view.public.structure.missing(Generators)) is not None:

@@ -1,7 +1,7 @@
 """NeighGen's feature generator (Zhang et al. 2021, section 4.1): rows of neighbours that a client does not hold.
 
-A node's embedding z, to which its client has added N(0, 1), gives ``slots`` rows: ``X = tanh(relu(z W + b) V + c)``. The
-first n of them count, n being how many neighbours the node lacks. A client that holds other nodes says how the
+A node's embedding z, to which its client has added N(0, 1), gives ``slots`` rows: ``X = tanh(relu(z W + b) V + c)``.
+The first n of them count, n being how many neighbours the node lacks. A client that holds other nodes says how the
 generator must change to make rows like its own (the third term of the paper's equation (7)): the gradient of
 
     mean over rows that count and features of (x - u)^2,    u the nearest of the holder's rows,

@@ -3,8 +3,8 @@
 Settings of the paper's appendix E.2; what it leaves open was chosen once for all rows: raw features (row-normalised
 ones do not train with SGD at learning rate 0.5), weight decay 5e-4 on every layer, equal weights in the average. The
 figure is the global model's accuracy, tested by every client on its own test nodes, mean over clients. The 1-hop rows
-follow the paper's text; ``FedGCN(1-hop), as published code`` is what its authors ran (:mod:`.published_one_hop`), and so
-is FedSage+, which has no generator there.
+follow the paper's text; ``FedGCN(1-hop), as published code`` is what its authors ran (:mod:`.published_one_hop`),
+and so is FedSage+, which has no generator there.
 """
 
 from __future__ import annotations

@@ -10,15 +10,15 @@ What is observed: another client sees generators, embeddings and the number of h
 make the rows itself; a client sees the gradients that answer it, which are made of others' feature rows (the attack
 ``generator-targets``). The server sees models alone, as in ``fedavg-sage``.
 
-``generator: simulated`` is what stands in for the generator in comparisons (FedGCN's authors): a client is sent the rows
-of its nodes' neighbours at other clients with noise of ``noise`` on every entry, from their owners, and attaches them.
+``generator: simulated`` is what FedGCN's authors compare with in place of the generator: a client is sent the rows of
+its nodes' neighbours at other clients with noise of ``noise`` on every entry, from their owners, and attaches them.
 
 Facts from the authors' code (``zkhku/fedsage``): half of the nodes hidden, at most 5 rows per node, N(0, 1) on
-embeddings of 128 numbers, tanh outputs, 20 steps of generators at home and 20 with the others, Adam at 0.001; the encoder
-is not trained on in the latter. Differences: their generator has hidden layers of 256 and 2048, at 58 MB a message on
-Cora, this one has one of ``generator_hidden`` (FederatedScope: 64); they train a classifier along with the generator;
-others' rows are, as in the paper, all rows of a client, where their code draws five of them for every row. Messages go
-from client to client; FederatedScope sends them through the server, which adds up the answers.
+embeddings of 128 numbers, tanh outputs, 20 steps of generators at home and 20 with the others, Adam at 0.001; the
+encoder is not trained on in the latter. Differences: their generator has hidden layers of 256 and 2048, at 58 MB a
+message on Cora, this one has one of ``generator_hidden`` (FederatedScope: 64); they train a classifier along with the
+generator; others' rows are, as in the paper, all rows of a client, where their code draws five of them for every row.
+Messages go from client to client; FederatedScope sends them through the server, which adds up the answers.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class Surfaces:
         edges = torch.cat([c.edge_index + k * size for k, c in enumerate(clients)], 1)
         row, column = torch.cat([edges, loops.expand(2, -1)], 1)
         share = 1 / torch.bincount(row, minlength=len(loops)).float()
-        mean = SparseMatrix.from_entries(*(t.to(device) for t in (row, column, share[row])), (len(loops), len(loops)))
+        size = len(loops)
+        mean = SparseMatrix.from_entries(row.to(device), column.to(device), share[row].to(device), (size, size))
         return Surfaces(inputs, mean)
 
 

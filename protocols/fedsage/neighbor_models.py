@@ -94,9 +94,7 @@ class NeighborModels:
         keys = torch.rand(impaired.real.shape, generator=self._draws, device=impaired.real.device) + 2 * ~impaired.real
         order, counts = keys.argsort(1)[:, :most], impaired.counts.gather(1, impaired.lacking)
         sizes = impaired.real.sum(1).clamp(max=most).tolist()
-        return [
-            Asked(embedded[k, order[k, : sizes[k]]], counts[k, order[k, : sizes[k]]]) for k in range(len(sizes))
-        ]
+        return [Asked(embedded[k, order[k, : sizes[k]]], counts[k, order[k, : sizes[k]]]) for k in range(len(sizes))]
 
     def step(self, others: Tensor) -> None:
         """Take one step of the generators [K, D] with their own gradients and the sums of the ``others``' [K, D]."""
@@ -153,5 +151,3 @@ class NeighborModels:
 def combined(gradients: Sequence[Tensor], like: Tensor) -> Tensor:
     """Return sums [K, D] of the gradients that each client received, [J, D] or none, shaped as ``like`` [K, D]."""
     return torch.stack([g.sum(0) if len(g) else torch.zeros_like(like[0]) for g in gradients])
-
-

@@ -91,9 +91,8 @@ def test_attached_rows_hang_on_their_nodes() -> None:
     whole = mended(client, rows, torch.tensor([3, 3, 5]), torch.tensor([0, 1, 1]))
     count = len(client.nodes)
     assert whole.edge_index.shape[1] == client.edge_index.shape[1] + 6
-    assert whole.edge_index[:, -6:].tolist() == [[3, 3, 5, *(count + i for i in (0, 1, 1))]][:1] + [
-        [*(count + i for i in (0, 1, 1)), 3, 3, 5]
-    ]
+    attached = [count, count + 1, count + 1]
+    assert whole.edge_index[:, -6:].tolist() == [[3, 3, 5, *attached], [*attached, 3, 3, 5]]
     assert not whole.train[count:].any() and not whole.test[count:].any() and bool((whole.y[count:] == -1).all())
 
 
@@ -104,7 +103,7 @@ def test_everybody_asks_everybody_else() -> None:
     ]
     assert len(pairs) == 2 * 3
     everyone = sorted((i, j) for i in range(3) for j in range(3) if i != j)
-    assert sorted(sum(pairs[:3], [])) == everyone
+    assert sorted(pair for part in pairs[:3] for pair in part) == everyone
     assert not list(run.view(Observer(parties=(SERVER,))).messages.of(GeneratorInputs))
 
 
