@@ -13,6 +13,10 @@ from torch import Tensor
 from fglaudit.facts import Field
 from fglaudit.payloads import Payload
 
+REPORTING_NODE = "reporting node"
+"""The unit of a node in neither the training nor the validation set of any client, whose row enters nothing that is
+sent but its own report."""
+
 
 @dataclass(frozen=True)
 class Release:
@@ -25,8 +29,8 @@ class Release:
             ``row_norm``: what is summed of it) changes by norm 1, or when an edge comes or goes between rows of norm 1;
             None where no bound is known, and then no epsilon can be stated.
         unit: what one record is: feature | node | edge | client | reporting node. "node" is the whole feature row of
-            one node; "reporting node" that of a node whose row enters nothing that is sent but this release; "edge"
-            one edge between two nodes, there or not.
+            one node; "reporting node" that of a node as ``REPORTING_NODE`` says; "edge" one edge between two nodes,
+            there or not.
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers
             the whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.

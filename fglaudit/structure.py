@@ -22,6 +22,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Codes`` | HopSums | the public codes that are propagated, and how |
 | ``Reports`` | ClassReports | what a node reports |
 | ``EmbeddedRows`` | EmbeddingSums | what is summed, in how many steps |
+| ``Generators`` | NeighborGenerators, GeneratorInputs, GeneratorGradients | the generator's shape |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Convolutions`` | ModelUpdate | the network that the weights belong to |
@@ -40,6 +41,8 @@ from fglaudit.payloads import (
     ClassReports,
     Embeddings,
     EmbeddingSums,
+    GeneratorGradients,
+    GeneratorInputs,
     GlobalNodes,
     HiddenRepresentations,
     HopSums,
@@ -48,6 +51,7 @@ from fglaudit.payloads import (
     MaskedMatrices,
     MaskedVectors,
     ModelUpdate,
+    NeighborGenerators,
     NeighborSums,
     Payload,
     PropagatedJacobians,
@@ -271,6 +275,19 @@ class EmbeddedRows(Statement):
 
 
 @dataclass(frozen=True)
+class Generators(Statement):
+    """Generators are :class:`fglaudit.nn.neighbor_generator.FeatureGenerator` of this shape, whose last width is that
+    of a feature row; a client answers with :meth:`fglaudit.nn.neighbor_generator.FeatureGenerator.gradients`."""
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (NeighborGenerators, GeneratorInputs, GeneratorGradients)
+    about: ClassVar[str] = "the shape of its neighbour generators"
+
+    embedding: int
+    hidden: int
+    slots: int
+
+
+@dataclass(frozen=True)
 class Models(Statement):
     """What clients upload as ``ModelUpdate``.
 
@@ -430,6 +447,7 @@ BUILT_IN: dict[str, type[Statement]] = {
             Codes,
             Reports,
             EmbeddedRows,
+            Generators,
             Models,
             Transformer,
             Convolutions,

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fglaudit.context import Release
-from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes
+from fglaudit.context import REPORTING_NODE, Release
+from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes, covered_nodes
 from fglaudit.empirical.capture import capture
-from fglaudit.empirical.replaced import learned_from, replaced_records
+from fglaudit.empirical.replaced import replaced_records
 from fglaudit.empirical.stages import Pair, Stage
 from fglaudit.empirical.stated_noise import StatedNoise
 from fglaudit.empirical.strongest_messages import repeated, strongest
@@ -98,10 +98,8 @@ def captured_stage(
     rng = derive(seed, "audits", "canaries")
     session = fresh()
     stated = StatedNoise.of(session, release)
-    nodes = _nodes(graph, rng)
-    if release.row_norm is not None:  # a training node's row moves models before: another mechanism's, not held here
-        learned = learned_from(graph)
-        nodes = [node for node in nodes if not bool(learned[node])]
+    # Where models come first, a training node's row moves them, which is another mechanism's and not held fixed here.
+    nodes = _nodes(graph, rng, REPORTING_NODE if release.row_norm is not None else "node")
     near = torch.zeros(graph.num_nodes, dtype=torch.bool)
     near[nodes] = True
     ids = with_neighbors(near, graph.edge_index).nonzero().squeeze(1)
@@ -187,12 +185,14 @@ def _stage(
     )
 
 
-def _nodes(graph: FederatedGraph, rng: torch.Generator) -> list[int]:
-    """Return nodes with extreme degrees, then a random one of every client, at most ``NODES``."""
-    chosen = canary_nodes(graph)
+def _nodes(graph: FederatedGraph, rng: torch.Generator, unit: str) -> list[int]:
+    """Return nodes with extreme degrees, then a random one of every client, at most ``NODES``, of those that ``unit``
+    names."""
+    chosen, named = canary_nodes(graph, unit), covered_nodes(graph, unit)
     for k in torch.randperm(graph.num_clients, generator=rng).tolist():
-        own = graph.clients[k]
-        chosen.append(int(own[int(torch.randint(len(own), (1,), generator=rng).item())].item()))
+        own = graph.clients[k][torch.isin(graph.clients[k], named)]
+        if len(own):
+            chosen.append(int(own[int(torch.randint(len(own), (1,), generator=rng).item())].item()))
     return list(dict.fromkeys(chosen))[:NODES]
 
 

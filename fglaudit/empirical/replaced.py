@@ -7,11 +7,9 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.canaries import LENGTH, canary_nodes
+from fglaudit.empirical.canaries import LENGTH, canary_nodes, covered_nodes
 from fglaudit.graph import FederatedGraph, canonical_edges
 
-OTHER_UNITS = ("client", "edge", "reporting node")
-"""Units of which a record is not any node's row."""
 PAIRS = 20
 """Records that are replaced at most."""
 
@@ -33,29 +31,27 @@ class Replaced:
 
 def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: int = PAIRS) -> list[Replaced]:
     """Return neighbours of ``graph``: nodes with fewest and most links and others at random, of every client in turn;
-    rows of zeros, rows of other nodes, and long rows along one feature, all features and random directions.
-
-    Of the unit "edge" every other pair lacks an edge, the others have one more. A "reporting node" is in neither the
-    training nor the validation set.
+    rows of zeros, rows of other nodes, and long rows along one feature, all features and random directions. Only nodes
+    that a guarantee of this ``unit`` names; none where it names none. Of the unit "edge" every other pair lacks an
+    edge, the others have one more.
     """
     if unit == "edge":
         return _other_edges(graph, rng, pairs)
     if unit == "client":
         records = [graph.clients[int(k)] for k in torch.randperm(graph.num_clients, generator=rng)[:pairs]]
     else:
+        named = covered_nodes(graph, unit)
         others = [
             int(held[int(torch.randint(len(held), (1,), generator=rng))])
             for k in torch.randperm(graph.num_clients, generator=rng)[:pairs].tolist()
-            if len(held := graph.clients[k])
+            if len(held := graph.clients[k][torch.isin(graph.clients[k], named)])
         ]
-        more = torch.randint(graph.num_nodes, (pairs,), generator=rng).tolist()
-        nodes = [*canary_nodes(graph), *others, *more]
-        if unit == "reporting node":
-            trained = learned_from(graph)
-            nodes = [node for node in [*nodes, *range(graph.num_nodes)] if not bool(trained[node])]
-        records = [torch.tensor([node]) for node in nodes]
-    found: list[Replaced] = []
-    for number in range(pairs if records else 0):
+        more = named[torch.randint(len(named), (pairs,), generator=rng)].tolist() if len(named) else []
+        records = [torch.tensor([node]) for node in [*canary_nodes(graph, unit), *others, *more]]
+    if not records:
+        return []
+    found = []
+    for number in range(pairs):
         at = records[number % len(records)]
         kind = number % len(_KINDS)
         x = graph.x.clone()
@@ -63,15 +59,6 @@ def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pai
         what = f"{_KINDS[kind][0]} in place of {'a client' if unit == 'client' else f'node {int(at[0])}'}"
         found.append(Replaced(dataclasses.replace(graph, x=x), kind == 0, what))
     return found
-
-
-def learned_from(graph: FederatedGraph) -> Tensor:
-    """Return which nodes [N] are in a training or validation set, and so are no reporting nodes."""
-    seen = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    for ids, train, val in zip(graph.clients, graph.train, graph.val, strict=True):
-        either = train | val
-        seen[ids[either if either.dim() == 1 else either.any(1)]] = True
-    return seen
 
 
 def _other_edges(graph: FederatedGraph, rng: torch.Generator, pairs: int) -> list[Replaced]:

@@ -43,7 +43,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.context import Aggregate, Examples, Release, Uploads
+from fglaudit.context import REPORTING_NODE, Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.embedding_sums import EmbeddingExchange
 from fglaudit.federated.fedavg import FedAvg, averaged_models, trainers
@@ -62,7 +62,7 @@ from fglaudit.rng import split
 from fglaudit.structure import Codes, EmbeddedRows, Models, Structure
 from fglaudit.view import Observer
 
-EDGE, REPORTING, NODE = "edge", "reporting node", "node"
+EDGE, REPORTING, NODE = "edge", REPORTING_NODE, "node"
 UNITS = (EDGE, REPORTING, NODE)
 CLIENTS, TRUSTED = "clients", "server"
 
