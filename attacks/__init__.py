@@ -46,6 +46,7 @@ ATTACKS: dict[str, str] = {
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
+    "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",

@@ -102,7 +102,10 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check the suite, open data and partitions; train nothing, run no plugin file."),
+        typer.Option(
+            "--dry-run",
+            help="Check the suite, open data and partitions, estimate seconds, memory and disk; run no plugin file.",
+        ),
     ] = False,
     trust_plugins: Annotated[
         bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
@@ -111,7 +114,11 @@ def run(
         bool, typer.Option("--secret", help="Draw the noise with a key of this run that nobody is told.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Audit no guarantee by replays: it is then claimed, never verified.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Audit no guarantee by replays: it is then claimed, never verified. With --dry-run: estimate nothing.",
+        ),
     ] = False,
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
@@ -149,8 +156,9 @@ def run(
         from fglaudit.execution.dry_run import FAILS, opened
 
         print_plan(console, resolved, directory)
+        interrupt()
         lines = []
-        for line in opened(resolved):
+        for line in opened(resolved, estimates=not quick):
             lines.append(printable(line))
             console.print(lines[-1], markup=False, highlight=False, soft_wrap=True)
         if any(line.startswith(FAILS) for line in lines):

@@ -13,6 +13,10 @@ from torch import Tensor
 from fglaudit.facts import Field
 from fglaudit.payloads import Payload
 
+REPORTING_NODE = "reporting node"
+"""The unit of a node in neither the training nor the validation set of any client, whose row enters nothing that is
+sent but its own report."""
+
 
 @dataclass(frozen=True)
 class Release:
@@ -24,7 +28,7 @@ class Release:
         gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm
             1; None where no bound is known, and then no epsilon can be stated.
         unit: what one record is: feature | node | edge | client | reporting node. "node" is the whole feature row of
-            one node; "reporting node" that of a node whose row enters nothing that is sent but its own report.
+            one node; "reporting node" that of a node as ``REPORTING_NODE`` says.
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers
             the whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.

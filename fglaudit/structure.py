@@ -21,6 +21,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Centroids`` | GlobalNodes | number, width, momentum of the clusters |
 | ``Codes`` | HopSums | the public codes that are propagated, and how |
 | ``Reports`` | ClassReports | what a node reports |
+| ``Generators`` | NeighborGenerators, GeneratorInputs, GeneratorGradients | the generator's shape |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Convolutions`` | ModelUpdate | the network that the weights belong to |
@@ -38,6 +39,8 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.payloads import (
     ClassReports,
     Embeddings,
+    GeneratorGradients,
+    GeneratorInputs,
     GlobalNodes,
     HiddenRepresentations,
     HopSums,
@@ -46,6 +49,7 @@ from fglaudit.payloads import (
     MaskedMatrices,
     MaskedVectors,
     ModelUpdate,
+    NeighborGenerators,
     NeighborSums,
     Payload,
     PropagatedJacobians,
@@ -242,6 +246,19 @@ class Reports(Statement):
 
 
 @dataclass(frozen=True)
+class Generators(Statement):
+    """Generators are :class:`fglaudit.nn.neighbor_generator.FeatureGenerator` of this shape, whose last width is that
+    of a feature row; a client answers with :meth:`fglaudit.nn.neighbor_generator.FeatureGenerator.gradients`."""
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (NeighborGenerators, GeneratorInputs, GeneratorGradients)
+    about: ClassVar[str] = "the shape of its neighbour generators"
+
+    embedding: int
+    hidden: int
+    slots: int
+
+
+@dataclass(frozen=True)
 class Models(Statement):
     """What clients upload as ``ModelUpdate``.
 
@@ -400,6 +417,7 @@ BUILT_IN: dict[str, type[Statement]] = {
             Centroids,
             Codes,
             Reports,
+            Generators,
             Models,
             Transformer,
             Convolutions,

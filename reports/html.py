@@ -13,6 +13,7 @@ from fglaudit import __version__
 from fglaudit.reports import numbers
 from fglaudit.reports.curve_figure import curve_figure, curve_words
 from fglaudit.reports.epsilons import epsilon_rows
+from fglaudit.reports.examples import columns, shown_rows
 from fglaudit.reports.facts import partition_rows, sources, versions
 from fglaudit.reports.figures import NUM_COLOURS, marker, sparkline
 from fglaudit.reports.heat import idle_lines
@@ -90,6 +91,8 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section])
         script_hash=digest,
         marker=marker,
         sparkline=sparkline,
+        shown_rows=shown_rows,
+        columns=columns,
         curve_figure=curve_figure,
         curve_words=curve_words,
         place=place,

@@ -127,7 +127,7 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
     working = [(record, finding) for record, finding in pairs if finding.status is Status.OK] or [
         (record, finding) for record, finding in pairs if finding.status is Status.BROKEN_ATTACK
     ]
-    breakdowns = [record.breakdowns.get(_key(finding), {}) for record, finding in working]
+    breakdowns = [record.breakdowns.get(record_key(finding), {}) for record, finding in working]
     paired, partitions = _clusters(working), [_partition(record) for record, _ in working]
     return Leak(
         findings,
@@ -139,7 +139,7 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
     )
 
 
-def _key(finding: Finding) -> str:
+def record_key(finding: Finding) -> str:
     """Return the key under which a record keeps clusters and breakdowns of a finding."""
     return f"{finding.observer}|{finding.observer_knowledge}|{finding.attack}"
 
@@ -156,7 +156,7 @@ def _one_client_per_node(record: CellRecord) -> bool:
 
 def _clusters(working: Sequence[tuple[CellRecord, Finding]]) -> PairedClusters | None:
     """Return the clusters of all seeds together; None where a finding has none."""
-    kept = [record.clusters.get(_key(finding), []) for record, finding in working]
+    kept = [record.clusters.get(record_key(finding), []) for record, finding in working]
     metrics = {finding.metric for _, finding in working}
     if not kept or not all(kept) or len(metrics) > 1:
         return None

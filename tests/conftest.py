@@ -39,6 +39,8 @@ SLOW = (
     "empirical/test_empirical.py::test_p_values",
     "empirical/test_measured_epsilon.py",
     "execution/test_changed_inputs.py",
+    "execution/test_dry_run.py::test_what_is_opened",
+    "execution/test_forecast.py::test_a_probe_that_takes_too_long",
     "execution/test_shards.py::test_two_processes",
     "execution/test_shards.py::test_workers",
     "execution/test_store.py::test_two_runs_give_equal_files",

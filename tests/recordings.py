@@ -37,6 +37,8 @@ def obfuscated(kind: str, secret: bool = False) -> Defense:
 
 ATTENTION: dict[str, Any] = {"heads": 2, "hidden": 3, "rounds": 3, "optimizer": "adam", "learning_rate": 0.02}
 
+GENERATOR: dict[str, Any] = {"embedding": 8, "generator_hidden": 24, "generator_epochs": 60, "generator_rounds": 2}
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -99,6 +101,8 @@ SETUPS: dict[str, Setup] = {
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
     "fedper-sage": Setup("fedper-sage", {"hidden": 8, "rounds": 3}),
     "gcfl-sage": Setup("gcfl-sage", {"hidden": 8, "rounds": 3}),
+    "fedsage": Setup("fedsage", {"hidden": 8, "rounds": 3, **GENERATOR}),
+    "fedsage-simulated": Setup("fedsage", {"hidden": 8, "rounds": 3, "generator": "simulated"}),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

@@ -9,6 +9,7 @@ import torch
 
 from fglaudit.context import Examples
 from fglaudit.empirical.captured_stage import CapturedStage
+from fglaudit.empirical.class_reports import class_reports_audits
 from fglaudit.empirical.dependence import noise_audits
 from fglaudit.empirical.distinguisher import distinguisher_audit
 from fglaudit.empirical.fields_audit import fields_audit
@@ -67,6 +68,7 @@ def audits(
             lambda: noise_audits(prepared, defense, protocol.context(graph), accounted.mechanisms, clients, seed=seed),
         ),
         ("reports", lambda: reports_audits(prepared, clients, seed=seed)),
+        ("reports", lambda: class_reports_audits(prepared, seed=seed)),
         ("fields", lambda: fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
         ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),

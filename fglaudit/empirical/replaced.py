@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.canaries import LENGTH, canary_nodes
+from fglaudit.empirical.canaries import LENGTH, canary_nodes, covered_nodes
 from fglaudit.graph import FederatedGraph
 
 PAIRS = 20
@@ -31,17 +31,21 @@ class Replaced:
 
 def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: int = PAIRS) -> list[Replaced]:
     """Return neighbours of ``graph``: nodes with fewest and most links and others at random, of every client in turn;
-    rows of zeros, rows of other nodes, and long rows along one feature, all features and random directions."""
+    rows of zeros, rows of other nodes, and long rows along one feature, all features and random directions. Only nodes
+    that a guarantee of this ``unit`` names; none where it names none."""
     if unit == "client":
         records = [graph.clients[int(k)] for k in torch.randperm(graph.num_clients, generator=rng)[:pairs]]
     else:
+        named = covered_nodes(graph, unit)
         others = [
             int(held[int(torch.randint(len(held), (1,), generator=rng))])
             for k in torch.randperm(graph.num_clients, generator=rng)[:pairs].tolist()
-            if len(held := graph.clients[k])
+            if len(held := graph.clients[k][torch.isin(graph.clients[k], named)])
         ]
-        more = torch.randint(graph.num_nodes, (pairs,), generator=rng).tolist()
-        records = [torch.tensor([node]) for node in [*canary_nodes(graph), *others, *more]]
+        more = named[torch.randint(len(named), (pairs,), generator=rng)].tolist() if len(named) else []
+        records = [torch.tensor([node]) for node in [*canary_nodes(graph, unit), *others, *more]]
+    if not records:
+        return []
     found = []
     for number in range(pairs):
         nodes = records[number % len(records)]

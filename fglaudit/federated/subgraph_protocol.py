@@ -123,6 +123,12 @@ class SubgraphProtocol(FederatedProtocol):
             dropout=self.dropout,
         )
 
+    def completed(
+        self, clients: Sequence[ClientGraph], channel: Channel, rng: torch.Generator, device: torch.device
+    ) -> Sequence[ClientGraph]:
+        """Return the subgraphs that the clients train on, for which they may exchange messages. Default: their own."""
+        return clients
+
     def clients(
         self,
         graph: FederatedGraph,
@@ -138,7 +144,8 @@ class SubgraphProtocol(FederatedProtocol):
             training: draws batches, neighbours and dropout.
         """
         self.check(graph)
-        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        held = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        clients = self.completed(held, channel, training, device)
         inputs = SubgraphInputs.of(clients, self.positions, device)
         layout = self.layout(graph.num_features + self.positions, graph.num_classes)
         draws = moved(training, device)

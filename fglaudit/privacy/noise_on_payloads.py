@@ -29,7 +29,7 @@ from fglaudit.facts import (
     on,
 )
 from fglaudit.privacy.accounted import Noised
-from fglaudit.privacy.accounting import Relation, compose, event_of
+from fglaudit.privacy.accounting import Relation, compose, event_of, response_event
 from fglaudit.privacy.bounded import Bounded
 from fglaudit.privacy.counted import Counted, Sent
 
@@ -205,7 +205,7 @@ def _reported(
     if not (0 < keep < 1 and classes > 1 and sent.numbers == classes):
         return f"a k-ary response on {name} is one of {classes} classes, kept with a chance below 1; got {keep:g}"
     times = max(1, release.times, sent.repeats)
-    event = dp_accounting.RandomizedResponseDpEvent((1 - keep) * classes / (classes - 1), classes)
+    event = response_event(keep, classes)
     return Way(Noised(name, release.by_server, report.kind, keep, 1.0, times), compose(event, times))
 
 
