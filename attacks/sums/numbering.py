@@ -13,7 +13,8 @@ def numbered(codes: Tensor, below: int) -> tuple[Tensor, Tensor]:
     """Return the distinct ``codes`` [n], which lie in [0, below), in ascending order, and the place of every code among
     them [n]: what ``torch.unique`` returns, without sorting where the range is narrow."""
     if below > _SPARSE * len(codes):
-        return torch.unique(codes, return_inverse=True)
+        values, places = torch.unique(codes, return_inverse=True)
+        return values, places
     present = torch.zeros(below, dtype=torch.bool, device=codes.device)
     present[codes] = True
     place = present.cumsum(0)
