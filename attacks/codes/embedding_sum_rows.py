@@ -113,9 +113,9 @@ class EmbeddingSumRows(Attack):
         known[view.auxiliary.nodes] = True
         payload, splits = EmbeddingSums(node, hidden[source]), torch.tensor([0, count])
         other = next((k for k in range(view.public.num_clients) if k not in view.observer.clients), 0)
-        parties = (other, SERVER) if sees_parts(view) else (SERVER, view.observer.clients[0])
-        sent = MessageBatch(1, *(torch.tensor([party]) for party in parties), payload, splits)
-        told = parties[1] if not sees_parts(view) else other
+        sender, receiver = (other, SERVER) if sees_parts(view) else (SERVER, view.observer.clients[0])
+        sent = MessageBatch(1, torch.tensor([sender]), torch.tensor([receiver]), payload, splits)
+        told = other if sees_parts(view) else receiver
         models = MessageBatch(0, torch.tensor([SERVER]), torch.tensor([told]), ModelUpdate(model.unsqueeze(0)))
         edges = torch.stack([torch.cat([node, source]), torch.cat([source, node])])
         own_graphs = tuple(
@@ -180,7 +180,8 @@ def _solved(
     noise, eye = max(std, 1e-3) ** 2, torch.eye(count, dtype=torch.double)
     for number, value in enumerate(values.clamp(min=1e-9).tolist()):
         found[:, number] = torch.linalg.solve(gram + noise / value * eye, right[:, number])
-    return found @ base.T + center
+    result: Tensor = found @ base.T + center
+    return result
 
 
 def _decoded(view: View, found: Tensor, held: Tensor) -> Tensor:
@@ -192,7 +193,7 @@ def _decoded(view: View, found: Tensor, held: Tensor) -> Tensor:
     ridge = _RIDGE * len(held) / held.shape[1] * torch.eye(held.shape[1], dtype=held.dtype)
     scale = (held - center).square().sum() / len(held)
     weight = torch.linalg.solve((held - center).T @ (held - center) + ridge * scale, (held - center).T @ (x - mean))
-    rows = mean + (found - center) @ weight
+    rows: Tensor = mean + (found - center) @ weight
     if real:
         return rows.float()
     level = feature_prior(view, torch.tensor([0])).level

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import sees_deliveries
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
-from fglaudit.adversary.public_rules import known_as_used, noise_std, stated
+from fglaudit.adversary.public_rules import known_as_used, noise_std
 from fglaudit.facts import GRADIENTS, ROWS, Absent, Additive, Clipped, Fact, is_built_in
 from fglaudit.payloads import SERVER, EmbeddingSums, ModelUpdate
 from fglaudit.structure import EmbeddedRows
@@ -51,7 +52,7 @@ def noise_level(view: View, up: bool) -> float:
     if up:
         return max(noise_std(view, EmbeddingSums, "sums", "up"), _EXACT)
     senders = view.public.num_clients if view.public.structure.of(EmbeddedRows).padded else 1
-    at_clients = noise_std(view, EmbeddingSums, "sums", "up") * senders**0.5
+    at_clients = noise_std(view, EmbeddingSums, "sums", "up") * math.sqrt(senders)
     return max(at_clients, noise_std(view, EmbeddingSums, "sums", "down"), _EXACT)
 
 
@@ -96,7 +97,8 @@ def encoder(view: View) -> Tensor | None:
 def embedded(view: View, rows: Tensor, weight: Tensor) -> Tensor:
     """Return the embeddings [R, D] of ``rows`` [R, F]."""
     hidden = known_as_used(view, rows).double() @ weight
-    return hidden / hidden.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    length: Tensor = hidden.norm(dim=1, keepdim=True)
+    return hidden / length.clamp(min=1e-12)
 
 
 def not_stated(view: View) -> str | None:
@@ -106,11 +108,6 @@ def not_stated(view: View) -> str | None:
     if next(iter(view.messages.of(EmbeddingSums)), None) is None:
         return "the observer sees no sum of embeddings in the clear"
     return None
-
-
-def is_random(view: View) -> bool:
-    """Whether noise is stated on the sums."""
-    return any(isinstance(fact, Additive) for fact in stated(view, EmbeddingSums))
 
 
 def sees_parts(view: View) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -71,7 +72,7 @@ def test_records_of_reporting_nodes_are_in_no_training_set() -> None:
 
 
 NOISE = Gaussian(on="EmbeddingSums", unit=EDGE)
-SHORT = {"encoder_rounds": 1, "rounds": 1}
+SHORT: dict[str, Any] = {"encoder_rounds": 1, "rounds": 1}
 
 
 def test_an_honest_edge_guarantee_is_verified() -> None:

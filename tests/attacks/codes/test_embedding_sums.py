@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from fglaudit.attacks.codes.embedding_sum_edges import EmbeddingSumEdges
@@ -16,7 +18,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer
 
-FEW = {"encoder_rounds": 3, "rounds": 1}
+FEW: dict[str, Any] = {"encoder_rounds": 3, "rounds": 1}
 SERVER_ALONE = Observer(parties=(SERVER,))
 KNOWING = Observer(parties=(SERVER,), topology=True, auxiliary=0.5)
 
