@@ -19,7 +19,7 @@ from fglaudit.reports.pages import sections
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.tables import summary_csv
-from fglaudit.reports.verdict import observers_of
+from fglaudit.reports.verdict import make_verdict, observers_of
 
 __all__ = ["write_report"]
 
@@ -41,10 +41,11 @@ def write_report(run_dir: Path, run: Run | None = None) -> list[Path]:
     labels = Labels.of(settings)
     observers = observers_of(settings)
     parts = sections(settings, labels, observers, SIZES)
+    verdict = make_verdict(run, settings, labels)
     texts = {
         "summary.csv": summary_csv(settings),
-        "report.html": render_html(run, settings, parts),
-        "report.md": render_markdown(run, settings),
+        "report.html": render_html(run, settings, parts, verdict),
+        "report.md": render_markdown(run, settings, parts, verdict),
         "findings.json": findings_json(run, settings, labels),
         "summary.tex": summary_tex(parts),
         **figure_files(parts, observers, SIZES[0]),
