@@ -259,6 +259,8 @@ class EmbeddedRows(Statement):
             model makes of own rows and of the totals.
         most_uses: neighbours that use one node's embedding, at most; 0: all.
         padded: whether clients send a row for every node, zeros where they have nothing to add.
+        code_seed: from 0: what the first step sums are :func:`fglaudit.nn.codes.public_codes` of this seed at length 1,
+            and no embeddings; -1: embeddings.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (EmbeddingSums,)
@@ -269,6 +271,7 @@ class EmbeddedRows(Statement):
     later: str = "totals"
     most_uses: int = 0
     padded: bool = False
+    code_seed: int = -1
 
     def __post_init__(self) -> None:
         one_of("later", self.later, ("totals", "hidden"))

@@ -102,6 +102,7 @@ SETUPS: dict[str, Setup] = {
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
     "gap": Setup("gap", {"hops": [1, 2], "dimension": 8, **_FEW_ROUNDS}),
+    "gap-codes": Setup("gap", {"hops": [1], "sums_of": "codes", **_FEW_ROUNDS}),
     "gap-noisy": Setup("gap", {"unit": "reporting node", **_FEW_ROUNDS}, defense=EMBEDDING_NOISE),
     "progap": Setup("progap", {"unit": "node", "noise_at": "server", **_FEW_ROUNDS}),
     "fedper-sage": Setup("fedper-sage", {"hidden": 8, "rounds": 3}),

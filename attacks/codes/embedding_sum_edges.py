@@ -1,6 +1,7 @@
 """Edges from the second sum of embeddings: whose rows is it made of?
 
-From the second step on GAP sums the totals of the step before, at length 1, all of which the server has sent itself.
+From the second step on GAP sums the totals of the step before, at length 1, all of which the server has sent itself;
+where the first step sums public codes, it knows those as well.
 Client m's sum for node i is then ``sum over neighbours j of i at m of h_j`` of known ``h_j``, plus noise. Which of m's
 nodes are in it is found twice over: by how likely each is under a Gaussian with the mean and covariance of all others
 (the linear estimate with least squared error), and, where little noise is left, by matching pursuit: the node whose row
@@ -22,6 +23,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import MemoryMessages, dealt
 from fglaudit.attacks.codes.seen_embeddings import (
+    Step,
     models_embeddings,
     noise_level,
     not_stated,
@@ -31,6 +33,7 @@ from fglaudit.attacks.codes.seen_embeddings import (
 )
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.nn.codes import public_codes
 from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import SERVER, EmbeddingSums, MessageBatch, Payload
 from fglaudit.structure import EmbeddedRows
@@ -64,6 +67,8 @@ class EmbeddingSumEdges(Attack):
         if not sees_parts(view):
             return "a client does not see the totals from which later sums are made"
         stated = view.public.structure.of(EmbeddedRows)
+        if stated.code_seed >= 0:
+            return None
         if stated.later != "totals":
             return "what later steps sum depends on rows that the observer does not know"
         return None if stated.steps > 1 else "one step: it sums rows that the observer does not know"
@@ -73,9 +78,13 @@ class EmbeddingSumEdges(Attack):
         totals, parts = steps(view, up=False), steps(view, up=True)
         pairs = [torch.empty(0, dtype=torch.long)]
         scores = [torch.empty(0, dtype=torch.double)]
-        for before, after in zip(totals, parts[1:], strict=False):
-            rows = torch.zeros(n, before.sums.shape[1], dtype=torch.double)
-            rows[before.node] = before.sums
+        stated = view.public.structure.of(EmbeddedRows)
+        known = [_totals(step, n) for step in totals]
+        if stated.code_seed >= 0:
+            known.insert(0, public_codes(n, stated.width, stated.code_seed).double())
+        else:
+            parts = parts[1:]
+        for rows, after in zip(known, parts, strict=False):
             rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)
             for client in torch.unique(after.sender).tolist():
                 mine = (owner == client).nonzero().squeeze(1)
@@ -108,14 +117,26 @@ class EmbeddingSumEdges(Attack):
         clients = torch.arange(view.public.num_clients)
         server = torch.full_like(clients, SERVER)
         starts, sent = row_starts(owner[held], len(clients)), row_starts(owner[source], len(clients))
+        stated = view.public.structure.of(EmbeddedRows)
+        first = torch.zeros_like(rows[source])
+        if stated.code_seed >= 0:
+            codes = public_codes(n, stated.width, stated.code_seed)
+            first = (codes / codes.norm(dim=1, keepdim=True))[source]
         batches = (
-            MessageBatch(1, clients, server, EmbeddingSums(node, torch.zeros_like(rows[source])), sent),
+            MessageBatch(1, clients, server, EmbeddingSums(node, first), sent),
             MessageBatch(1, server, clients, EmbeddingSums(held, rows[held]), starts),
             MessageBatch(2, clients, server, EmbeddingSums(node, rows[source]), sent),
         )
         public = dataclasses.replace(view.public, facts=())
         planted = dataclasses.replace(view, messages=MemoryMessages(batches), public=public)
         return Planted(planted, torch.ones(len(edges)), edges)
+
+
+def _totals(step: Step, count: int) -> Tensor:
+    """Return the totals of a step, by node [count, D]."""
+    rows = torch.zeros(count, step.sums.shape[1], dtype=torch.double)
+    rows[step.node] = step.sums
+    return rows
 
 
 def _likely(sums: Tensor, rows: Tensor, std: float, node: Tensor, mine: Tensor) -> tuple[Tensor, Tensor]:

@@ -35,6 +35,7 @@ from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, EmbeddingSums, MessageBatch, ModelUpdate, Payload
+from fglaudit.structure import EmbeddedRows
 from fglaudit.view import View
 
 _FEWEST = 3
@@ -59,6 +60,8 @@ class EmbeddingSumRows(Attack):
     def unsupported(self, view: View) -> str | None:
         if why := not_stated(view):
             return why
+        if view.public.structure.of(EmbeddedRows).code_seed >= 0:
+            return "these sums are of public codes, and hold no feature"
         if encoder(view) is None:
             return "the observer sees no model that makes embeddings"
         if len(view.known_rows().nodes) < _FEWEST:

@@ -54,6 +54,7 @@ from fglaudit.federated.problem import check_trainable, gather_features
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.codes import public_codes
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import EmbeddingSums, HopSums, ModelUpdate, Payload
 from fglaudit.privacy.degree_bound import node_examples
@@ -65,6 +66,8 @@ from fglaudit.view import Observer
 EDGE, REPORTING, NODE = "edge", REPORTING_NODE, "node"
 UNITS = (EDGE, REPORTING, NODE)
 CLIENTS, TRUSTED = "clients", "server"
+CODES = "codes"
+SUMS_OF = ("rows", CODES)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ class GAP(FederatedProtocol):
         noise_at: who adds the noise to the sums: "clients" or "server".
         most_uses: neighbours that use a node's embedding, at most; 0: all. Not where edges are the unit.
         dimension: numbers of an embedding.
+        sums_of: "rows": embeddings of nodes' own rows; "codes": public pseudo-random codes of so many numbers, so that
+            no feature is in any sum (``structure-only`` with an epsilon for edges). The unit is then an edge.
+        code_seed: of the codes, public.
         home_weight: length of a node's own row in an input, beside length 1 of what was aggregated.
         encoder_rounds, rounds: of training before and after the aggregation.
         local_steps, optimizer, learning_rate, weight_decay: of federated averaging.
@@ -92,6 +98,8 @@ class GAP(FederatedProtocol):
     noise_at: str = "clients"
     most_uses: int = 0
     dimension: int = 16
+    sums_of: str = "rows"
+    code_seed: int = 0
     home_weight: float = 1.0
     encoder_rounds: int = 30
     rounds: int = 60
@@ -102,7 +110,7 @@ class GAP(FederatedProtocol):
 
     def __post_init__(self) -> None:
         check_hops(self.name, self.hops)
-        for field, known in (("unit", UNITS), ("noise_at", (CLIENTS, TRUSTED))):
+        for field, known in (("unit", UNITS), ("noise_at", (CLIENTS, TRUSTED)), ("sums_of", SUMS_OF)):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
         for field, least in (("most_uses", 0), ("dimension", 1), ("encoder_rounds", 1)):
@@ -112,6 +120,11 @@ class GAP(FederatedProtocol):
             raise FglauditError(
                 "most_uses bounds what a row moves, not what an edge moves: one that goes makes room for another; got "
                 f"most_uses: {self.most_uses} with unit: edge; use most_uses: 0"
+            )
+        if self.sums_of == CODES and (self.unit != EDGE or self.later != "totals"):
+            raise FglauditError(
+                f"sums of public codes hold no feature: {self.name} promises nothing of them but edges, and trains no"
+                f" codes; got unit: {self.unit}; use gap with unit: edge, or sums_of: rows"
             )
         if not self.home_weight > 0:
             raise FglauditError(f"home_weight is a length above 0; got {self.home_weight:g}; raise it")
@@ -141,7 +154,8 @@ class GAP(FederatedProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         free = (Codes(0, 0, self.free_steps),) if self.free_steps else ()
-        embedded = EmbeddedRows(self.dimension, self.noisy_steps, self.later, self.most_uses, self.padded)
+        seed = self.code_seed if self.sums_of == CODES else -1
+        embedded = EmbeddedRows(self.dimension, self.noisy_steps, self.later, self.most_uses, self.padded, seed)
         training = self.averaging(1).training()
         return Structure((embedded, *free, Models("weights"), training))
 
@@ -248,7 +262,10 @@ class GAP(FederatedProtocol):
         trained: Stage,
     ) -> None:
         """Sum embeddings of ``own`` rows [N, F] step by step, then train on; append to ``stages``."""
-        rows = self.embedded(own, (), stages[-1])
+        if self.sums_of == CODES:
+            rows = unit_rows(public_codes(len(own), self.dimension, self.code_seed).to(own))
+        else:
+            rows = self.embedded(own, (), stages[-1])
         found: list[Tensor] = []
         for step in range(1, self.noisy_steps + 1):
             rows = unit_rows(exchange.total(rows, channel, self.encoder_rounds + step - 1))

@@ -23,10 +23,10 @@ SERVER_ALONE = Observer(parties=(SERVER,))
 KNOWING = Observer(parties=(SERVER,), topology=True, auxiliary=0.5)
 
 
-def found_edges(defense: Defense | None) -> float:
+def found_edges(defense: Defense | None, **fields: Any) -> float:
     """Return the share of the edges among the as many pairs that rank first."""
     graph = example_graph()
-    run = record(GAP(**FEW), graph, defense)
+    run = record(GAP(**FEW, **fields), graph, defense)
     answer = EmbeddingSumEdges().run(run.view(SERVER_ALONE), rng=derive(0, "attack"), device=CPU)
     assert isinstance(answer, Inference)
     truth = {(int(a), int(b)) for a, b in graph.edge_index.T.tolist() if a < b}
@@ -37,6 +37,13 @@ def found_edges(defense: Defense | None) -> float:
 def test_the_server_finds_the_edges_and_noise_hides_them() -> None:
     assert found_edges(None) > 0.95
     assert found_edges(Gaussian(on="EmbeddingSums", unit=EDGE, epsilon=0.1)) < 0.4
+
+
+def test_public_codes_give_edges_away_in_the_first_step_and_no_feature() -> None:
+    assert found_edges(None, sums_of="codes", hops=(1,)) > 0.95
+    assert found_edges(Gaussian(on="EmbeddingSums", unit=EDGE, epsilon=0.1), sums_of="codes", hops=(1,)) < 0.4
+    view = record(GAP(sums_of="codes", **FEW)).view(KNOWING)
+    assert "no feature" in str(EmbeddingSumRows().unsupported(view))
 
 
 def test_it_says_where_it_cannot_work() -> None:

@@ -246,12 +246,26 @@ def test_rows_of_zeros_and_long_rows_have_embeddings_of_length_one_at_most() -> 
         (GAP, {"noise_at": "nowhere"}, "noise_at"),
         (GAP, {"dimension": 0}, "dimension"),
         (GAP, {"home_weight": 0.0}, "home_weight"),
+        (GAP, {"sums_of": "codes", "unit": "node"}, "public codes"),
+        (ProGAP, {"sums_of": "codes"}, "public codes"),
         (ProGAP, {"hops": (1, 3)}, "stage after every sum"),
     ],
 )
 def test_bad_input(protocol: type[GAP], fields: dict[str, Any], match: str) -> None:
     with pytest.raises(FglauditError, match=match):
         protocol(**fields)
+
+
+def test_sums_of_codes_hold_no_feature() -> None:
+    """Whatever the rows are, the sums are the same; an edge moves them, and its epsilon is that of any other sum."""
+    graph = example_graph()
+    protocol = GAP(sums_of="codes", **FEW)
+    other = dataclasses.replace(graph, x=1 - graph.x)
+    one, two = (sums_of(record(protocol, each), up=True) for each in (graph, other))
+    assert all(torch.equal(a.sums, b.sums) for a, b in zip(one, two, strict=True))
+    assert not torch.equal(one[0].sums, sums_of(record(protocol, without_an_edge(graph)), up=True)[0].sums)
+    promise = record(protocol, graph, Gaussian(on="EmbeddingSums", unit=EDGE)).recording.guarantee
+    assert promise.unit == EDGE and promise.epsilon_accounted == pytest.approx(8.0, rel=1e-5)
 
 
 def test_it_trains_and_says_what_is_missing() -> None:
