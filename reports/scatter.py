@@ -118,7 +118,7 @@ def _references(lines: Sequence[Line], frame: _Frame, covered: Sequence[Box]) ->
     """Vertical lines with their names beside them, read from below: to the left, unless marks cover more of it there;
     and the areas of the names."""
     low = frame.height - frame.bottom
-    parts, names = [], []
+    parts, names = list[Markup](), list[Box]()
     for line in lines:
         x = frame.px(line.x)
         top = low - 6 - 6.3 * len(line.text)
