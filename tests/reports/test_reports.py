@@ -91,7 +91,7 @@ def test_true_and_rebuilt_rows_stand_side_by_side(demo: Path) -> None:
     assert rows is not None
     cells = [re.sub(r"<[^>]*>", " ", cell).split() for cell in re.findall(r"<t[hd][ >].*?</t[hd]>", rows[1])]
     assert cells[8] == ["median:", "18", "F1", "0.500"]
-    assert [" ".join(cell) for cell in cells[9:12]] == ["22, 33, 44, 55 4", "0, 11 2", "\u2013"]
+    assert [" ".join(cell) for cell in cells[9:12]] == ["22, 33, 44, 55 4 columns", "0, 11 2 columns", "\u2013"]
     fedgcn = sum(name == "fedgcn" for name, *_ in PROTOCOLS)  # the other one shows nobody any features
     assert page.count('<table class="pairs">') == fedgcn * len(DEFENSES) * len(OBSERVERS)
 
