@@ -22,6 +22,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Codes`` | HopSums | the public codes that are propagated, and how |
 | ``Reports`` | ClassReports | what a node reports |
 | ``Generators`` | NeighborGenerators, GeneratorInputs, GeneratorGradients | the generator's shape |
+| ``Functional`` | FunctionalEmbeddings | the layer that reads them |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Convolutions`` | ModelUpdate | the network that the weights belong to |
@@ -39,6 +40,7 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.payloads import (
     ClassReports,
     Embeddings,
+    FunctionalEmbeddings,
     GeneratorGradients,
     GeneratorInputs,
     GlobalNodes,
@@ -259,6 +261,22 @@ class Generators(Statement):
 
 
 @dataclass(frozen=True)
+class Functional(Statement):
+    """A functional embedding is what the last hidden layer of a client's model makes of a public random graph, before
+    its relu, mean over the graph's nodes.
+
+    Attributes:
+        weight, bias: names in the public layout of the linear layer [d, C], [C] that reads that hidden layer.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (FunctionalEmbeddings,)
+    about: ClassVar[str] = "which layer reads functional embeddings"
+
+    weight: str
+    bias: str
+
+
+@dataclass(frozen=True)
 class Models(Statement):
     """What clients upload as ``ModelUpdate``.
 
@@ -418,6 +436,7 @@ BUILT_IN: dict[str, type[Statement]] = {
             Codes,
             Reports,
             Generators,
+            Functional,
             Models,
             Transformer,
             Convolutions,

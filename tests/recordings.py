@@ -103,6 +103,7 @@ SETUPS: dict[str, Setup] = {
     "gcfl-sage": Setup("gcfl-sage", {"hidden": 8, "rounds": 3}),
     "fedsage": Setup("fedsage", {"hidden": 8, "rounds": 3, **GENERATOR}),
     "fedsage-simulated": Setup("fedsage", {"hidden": 8, "rounds": 3, "generator": "simulated"}),
+    "fedpub": Setup("fedpub", {"hidden": 8, "rounds": 4}),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 
