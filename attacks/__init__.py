@@ -43,6 +43,8 @@ ATTACKS: dict[str, str] = {
     "code-edges": "fglaudit.attacks.codes.code_edges:CodeEdges",
     "report-labels": "fglaudit.attacks.codes.report_labels:ReportLabels",
     "report-rows": "fglaudit.attacks.codes.report_rows:ReportRows",
+    "embedding-sum-edges": "fglaudit.attacks.codes.embedding_sum_edges:EmbeddingSumEdges",
+    "embedding-sum-rows": "fglaudit.attacks.codes.embedding_sum_rows:EmbeddingSumRows",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",

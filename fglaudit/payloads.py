@@ -243,6 +243,23 @@ class HopSums(Payload):
 
 
 @dataclass(frozen=True)
+class EmbeddingSums(Payload):
+    """Sums of short rows over neighbourhoods, one row per node: aggregation perturbation.
+
+    Upwards: row (m, i) is ``sum over neighbours j of i at client m of h_j``, every ``h_j`` of norm 1 at most; downwards
+    ``sum over all j``, to the owner of i.
+
+    Attributes:
+        nodes: the node i each sum belongs to [rows], 8 bytes each on the wire.
+        sums: [rows, D].
+    """
+
+    ragged: ClassVar[bool] = True
+    nodes: RowIds
+    sums: RowValues
+
+
+@dataclass(frozen=True)
 class ClassReports(Payload):
     """The class that a node reports of itself, one-hot: from its owner to the server, and on to neighbours' owners.
 

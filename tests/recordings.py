@@ -14,6 +14,7 @@ from user_graphs import user_graph
 
 from fglaudit.attacking import unsuitable
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.payloads import SERVER
@@ -60,7 +61,8 @@ class Setup:
         return protocol
 
 
-_FEW_ROUNDS = {"encoder_rounds": 3, "rounds": 3}
+EMBEDDING_NOISE = Gaussian(on="EmbeddingSums", unit="reporting node")
+_FEW_ROUNDS: dict[str, Any] = {"encoder_rounds": 3, "rounds": 3}
 SETUPS: dict[str, Setup] = {
     "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
@@ -104,6 +106,10 @@ SETUPS: dict[str, Setup] = {
     ),
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
+    "gap": Setup("gap", {"hops": [1, 2], "dimension": 8, **_FEW_ROUNDS}),
+    "gap-codes": Setup("gap", {"hops": [1], "sums_of": "codes", **_FEW_ROUNDS}),
+    "gap-noisy": Setup("gap", {"unit": "reporting node", **_FEW_ROUNDS}, defense=EMBEDDING_NOISE),
+    "progap": Setup("progap", {"unit": "node", "noise_at": "server", **_FEW_ROUNDS}),
     "fedper-sage": Setup("fedper-sage", {"hidden": 8, "rounds": 3}),
     "gcfl-sage": Setup("gcfl-sage", {"hidden": 8, "rounds": 3}),
     "fedsage": Setup("fedsage", {"hidden": 8, "rounds": 3, **GENERATOR}),
