@@ -205,6 +205,17 @@ class LabelDistributions(Payload):
 
 
 @dataclass(frozen=True)
+class FunctionalEmbeddings(Payload):
+    """FED-PUB: what a client's model makes of a public random graph, averaged over its nodes.
+
+    Attributes:
+        values: [P, d].
+    """
+
+    values: Float[Tensor, "messages dimensions"]
+
+
+@dataclass(frozen=True)
 class ModelUpdate(Payload):
     """All weights of a model as one vector per message [P, D]; the layout is public (``PublicFacts.layout``).
 
@@ -223,6 +234,23 @@ class HopSums(Payload):
 
     Attributes:
         nodes: [rows], 8 bytes each on the wire.
+        sums: [rows, D].
+    """
+
+    ragged: ClassVar[bool] = True
+    nodes: RowIds
+    sums: RowValues
+
+
+@dataclass(frozen=True)
+class EmbeddingSums(Payload):
+    """Sums of short rows over neighbourhoods, one row per node: aggregation perturbation.
+
+    Upwards: row (m, i) is ``sum over neighbours j of i at client m of h_j``, every ``h_j`` of norm 1 at most; downwards
+    ``sum over all j``, to the owner of i.
+
+    Attributes:
+        nodes: the node i each sum belongs to [rows], 8 bytes each on the wire.
         sums: [rows, D].
     """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import CellRecord, Finding, Status
@@ -35,8 +35,8 @@ class Setting:
 
     def per_seed(self, column: str) -> list[float]:
         """One value per record that has it, e.g. of ``accuracy``."""
-        found = (present([getattr(finding, column) for finding in record.findings]) for record in self.records)
-        return [values[0] for values in found if values]
+        found = (next(_there(record.findings, column), None) for record in self.records)
+        return [value for value in found if value is not None]
 
     def largest(self, column: str) -> float | None:
         """Largest value of ``column`` in any finding, or None."""
@@ -68,6 +68,14 @@ class Setting:
                 if known is None or (leak.advantage or 0.0) > (known.advantage or 0.0):
                     best[leak.quantity] = leak
         return best
+
+
+def _there(findings: Sequence[Finding], column: str) -> Iterator[float]:
+    """Yield the values of ``column`` that are there, see :func:`fglaudit.reports.leaks.present`."""
+    for finding in findings:
+        value = getattr(finding, column)
+        if value is not None and value == value:
+            yield float(value)
 
 
 def summarize(run: Run) -> list[Setting]:

@@ -205,7 +205,7 @@ def store(
 
 
 def texts(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text("utf-8") for path in write_report(folder)}
+    return {path.name: path.read_text("utf-8") for path in write_report(folder) if path.suffix != ".png"}
 
 
 class _Page(HTMLParser):

@@ -108,7 +108,7 @@ def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph
         allowed = stage.noise.sensitivity
         found: list[tuple[float, float, str]] = []
         if isinstance(stage, CapturedStage):
-            found.append((stage.farthest, allowed, f"a canary's row moved {stage.noise.payload} by"))
+            found.append((stage.farthest, allowed, f"{stage.record} moved {stage.noise.payload} by"))
         elif (moved := farthest(stage, seed)) is not None:
             found.append((moved, allowed, f"a canary moved one release of {stage.name} by"))
         if isinstance(stage, UpdateStage) and not isinstance(examples, str) and not examples.across:

@@ -245,10 +245,10 @@ def csv_cell(value: Any) -> str:
     Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break) gets an apostrophe
     in front, as spreadsheets themselves mark text.
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value != value:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else str(value)
+        return f"'{value}" if value and value[0] in _FORMULA else str(value)
     return repr(value) if isinstance(value, float) else str(value)
 
 

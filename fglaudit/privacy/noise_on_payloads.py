@@ -156,8 +156,10 @@ def noised_release(
     sent = counted.of(name, by_server=release.by_server)
     if release.unit != guarantee.unit:
         return f"{context.protocol} states how {name} depends on one {release.unit}, not on one {guarantee.unit}"
-    if relation is Relation.ADD_OR_REMOVE:
+    if relation is Relation.ADD_OR_REMOVE and release.unit != "edge":
         return f"who sends {name} is seen, so it hides no {guarantee.unit} that is {relation}"
+    if release.unit == "edge" and relation is not Relation.ADD_OR_REMOVE:
+        return f"{context.protocol} states how {name} depends on an edge that comes or goes, not one that is {relation}"
     if release.by_server and not guarantee.server_trusted:
         return f"the server adds the noise on {name} and sees it without; the guarantee does not say so"
     if release.by_server and any(isinstance(fact, Absent) for fact in facts):
@@ -247,6 +249,10 @@ def _by_rows(
         return f"what {bounded.strange} does to rows is not known to the accountant"
     if release.gain is None:
         return f"no sensitivity bound is known for {name}: {release.why}"
+    if release.row_norm is not None:
+        if relation is Relation.ZERO_OUT:
+            return f"what {name} sums may turn around where a row becomes zero; state that it is replaced"
+        bounded = Bounded("row", {"L2": release.row_norm})
     if "L2" not in bounded.bounds or weakest.distribution != "gaussian":
         return f"no L2 norm of rows is bounded and hidden by Gaussian noise on {name}"
     if any(Bounded.by(noise.before, "message") != Bounded("message") for noise in noises):
