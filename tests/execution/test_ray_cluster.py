@@ -41,7 +41,7 @@ def test_cells_of_a_lost_machine_are_computed_on_another(tmp_path: Path) -> None
     lost_after: list[int] = []
 
     def records() -> int:
-        return len(list((tmp_path / "ray").rglob("*.json"))) - len(list((tmp_path / "ray").glob("run.json")))
+        return len(list((tmp_path / "ray" / "cells").glob("*.json")))
 
     def lose() -> None:
         end = time.monotonic() + SECONDS
