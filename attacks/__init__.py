@@ -49,6 +49,7 @@ ATTACKS: dict[str, str] = {
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
+    "functional-labels": "fglaudit.attacks.functional.functional_labels:FunctionalLabels",
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",

@@ -84,6 +84,7 @@ SETUPS: tuple[Setup, ...] = (
     Setup("gcfl-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
     Setup("fedsage", {"rounds": 8, "hidden": 32, "generator_hidden": 64, "generator_epochs": 40}, *COMMUNITIES),
     Setup("fedsage", {"rounds": 8, "hidden": 32, "generator": "simulated"}, *COMMUNITIES),
+    Setup("fedpub", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
     Setup("fedavg-gophormer", {"rounds": 6}, *COMMUNITIES),
     Setup("fedavg-graphgps", {"rounds": 6}, *COMMUNITIES),
     Setup("structure-only", {"hops": [2, 4], "width": 64, "rounds": 10}, *CLIENTS),

@@ -205,6 +205,17 @@ class LabelDistributions(Payload):
 
 
 @dataclass(frozen=True)
+class FunctionalEmbeddings(Payload):
+    """FED-PUB: what a client's model makes of a public random graph, averaged over its nodes.
+
+    Attributes:
+        values: [P, d].
+    """
+
+    values: Float[Tensor, "messages dimensions"]
+
+
+@dataclass(frozen=True)
 class ModelUpdate(Payload):
     """All weights of a model as one vector per message [P, D]; the layout is public (``PublicFacts.layout``).
 

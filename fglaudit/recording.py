@@ -58,7 +58,8 @@ class Recording:
         guarantee: what the defense promises.
         verdict: what this tool says of the guarantee.
         fields: what protects every field that was sent, as far as attacks have not read it.
-        history: client-mean and whole-test accuracy per round.
+        history: client-mean and whole-test accuracy per round, and the protocol's own series
+            (``fglaudit.interfaces.Trained.series``).
         partition: missing links, label heterogeneity, client sizes.
         notes: warnings a reader must see.
     """
@@ -314,6 +315,7 @@ def record_training(
         history={
             "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
+            **{name: [float(v) for v in values.tolist()] for name, values in trained.series.items()},
         },
         partition={},
         notes=(*trained.notes, *conduct.remarks(trained), *(_out_of_reach(verdict) if empirical else ())),

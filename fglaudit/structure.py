@@ -23,6 +23,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Reports`` | ClassReports | what a node reports |
 | ``EmbeddedRows`` | EmbeddingSums | what is summed, in how many steps |
 | ``Generators`` | NeighborGenerators, GeneratorInputs, GeneratorGradients | the generator's shape |
+| ``Functional`` | FunctionalEmbeddings | the layer that reads them |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Convolutions`` | ModelUpdate | the network that the weights belong to |
@@ -41,6 +42,7 @@ from fglaudit.payloads import (
     ClassReports,
     Embeddings,
     EmbeddingSums,
+    FunctionalEmbeddings,
     GeneratorGradients,
     GeneratorInputs,
     GlobalNodes,
@@ -291,6 +293,22 @@ class Generators(Statement):
 
 
 @dataclass(frozen=True)
+class Functional(Statement):
+    """A functional embedding is what the last hidden layer of a client's model makes of a public random graph, before
+    its relu, mean over the graph's nodes.
+
+    Attributes:
+        weight, bias: names in the public layout of the linear layer [d, C], [C] that reads that hidden layer.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (FunctionalEmbeddings,)
+    about: ClassVar[str] = "which layer reads functional embeddings"
+
+    weight: str
+    bias: str
+
+
+@dataclass(frozen=True)
 class Models(Statement):
     """What clients upload as ``ModelUpdate``.
 
@@ -451,6 +469,7 @@ BUILT_IN: dict[str, type[Statement]] = {
             Reports,
             EmbeddedRows,
             Generators,
+            Functional,
             Models,
             Transformer,
             Convolutions,

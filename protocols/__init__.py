@@ -11,6 +11,7 @@ PROTOCOLS: dict[str, str] = {
     "fedgat": "fglaudit.protocols.fedgat.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn.fedgcn:FedGCN",
     "fedmlp": "fglaudit.protocols.baselines.fedmlp:FedMLP",
+    "fedpub": "fglaudit.protocols.fedpub.fedpub:FedPub",
     "fedsage": "fglaudit.protocols.fedsage.fedsage:FedSage",
     "fedgt": "fglaudit.protocols.fedgt.fedgt:FedGT",
     "gap": "fglaudit.protocols.private.gap:GAP",

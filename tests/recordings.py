@@ -29,6 +29,11 @@ def users() -> FederatedGraph:
     return replace(graph, x=graph.x.float())
 
 
+def two_classes() -> FederatedGraph:
+    """Return an example graph where training and validation nodes have the same classes, so that later rounds win."""
+    return example_graph(nodes=120, classes=2)
+
+
 def obfuscated(kind: str, secret: bool = False) -> Defense:
     """Return a planted obfuscation, which states nothing."""
     file = Path(__file__).parents[1] / "bench" / "obfuscated.py"
@@ -109,6 +114,7 @@ SETUPS: dict[str, Setup] = {
     "gcfl-sage": Setup("gcfl-sage", {"hidden": 8, "rounds": 3}),
     "fedsage": Setup("fedsage", {"hidden": 8, "rounds": 3, **GENERATOR}),
     "fedsage-simulated": Setup("fedsage", {"hidden": 8, "rounds": 3, "generator": "simulated"}),
+    "fedpub": Setup("fedpub", {"hidden": 8, "rounds": 12}, two_classes),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

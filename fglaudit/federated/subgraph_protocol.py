@@ -14,7 +14,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import average, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.federated.subgraph_progress import Progress
-from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
+from fglaudit.federated.subgraph_training import Masking, SubgraphModels, SubgraphSettings, Surroundings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.graph_transformer import initial_model
@@ -113,6 +113,10 @@ class SubgraphProtocol(FederatedProtocol):
     ) -> Surroundings:
         """Return the nodes' neighbourhoods; ``rng`` chooses among nodes near them."""
 
+    def masking(self, num_inputs: int, num_classes: int) -> Masking | None:
+        """Return what the network uses in place of the weights that are trained. Default: the weights themselves."""
+        return None
+
     def settings(self) -> SubgraphSettings:
         """Return how a client trains between two messages."""
         return SubgraphSettings(
@@ -150,7 +154,8 @@ class SubgraphProtocol(FederatedProtocol):
         layout = self.layout(graph.num_features + self.positions, graph.num_classes)
         draws = moved(training, device)
         near_nodes, update = self.surroundings(clients, inputs, near), channel.local_update()
-        return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update)
+        masking = self.masking(graph.num_features + self.positions, graph.num_classes)
+        return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update, masking)
 
 
 def mean_model(protocol: SubgraphProtocol, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:
