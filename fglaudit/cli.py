@@ -99,6 +99,8 @@ def run(
     ] = None,
     engine: Annotated[str, typer.Option(help="local (processes here) or ray.")] = "local",
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
+    gpus: Annotated[float, typer.Option(help="GPUs that Ray gives each cell; 0.5: two cells share one.")] = 0.0,
+    memory: Annotated[float, typer.Option(help="GiB that Ray sets aside for each cell.")] = 0.0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
         bool,
@@ -150,7 +152,7 @@ def run(
         resolved = dataclasses.replace(resolved, empirical=False)
     directory = out or output_folder(resolved, dataset or ())
     part = Shard.parse(shard) if shard else None
-    chosen = pick_device(device)
+    chosen = pick_device(device, elsewhere=gpus > 0)
     if dry_run:
         from fglaudit.execution.display import print_plan
         from fglaudit.execution.dry_run import FAILS, opened
@@ -177,7 +179,7 @@ def run(
         jobs = default_jobs(len(resolved.cells()), chosen)
     try:
         interrupt()
-        chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
+        chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout, gpus=gpus, memory=memory)
         records = run_suite(
             resolved,
             directory,

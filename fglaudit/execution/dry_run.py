@@ -28,7 +28,8 @@ FAILS = "will fail: "
 
 HEADING = (
     "estimates per cell: seconds of one core (training: from its first rounds, which were trained; attacks and audits:"
-    " from what they took elsewhere, an order of magnitude), memory at the peak of training, messages on disk"
+    " from what they took elsewhere, an order of magnitude), memory at the peak of training, to which attacks add,"
+    " messages on disk"
 )
 
 
@@ -92,5 +93,5 @@ def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:
     )
     yield (
         f"{known} of {len(cells)} cells: about {duration(seconds)} of one core, {duration(seconds / available_cores())}"
-        f" on the {available_cores()} here; {in_words(largest)} of memory per job, {disk_words}"
+        f" on the {available_cores()} here; at least {in_words(largest)} of memory per job, {disk_words}"
     )

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
@@ -57,7 +58,7 @@ def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) 
     F1 is per target over non-zero entries (1 where both rows are empty), so its mean weighs every node alike.
     """
     guess, real = support(rows, kind), support(truth, kind)
-    common, claimed, true = (part.sum(1) for part in (guess & real, guess, real))
+    common, claimed, true = (_counted(part) for part in (guess & real, guess, real))
     hits, size = common.float(), (claimed + true).float()
     same = (common == claimed) & (common == true)  # what exact() says of binary rows
     whole = same if kind is FeatureKind.BINARY else exact(rows, truth, kind)
@@ -72,6 +73,12 @@ def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) 
     )
 
 
+def _counted(mask: Tensor) -> Tensor:
+    """Return how many entries of each row of ``mask`` [T, F] are true [T]; torch's own sum of booleans takes ten times
+    as long."""
+    return torch.from_numpy(np.count_nonzero(mask.cpu().numpy(), axis=1))
+
+
 def auc_of_entries(rows: Sequence[Tensor], truths: Sequence[Tensor], kind: FeatureKind) -> float | None:
     """Return the area under the ROC curve of ``rows`` as scores for "this entry is non-zero", over all entries of all
     views.
@@ -83,10 +90,10 @@ def auc_of_entries(rows: Sequence[Tensor], truths: Sequence[Tensor], kind: Featu
     for scores, truth in zip(rows, truths, strict=True):
         bits = scores.half().contiguous().view(torch.int16)
         # Negative numbers of IEEE 754 count downwards: flip them so that the integer order is the numeric order.
-        rank = (bits ^ ((bits >> 15) | -32768)).int().bitwise_and_(65535)
-        counts = torch.bincount(rank.add_(support(truth, kind).int() << 16).flatten(), minlength=2 * 65536)
-        negative += counts[:65536]
-        positive += counts[65536:]
+        rank = (bits ^ ((bits >> 15) | -32768)).int().bitwise_and_(65535).flatten()
+        ones = torch.bincount(rank[support(truth, kind).flatten().nonzero().squeeze(1)], minlength=65536)
+        positive += ones
+        negative += torch.bincount(rank, minlength=65536) - ones
     pairs = positive.sum() * negative.sum()
     if pairs == 0:
         return None

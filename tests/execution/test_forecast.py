@@ -48,8 +48,8 @@ def test_seconds_follow_from_rounds_costs_and_the_machine(monkeypatch: pytest.Mo
     found = Forecast.of(seen, machine_seconds=1.0)
     assert (found.training, found.attacks, found.audits, found.seconds) == (6.0, 6.0, 8.0, 20.0)
     assert str(found) == (
-        "about 20 s (training 6 s, attacks 6 s, audits 8 s; without b, whose cost is not known), 1.0 MiB,"
-        " 2.0 MiB on disk"
+        "about 20 s (training 6 s, attacks 6 s, audits 8 s; without b, whose cost is not known), at least 1.0 MiB"
+        " of memory, 2.0 MiB on disk"
     )
     assert [duration(s) for s in (0.123, 99, 119, 150, 9000, 10**6)] == [
         "0.12 s", "99 s", "119 s", "2.5 min", "2.5 h", "278 h",

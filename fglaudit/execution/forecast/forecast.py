@@ -53,9 +53,8 @@ class Forecast:
         parts = [("training", self.training), ("attacks", self.attacks), ("audits", self.audits)]
         split = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds)
         missing = f"; without {', '.join(self.unknown)}, whose cost is not known" if self.unknown else ""
-        return (
-            f"about {duration(self.seconds)} ({split}{missing}), {in_words(self.memory)}, {in_words(self.disk)} on disk"
-        )
+        seconds = f"about {duration(self.seconds)} ({split}{missing})"
+        return f"{seconds}, at least {in_words(self.memory)} of memory, {in_words(self.disk)} on disk"
 
 
 def duration(seconds: float) -> str:
