@@ -96,7 +96,7 @@ class EmbeddingExchange:
             place = torch.searchsorted(sent, sender[used] * count + self.row[used])
             parts = rows.new_zeros(len(sent), rows.shape[1]).index_add_(0, place, rows[self.source[used]])
             splits = row_starts((sent // count - low).cpu(), high - low)
-            payload = EmbeddingSums((sent % count).cpu(), parts)
+            payload = EmbeddingSums(sent % count, parts)
             clients = senders.cpu()
             arrived = channel.send(MessageBatch(round, clients, torch.full_like(clients, SERVER), payload, splits))
             assert isinstance(arrived, EmbeddingSums)
@@ -108,7 +108,7 @@ class EmbeddingExchange:
         """Have the server send every client the ``sums`` [N, D] of its own nodes; return them in place [N, D]."""
         receivers = torch.arange(self.num_clients)
         splits = row_starts(self.owner[nodes].cpu(), self.num_clients)
-        payload = EmbeddingSums(nodes.cpu(), sums[nodes].float())
+        payload = EmbeddingSums(nodes, sums[nodes].float())
         arrived = channel.send(MessageBatch(round, torch.full_like(receivers, SERVER), receivers, payload, splits))
         assert isinstance(arrived, EmbeddingSums)
         found = torch.zeros_like(like)

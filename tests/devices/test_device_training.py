@@ -60,7 +60,7 @@ AT_MOST = 5
 """Transfers and waits of a round: for what a server samples, and for what some clients alone send."""
 
 
-PHASES = {"private-reports": 2}
+PHASES = {"private-reports": 2, "gap": 2, "progap": 3}
 """Trainings one after the other in one run: between two of them something is looked at, once."""
 
 
