@@ -12,8 +12,18 @@ from fglaudit.adversary.known_graph import sees_deliveries
 from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key, largest
 from fglaudit.attacks.learned.entries import entries, float_fields, upwards
 from fglaudit.attacks.learned.node_totals import Totals
+from fglaudit.attacks.learned.partly_known import confirmed, misfit, partly_known, signed_order, turned
 from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
-from fglaudit.attacks.learned.probes import Probes, known_pairs, made_up_graph, rehearsed_pair
+from fglaudit.attacks.learned.probes import (
+    Probes,
+    Seen,
+    apart,
+    drawn_alike,
+    known_draws,
+    known_pairs,
+    made_up_graph,
+    rehearsed_pair,
+)
 from fglaudit.attacks.learned.row_maps import Learned, best_map, identity, relative_error, relearned
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import derive, split
@@ -40,6 +50,10 @@ _ENTRIES = 2**19
 _MIXED = 64
 _VALUES = 2**25
 _EXACT = 1e-9
+_SURE = 3
+"""Pairs per column from which a map is known everywhere."""
+_DRAWS = 8
+"""Rehearsals with other rows in the places of those that are not known."""
 _NOTHING = 4.0
 """Of the root mean square of what a map leaves: below that an entry is 0."""
 _MOST_LEFT = 1.5
@@ -94,7 +108,8 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
         if not wire:
             continue
         pools = {name: _pool(rehearsals[0], wire, direction, name, features) for name in float_fields(wire[0])}
-        probes = Probes(view, graph, wire, pools)
+        parts = {name: apart(pool, split(rng, "held rows")) for name, pool in pools.items()}
+        probes = Probes(view, graph, wire, {n: p for n, (p, _) in parts.items()}, {n: h for n, (_, h) in parts.items()})
         found |= {(direction, n): m for n, m in _public(probes, split(rng, "public"), device).items()}
         for name in float_fields(wire[0]):
             again = _joined(rehearsals[1], direction, name, features)
@@ -146,7 +161,7 @@ def _pool(
 def _public(probes: Probes, rng: torch.Generator, device: torch.device) -> dict[str, FieldMap]:
     """Return the maps that undo what the public code does, tried on another bind of the defense."""
     drawn = [probes.pairs(kind, rng) for kind in ("normal", "uniform", "typical")]
-    held = probes.pairs("typical", rng)
+    held = probes.pairs("held", rng)
     names = [name for name in float_fields(probes.wire[0]) if _one_width(name, held)]
     left = [n for n in names if not all(torch.equal(*batch[n]) for part in (*drawn, held) for batch in part)]
     if not left:  # the defense leaves them alone
@@ -321,14 +336,44 @@ def _secret(
     knows_edges = view.topology is not None or bool(view.own)
     if not keys or not knows_edges or ("release" not in view.public.hooks and "prepare" not in view.public.hooks):
         return {}
-    pairs = known_pairs(view, payload, rng)
+    draws = known_draws(view, payload, 2, rng)
+    if draws is None:
+        return {}
+    pairs = known_pairs(*draws)
     learned: dict[Key, FieldMap] = {}
     for key in keys:
-        if key not in pairs or torch.equal(*pairs[key]):
-            continue
-        if (made := _from_wire(*pairs[key], device)) is not None:
+        if key in pairs and not torch.equal(*pairs[key]) and (made := _from_wire(*pairs[key], device)) is not None:
             learned[key] = made
+    # Few pairs may all lie in the space of those that a map was learned from: others tell whether it holds outside.
+    unsure = [
+        k
+        for k in keys
+        if k not in learned or learned[k].learned.error > GOOD or len(pairs[k][0]) < _SURE * learned[k].width
+    ]
+    if unsure and (more := known_draws(view, payload, _DRAWS, split(rng, "more"))) is not None:
+        for key in unsure:
+            if (made := _from_parts(*more, key, learned.get(key), device)) is not None:
+                learned[key] = made
     return learned | {key: made for key in keys if (made := _of_other_direction(key, learned, pairs)) is not None}
+
+
+def _from_parts(
+    seen: Seen, drawn: Sequence[Seen], key: Key, than: FieldMap | None, device: torch.device
+) -> FieldMap | None:
+    """Return the map learned from messages that follow in part from known rows, if it explains those better than
+    ``than`` does."""
+    alike = drawn_alike(seen, drawn, key)
+    known = None if alike is None else partly_known(*(t.to(device) for t in alike))
+    if known is None:
+        return None
+    made = turned(known) or signed_order(known)
+    if made is None or (
+        than is not None
+        and not confirmed(known, made.apply)
+        and misfit(known, than.learned.apply) <= misfit(known, made.apply)
+    ):
+        return None
+    return FieldMap(_on(made, device), known.sent.shape[1])
 
 
 def _of_other_direction(
