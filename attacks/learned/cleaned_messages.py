@@ -32,6 +32,7 @@ class FieldMap:
         left: root mean square of what the map leaves.
         nothing: below that an entry is 0; of the largest entry of the row that was sent.
         coarse: whether that is more than numbers of the wire's precision have anyway.
+        of_run: whether it was learned from known rows, of which more may tell more.
     """
 
     learned: Learned
@@ -41,6 +42,7 @@ class FieldMap:
     coarse: bool = False
     by_batch: tuple[Learned, ...] = ()
     kept: tuple[Tensor, ...] = ()
+    of_run: bool = False
 
 
 class _Kept:

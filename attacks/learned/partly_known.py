@@ -20,11 +20,15 @@ from torch import Tensor
 
 from fglaudit.attacks.learned.row_maps import Learned, RowMap, columns_in_order, identity, linear_map
 
+TURNED = "rotation, of rows known in part"
 _MOST_COLUMNS = 2048
 _MOST_LEVELS = 32
 """Values beyond which an entry may be anything."""
 _MOST_LISTED = 2**26
-_TURNS = 60
+_TURNS = 600
+_STARTS = 6
+_MOST_WORK = 1e10
+"""Turns times columns cubed."""
 _TIGHT = 1e-4
 """Distance from possible values, relative to the entries' deviation, at which they are hit."""
 _HIT = 0.99
@@ -33,6 +37,9 @@ _FLOOR = 1e-3
 """Least deviation of an entry, relative to that of all: that of a message which follows from known rows alone."""
 _BETTER = 0.8
 _GAP = 1e-5
+_IMPOSSIBLE = 1.0
+"""Weight of messages with impossible values, in units of the range of likelihoods."""
+_MOST_COMPARED = 2**28
 _STILL = 1e-12
 """Change of a rotation's entries at which it has come to rest."""
 
@@ -121,26 +128,41 @@ def _assigned(known: PartlyKnown) -> tuple[Tensor, Tensor]:
     square = weight.T @ known.sent.square()
     product = (weight * known.mean).T @ known.sent
     cost = square - 2 * product.abs()
+    if (off := _impossible(known, product < 0)) is not None:
+        cost = cost + _IMPOSSIBLE * off * (cost.max() - cost.min())
     order = torch.from_numpy(linear_sum_assignment(cost.cpu().numpy())[1]).to(cost.device)
     sign = torch.where(product.gather(1, order[:, None]).squeeze(1) < 0, -1.0, 1.0).to(known.sent)
     return order, sign
+
+
+def _impossible(known: PartlyKnown, negative: Tensor) -> Tensor | None:
+    """Return the share of messages in which column c' as it was sent is no possible value of column c [D, D], by
+    (c, c'), with the sign turned where ``negative`` [D, D]; None where that takes too long."""
+    n, width = known.sent.shape
+    if known.steps is None or n * width * width > _MOST_COMPARED:
+        return None
+    limit = _TIGHT * _scale(known)
+    share = torch.zeros(width, width, dtype=known.sent.dtype, device=known.sent.device)
+    for column in range(width):
+        sent = torch.where(negative[column], -known.sent, known.sent)
+        above = (sent - known.low[:, column : column + 1]).contiguous()
+        share[column] = ((above - _nearest_step(known, above)).abs() > limit).double().mean(0)
+    return share
 
 
 def turned(known: PartlyKnown) -> Learned | None:
     """Return the rotation of rows, if the possible values of entries confirm it."""
     if known.steps is None or known.sent.shape[1] < 2:
         return None
+    width = known.sent.shape[1]
+    turns = int(min(_TURNS, _MOST_WORK / width**3))
     weight = 1 / known.variance.mean(1, keepdim=True)
-    matrix = _turn(known.sent, known.mean, weight)
-    for _ in range(_TURNS):
-        cleaned = known.sent @ matrix
-        near = _nearest(known, cleaned)
-        off = (cleaned - near).square().mean(1, keepdim=True)
-        # Messages far from all possible values teach little.
-        following = _turn(known.sent, near, 1 / (off + known.variance.amin()))
-        change = float((following - matrix).abs().max().item())
-        matrix = following
-        if change <= _STILL:
+    matrix = torch.eye(width, dtype=weight.dtype, device=weight.device)
+    for start in range(_STARTS):
+        # Another start leaves out other messages.
+        some = weight * (torch.arange(len(weight), device=weight.device) % _STARTS != start - 1)[:, None]
+        matrix = _refined(known, _turn(known.sent, known.mean, some), turns // _STARTS)
+        if confirmed(known, linear_map(matrix)):
             break
     if not confirmed(known, found := linear_map(matrix)):
         return None
@@ -151,7 +173,22 @@ def turned(known: PartlyKnown) -> Learned | None:
         matrix = _turn(known.sent[sure], near[sure], torch.ones_like(near[sure][:, :1]))
     off = known.sent[sure] @ matrix - near[sure]
     error = float(off.square().mean().item()) / _scale(known) ** 2
-    return Learned("rotation, of rows known in part", error, linear_map(matrix))
+    return Learned(TURNED, error, linear_map(matrix))
+
+
+def _refined(known: PartlyKnown, matrix: Tensor, turns: int) -> Tensor:
+    """Return the rotation after at most ``turns`` turns."""
+    for _ in range(turns):
+        cleaned = known.sent @ matrix
+        near = _nearest(known, cleaned)
+        off = (cleaned - near).square().mean(1, keepdim=True)
+        # Messages far from all possible values teach little.
+        following = _turn(known.sent, near, 1 / (off + known.variance.amin()))
+        change = float((following - matrix).abs().max().item())
+        matrix = following
+        if change <= _STILL:
+            break
+    return matrix
 
 
 def confirmed(known: PartlyKnown, map_: RowMap) -> bool:
@@ -176,8 +213,11 @@ def _turn(sent: Tensor, plain: Tensor, weight: Tensor) -> Tensor:
 
 def _nearest(known: PartlyKnown, cleaned: Tensor) -> Tensor:
     """Return the possible values nearest to the entries [n, D]."""
+    return known.low + _nearest_step(known, (cleaned - known.low).contiguous())
+
+
+def _nearest_step(known: PartlyKnown, above: Tensor) -> Tensor:
     assert known.steps is not None
-    above = cleaned - known.low
-    right = torch.searchsorted(known.steps, above.contiguous()).clamp(1, known.steps.shape[1] - 1)
+    right = torch.searchsorted(known.steps, above).clamp(1, known.steps.shape[1] - 1)
     low, high = known.steps.gather(1, right - 1), known.steps.gather(1, right)
-    return known.low + torch.where(above - low <= high - above, low, high)
+    return torch.where(above - low <= high - above, low, high)
