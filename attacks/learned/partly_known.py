@@ -12,6 +12,7 @@ variance and, where rows are discrete, a list of possible values. Two kinds of s
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -166,10 +167,15 @@ def turned(known: PartlyKnown) -> Learned | None:
             break
     if not confirmed(known, found := linear_map(matrix)):
         return None
-    cleaned = found(known.sent)
+    # Columns in another order may be possible values too: the likeliest order is taken.
+    order, sign = _assigned(dataclasses.replace(known, sent=found(known.sent)))
+    likely = matrix[:, order] * sign
+    if confirmed(known, linear_map(likely)):
+        matrix = likely
+    cleaned = known.sent @ matrix
     near = _nearest(known, cleaned)
     sure = (cleaned - near).abs().amax(1) <= _TIGHT * _scale(known)
-    if int(sure.sum()) >= known.sent.shape[1]:
+    if int(sure.sum()) >= width:
         matrix = _turn(known.sent[sure], near[sure], torch.ones_like(near[sure][:, :1]))
     off = known.sent[sure] @ matrix - near[sure]
     error = float(off.square().mean().item()) / _scale(known) ** 2

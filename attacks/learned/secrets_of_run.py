@@ -89,7 +89,9 @@ def _from_parts(
     known = None if alike is None else partly_known(*(t.to(device) for t in alike))
     if known is None:
         return None
-    made = turned(known) or signed_order(known)
+    made = signed_order(known)
+    if made is None or not confirmed(known, made.apply):
+        made = turned(known) or made
     if made is None or (
         than is not None
         and not confirmed(known, made.apply)
