@@ -88,7 +88,10 @@ def _rows(_: int) -> None:
         for kind in SECRET_MAPS:
             scores = [strength(hidden(name, kind, secret=True, share=share)) for share in PAYLOAD_SHARES]
             plain = strength(without(name))
-            print(f"| {name} | {kind} | {plain:.3f} | " + " | ".join(f"{score:.3f}" for score in scores) + " |", flush=True)
+            print(
+                f"| {name} | {kind} | {plain:.3f} | " + " | ".join(f"{score:.3f}" for score in scores) + " |",
+                flush=True,
+            )
 
 
 def _honest(seeds: int) -> None:

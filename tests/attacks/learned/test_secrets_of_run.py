@@ -18,12 +18,15 @@ from fglaudit.testing import example_graph
 MESSAGES, WIDTH, DRAWS = 120, 8, 8
 
 
-def messages() -> tuple[Tensor, Tensor]:
-    """Return sums of one row that is known and one that is not: as drawn [8, 120, 8], and as they are [120, 8]."""
+def messages(whole: int = 0) -> tuple[Tensor, Tensor]:
+    """Return sums of one row that is known and one that is not: as drawn [8, 120, 8], and as they are [120, 8]; the
+    first ``whole`` are known as a whole."""
     rng = derive(0, "messages")
     chance = torch.linspace(0.1, 0.6, WIDTH, dtype=torch.double)
     known = (torch.rand(MESSAGES, WIDTH, generator=rng) < chance).double()
+    known[:, 0] = 1.0
     unknown = 0.7 * (torch.rand(DRAWS + 1, MESSAGES, WIDTH, generator=rng) < chance).double()
+    unknown[:, :whole] = 0
     return known + unknown[:-1], known + unknown[-1]
 
 
@@ -36,8 +39,8 @@ def test_an_order_of_columns_with_signs_is_learned_though_no_message_is_known() 
     assert found is not None and torch.equal(found.apply(known.sent), plain)
 
 
-def test_a_rotation_is_learned_though_no_message_is_known() -> None:
-    made, plain = messages()
+def test_a_rotation_is_learned_from_fewer_known_messages_than_columns() -> None:
+    made, plain = messages(whole=6)
     rotation = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=derive(1, "turn"), dtype=torch.double))[0]
     known = partly_known(made, plain @ rotation)
     assert known is not None and not confirmed(known, identity)
