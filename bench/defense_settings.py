@@ -82,10 +82,16 @@ SETUPS: tuple[Setup, ...] = (
     Setup("fedavg-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
     Setup("fedper-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
     Setup("gcfl-sage", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
+    Setup("fedsage", {"rounds": 8, "hidden": 32, "generator_hidden": 64, "generator_epochs": 40}, *COMMUNITIES),
+    Setup("fedsage", {"rounds": 8, "hidden": 32, "generator": "simulated"}, *COMMUNITIES),
+    Setup("fedpub", {"rounds": 8, "hidden": 32}, *COMMUNITIES),
     Setup("fedavg-gophormer", {"rounds": 6}, *COMMUNITIES),
     Setup("fedavg-graphgps", {"rounds": 6}, *COMMUNITIES),
     Setup("structure-only", {"hops": [2, 4], "width": 64, "rounds": 10}, *CLIENTS),
     Setup("private-reports", {"hops": [2], "code_hops": [2], "width": 64, "encoder_rounds": 5, "rounds": 5}, *CLIENTS),
+    Setup("gap", {"encoder_rounds": 5, "rounds": 5}, *CLIENTS),
+    Setup("gap", {"unit": "node", "noise_at": "server", "encoder_rounds": 5, "rounds": 5}, *CLIENTS),
+    Setup("progap", {"encoder_rounds": 5, "rounds": 5}, *CLIENTS),
     Setup("local-gcn", {"rounds": 10}, *CLIENTS),
     Setup("local-gt", {"rounds": 4, "hidden": 32, "feed_forward": 64}, *COMMUNITIES),
     Setup("gcn", {"rounds": 10}, *CLIENTS),
@@ -104,6 +110,7 @@ _TRANSFORMER = ["GlobalNodes", "ModelUpdate"]
 _APPNP = ["HiddenRepresentations", "Jacobians", "ModelUpdate"]
 
 _SEALED: list[dict[str, Any]] = [{"name": "homomorphic-encryption"}]
+_EMBEDDINGS: list[dict[str, Any]] = [{"epsilon": 8.0, "on": "EmbeddingSums", "unit": unit} for unit in ("edge", "node")]
 
 
 def _stack(*parts: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +145,8 @@ SETTINGS: dict[str, dict[str, list[dict[str, Any]]]] = {
         "stack": [_stack({"name": "gaussian", "epsilon": 1e4, "on": "RawFeatures"}, {"name": "merge-neighbors"})],
         "fewer-features": [{"share": 0.25}],
     },
+    "gap": {"gaussian": _EMBEDDINGS},
+    "progap": {"gaussian": _EMBEDDINGS[:1]},
     "nfedgnn": {
         "clipped-noise": _LATENTS,
         "joint-noise": [{"epsilon": 8.0, "on": ["Latents"], "clip": [1.0]}],

@@ -20,7 +20,7 @@ from fglaudit.observers import ObserverSpec, expand
 from fglaudit.payloads import Ciphertexts
 from fglaudit.recording import Recording
 from fglaudit.scoring.output import Output
-from fglaudit.scoring.selftest import NoiseRuns, planted_flaw
+from fglaudit.scoring.selftest import BlindViews, NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
 from fglaudit.tracebacks import keep, place
 from fglaudit.view import Observer, View
@@ -53,7 +53,7 @@ def run_attacks(
         FglauditError: an observer knows what was not recorded.
     """
     device = device or torch.device("cpu")
-    outputs = []
+    outputs, blind = [], BlindViews()
     for spec in observers:
         members, pooled = expand(spec, recording.public.num_clients)
         members = members[:most_members]
@@ -61,7 +61,7 @@ def run_attacks(
         for attack in attacks:
             blank = _blank(recording, spec, members, attack)
             asked = nothing_to_ask or (lambda *_: None)
-            outputs.append(_attempt(attack, blank, views, pooled, device, asked, self_tests))
+            outputs.append(_attempt(attack, blank, views, pooled, device, asked, blind if self_tests else None))
     return outputs
 
 
@@ -72,9 +72,13 @@ def _attempt(
     pooled: bool,
     device: torch.device,
     nothing_to_ask: NothingToAsk,
-    self_tests: bool,
+    blind: BlindViews | None,
 ) -> Output:
-    """Run ``attack`` on every view and self-test it; whatever goes wrong ends in the row (rule 7)."""
+    """Run ``attack`` on every view and self-test it; whatever goes wrong ends in the row (rule 7).
+
+    Args:
+        blind: the views of noise that attacks share in their self-tests; None: no self-tests.
+    """
     output = Output(blank, attack, pooled, views)
     try:
         why = nothing_to_ask(type(attack).quantity, [view.observer for view in views], pooled)
@@ -88,7 +92,7 @@ def _attempt(
             attack_reports(attack, view.noted(read), rng, device) for view, rng in zip(views, streams, strict=True)
         )
         seconds = time.perf_counter() - start
-        if not self_tests:
+        if blind is None:
             return replace(output, blank=replace(blank, seconds_attack=seconds), results=results, on_noise=None)
         tested = _widest(views)
         rng = attack_stream(attack, views[tested], "self-test")
@@ -104,7 +108,7 @@ def _attempt(
         blank=replace(blank, seconds_attack=seconds),
         results=results,
         flaw=flaw,
-        on_noise=NoiseRuns(attack, views[tested], rng, device),
+        on_noise=NoiseRuns(attack, views[tested], rng, device, blind),
         tested=tested,
         read=frozenset(read),
     )

@@ -173,7 +173,7 @@ def explain(name: str) -> str:
         return _explain_file(name)
     found = [section.explain(name) for section in CATALOG.values() if name in section.entries()]
     if not found:
-        raise unknown("name", name, [n for section in CATALOG.values() for n in section.entries()])
+        raise unknown("name", name, dict.fromkeys(n for section in CATALOG.values() for n in section.entries()))
     return "\n\n".join(found)
 
 

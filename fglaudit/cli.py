@@ -99,10 +99,15 @@ def run(
     ] = None,
     engine: Annotated[str, typer.Option(help="local (processes here) or ray.")] = "local",
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
+    gpus: Annotated[float, typer.Option(help="GPUs that Ray gives each cell; 0.5: two cells share one.")] = 0.0,
+    memory: Annotated[float, typer.Option(help="GiB that Ray sets aside for each cell.")] = 0.0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check the suite, open data and partitions; train nothing, run no plugin file."),
+        typer.Option(
+            "--dry-run",
+            help="Check the suite, open data and partitions, estimate seconds, memory and disk; run no plugin file.",
+        ),
     ] = False,
     trust_plugins: Annotated[
         bool, typer.Option("--trust-plugins", help="Run the suite's plugin files that lie outside of its folder.")
@@ -111,7 +116,11 @@ def run(
         bool, typer.Option("--secret", help="Draw the noise with a key of this run that nobody is told.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Audit no guarantee by replays: it is then claimed, never verified.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Audit no guarantee by replays: it is then claimed, never verified. With --dry-run: estimate nothing.",
+        ),
     ] = False,
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
@@ -143,14 +152,15 @@ def run(
         resolved = dataclasses.replace(resolved, empirical=False)
     directory = out or output_folder(resolved, dataset or ())
     part = Shard.parse(shard) if shard else None
-    chosen = pick_device(device)
+    chosen = pick_device(device, elsewhere=gpus > 0)
     if dry_run:
         from fglaudit.execution.display import print_plan
         from fglaudit.execution.dry_run import FAILS, opened
 
         print_plan(console, resolved, directory)
+        interrupt()
         lines = []
-        for line in opened(resolved):
+        for line in opened(resolved, estimates=not quick):
             lines.append(printable(line))
             console.print(lines[-1], markup=False, highlight=False, soft_wrap=True)
         if any(line.startswith(FAILS) for line in lines):
@@ -169,7 +179,7 @@ def run(
         jobs = default_jobs(len(resolved.cells()), chosen)
     try:
         interrupt()
-        chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout)
+        chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout, gpus=gpus, memory=memory)
         records = run_suite(
             resolved,
             directory,
@@ -197,12 +207,18 @@ def run(
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
     """Write the tables, reports and figures of a run again, finished or not."""
     from fglaudit.execution.stored_run import failed_rows
+    from fglaudit.reports.png import MISSING, draws
     from fglaudit.run import OUTPUTS, write_outputs
 
     interrupt()
     run = write_outputs(directory)
     for name in OUTPUTS:
         print(directory / name)
+    for suffix in (".svg", ".png") if draws() else (".svg",):
+        for path in sorted(directory.glob(f"figure-*{suffix}")):
+            print(path)
+    if not draws():
+        print(f"note: {MISSING}", file=sys.stderr)
     if failed := {row.cell for row in failed_rows(run.cells)}:
         print(f"note: {len(failed)} cells failed or were not run; the report lists them", file=sys.stderr)
     # The report of an unfinished run is a report: that its cells failed was the run's to say.

@@ -13,6 +13,10 @@ from torch import Tensor
 from fglaudit.facts import Field
 from fglaudit.payloads import Payload
 
+REPORTING_NODE = "reporting node"
+"""The unit of a node in neither the training nor the validation set of any client, whose row enters nothing that is
+sent but its own report."""
+
 
 @dataclass(frozen=True)
 class Release:
@@ -21,10 +25,12 @@ class Release:
     Attributes:
         payload: the type.
         times: how often training releases it.
-        gain: joint L2 norm, over all messages of one release, of the change when one node's feature row changes by norm
-            1; None where no bound is known, and then no epsilon can be stated.
+        gain: joint L2 norm, over all messages of one release, of the change when one node's feature row (with
+            ``row_norm``: what is summed of it) changes by norm 1, or when an edge comes or goes between rows of norm 1;
+            None where no bound is known, and then no epsilon can be stated.
         unit: what one record is: feature | node | edge | client | reporting node. "node" is the whole feature row of
-            one node; "reporting node" that of a node whose row enters nothing that is sent but its own report.
+            one node; "reporting node" that of a node as ``REPORTING_NODE`` says; "edge" one edge between two nodes,
+            there or not.
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers
             the whole training (as to features; labels are never covered).
         why: where ``gain`` comes from, in words.
@@ -32,6 +38,8 @@ class Release:
             the server's messages, and whatever it promises holds against clients alone.
         fields: the payload's fields that depend on features; empty means all that are floating-point.
         subgraphs: whether ``gain`` also bounds the change where edges were dropped beforehand.
+        row_norm: L2 norm that the protocol itself gives the rows that its messages are sums of, whatever the features
+            are; None: they are feature rows, of any norm, for a defense to clip.
         one_message: whether one record enters one message of each release at most, so that clipping that message bounds
             what the record can change.
     """
@@ -46,6 +54,7 @@ class Release:
     fields: tuple[str, ...] = ()
     one_message: bool = False
     subgraphs: bool = False
+    row_norm: float | None = None
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ class CellRecord:
             sums of the control and of what the attack gained and lost against it, in the primary metric on the scale
             [0, 1], so that intervals over several seeds can be formed later (``fglaudit.scoring.metrics``).
         breakdowns: by the same key: the primary metric by degree bucket, class and client, for the report.
+        examples: by the same key: a few true rows beside the rebuilt ones, see ``fglaudit.quantities.row_examples``.
         partition_facts: missing links, label heterogeneity, client sizes, and a digest that is equal where clients hold
             the same nodes.
         history: client-mean and whole-test accuracy per round.
@@ -144,6 +145,7 @@ class CellRecord:
     findings: tuple[Finding, ...]
     clusters: dict[str, list[list[float]]] = field(default_factory=dict)
     breakdowns: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     partition_facts: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

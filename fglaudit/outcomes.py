@@ -23,6 +23,7 @@ class Trained:
         layout: shape of each weight in the order of ``ModelUpdate.vector``.
         truth: facts of this run that are true answers to what an attack infers (e.g. which global node each node was
             in), by name. They go to the scorer alone, never into a view.
+        series: one figure per round [rounds] by name, finite, which stands in the record beside the accuracies.
     """
 
     accuracy: Tensor
@@ -32,6 +33,7 @@ class Trained:
     round: int = -1
     notes: tuple[str, ...] = ()
     truth: Mapping[str, Tensor] = field(default_factory=dict)
+    series: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def client_mean(self) -> float:

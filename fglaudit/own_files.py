@@ -64,8 +64,9 @@ def unstamped(text: bytes, name: str) -> dict[str, Any]:
     return data
 
 
-def read_own(path: Path, what: str, fix: str) -> bytes:
-    """Return the content of the regular file ``path``; a link in its place is not followed.
+@contextlib.contextmanager
+def open_own(path: Path, what: str, fix: str) -> Iterator[int]:
+    """Open the regular file ``path`` for reading and give its handle; a link in its place is not followed.
 
     Raises:
         DamagedError: missing, a folder, a link, unreadable; the message ends in ``fix``.
@@ -73,12 +74,24 @@ def read_own(path: Path, what: str, fix: str) -> bytes:
     try:
         # Without O_NONBLOCK opening a pipe that nobody writes to never returns.
         handle = os.open(path, os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(handle, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise DamagedError(f"{what} must be a regular file; {path} is none; {fix}")
-            return file.read()
+            yield handle
+        finally:
+            os.close(handle)
     except (OSError, ValueError, MemoryError) as error:
         raise DamagedError(f"{what} must be readable; {shown(str(path))}: {reason(error)}; {fix}") from error
+
+
+def read_own(path: Path, what: str, fix: str) -> bytes:
+    """Return the content of the regular file ``path``; a link in its place is not followed.
+
+    Raises:
+        DamagedError: missing, a folder, a link, unreadable; the message ends in ``fix``.
+    """
+    with open_own(path, what, fix) as handle, os.fdopen(handle, "rb", closefd=False) as file:
+        return file.read()
 
 
 def read_stamped(path: Path, what: str, fix: str) -> dict[str, Any]:

@@ -205,6 +205,17 @@ class LabelDistributions(Payload):
 
 
 @dataclass(frozen=True)
+class FunctionalEmbeddings(Payload):
+    """FED-PUB: what a client's model makes of a public random graph, averaged over its nodes.
+
+    Attributes:
+        values: [P, d].
+    """
+
+    values: Float[Tensor, "messages dimensions"]
+
+
+@dataclass(frozen=True)
 class ModelUpdate(Payload):
     """All weights of a model as one vector per message [P, D]; the layout is public (``PublicFacts.layout``).
 
@@ -232,6 +243,23 @@ class HopSums(Payload):
 
 
 @dataclass(frozen=True)
+class EmbeddingSums(Payload):
+    """Sums of short rows over neighbourhoods, one row per node: aggregation perturbation.
+
+    Upwards: row (m, i) is ``sum over neighbours j of i at client m of h_j``, every ``h_j`` of norm 1 at most; downwards
+    ``sum over all j``, to the owner of i.
+
+    Attributes:
+        nodes: the node i each sum belongs to [rows], 8 bytes each on the wire.
+        sums: [rows, D].
+    """
+
+    ragged: ClassVar[bool] = True
+    nodes: RowIds
+    sums: RowValues
+
+
+@dataclass(frozen=True)
 class ClassReports(Payload):
     """The class that a node reports of itself, one-hot: from its owner to the server, and on to neighbours' owners.
 
@@ -243,6 +271,43 @@ class ClassReports(Payload):
     ragged: ClassVar[bool] = True
     nodes: RowIds
     values: RowValues
+
+
+@dataclass(frozen=True)
+class NeighborGenerators(Payload):
+    """FedSage+: the weights of the sender's generator of missing neighbours, for another client to say how to change
+    them.
+
+    Attributes:
+        vector: [P, D], laid out as :meth:`fglaudit.nn.neighbor_generator.FeatureGenerator.layout` says.
+    """
+
+    vector: Float[Tensor, "messages parameters"]
+
+
+@dataclass(frozen=True)
+class GeneratorInputs(Payload):
+    """FedSage+: what the sender's generator is to be applied to, one row per node; which nodes is not said.
+
+    Attributes:
+        values: embeddings with noise [rows, d].
+        counts: how many neighbours each node lacks [rows].
+    """
+
+    ragged: ClassVar[bool] = True
+    values: RowValues
+    counts: Float[Tensor, " rows"]
+
+
+@dataclass(frozen=True)
+class GeneratorGradients(Payload):
+    """FedSage+: how the receiver's generator must change to make rows like the sender's.
+
+    Attributes:
+        vector: gradient with respect to the weights of :class:`NeighborGenerators` [P, D].
+    """
+
+    vector: Float[Tensor, "messages parameters"]
 
 
 @dataclass(frozen=True)

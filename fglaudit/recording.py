@@ -19,6 +19,7 @@ from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.empirical.judge import TRADE_OFF, judge
 from fglaudit.errors import FglauditError
+from fglaudit.federated.collapse import collapsed
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
@@ -58,7 +59,8 @@ class Recording:
         guarantee: what the defense promises.
         verdict: what this tool says of the guarantee.
         fields: what protects every field that was sent, as far as attacks have not read it.
-        history: client-mean and whole-test accuracy per round.
+        history: client-mean and whole-test accuracy per round, and the protocol's own series
+            (``fglaudit.interfaces.Trained.series``).
         partition: missing links, label heterogeneity, client sizes.
         notes: warnings a reader must see.
     """
@@ -314,9 +316,15 @@ def record_training(
         history={
             "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
+            **{name: [float(v) for v in values.tolist()] for name, values in trained.series.items()},
         },
         partition={},
-        notes=(*trained.notes, *conduct.remarks(trained), *(_out_of_reach(verdict) if empirical else ())),
+        notes=(
+            *trained.notes,
+            *collapsed(type(protocol).name, trained, graph),
+            *conduct.remarks(trained),
+            *(_out_of_reach(verdict) if empirical else ()),
+        ),
     )
     return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated)
 

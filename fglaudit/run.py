@@ -21,7 +21,7 @@ from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import check_ours, run_folder
 from fglaudit.execution.shards import Claims, Shard
 from fglaudit.execution.store import RunStore, open_run
-from fglaudit.execution.stored_run import read_manifest
+from fglaudit.execution.stored_run import no_cycles_sought, read_manifest
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report
@@ -166,9 +166,10 @@ def _display(console: Console, total: int, done: int) -> Any:
 def write_outputs(directory: Path) -> Run:
     """Write the tables and the reports of a run from its records, which are returned."""
     read_manifest(directory)
-    run = load_run(directory)
-    write_findings(directory, run.cells)
-    write_report(directory, run)
+    with no_cycles_sought():
+        run = load_run(directory)
+        write_findings(directory, run.cells)
+        write_report(directory, run)
     return run
 
 

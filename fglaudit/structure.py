@@ -21,6 +21,9 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Centroids`` | GlobalNodes | number, width, momentum of the clusters |
 | ``Codes`` | HopSums | the public codes that are propagated, and how |
 | ``Reports`` | ClassReports | what a node reports |
+| ``EmbeddedRows`` | EmbeddingSums | what is summed, in how many steps |
+| ``Generators`` | NeighborGenerators, GeneratorInputs, GeneratorGradients | the generator's shape |
+| ``Functional`` | FunctionalEmbeddings | the layer that reads them |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Convolutions`` | ModelUpdate | the network that the weights belong to |
@@ -38,6 +41,10 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.payloads import (
     ClassReports,
     Embeddings,
+    EmbeddingSums,
+    FunctionalEmbeddings,
+    GeneratorGradients,
+    GeneratorInputs,
     GlobalNodes,
     HiddenRepresentations,
     HopSums,
@@ -46,6 +53,7 @@ from fglaudit.payloads import (
     MaskedMatrices,
     MaskedVectors,
     ModelUpdate,
+    NeighborGenerators,
     NeighborSums,
     Payload,
     PropagatedJacobians,
@@ -242,6 +250,65 @@ class Reports(Statement):
 
 
 @dataclass(frozen=True)
+class EmbeddedRows(Statement):
+    """Sums over open neighbourhoods, weights 1. In the first step of embeddings: with ``W`` the first rows of the first
+    weight of the public layout, in the model that all clients have, ``h = W' x`` at length 1.
+
+    Attributes:
+        width: of an embedding.
+        steps: how many are taken so, each in a later round.
+        later: what later steps sum: "totals" of the step before at length 1, or "hidden" rows again, which a later
+            model makes of own rows and of the totals.
+        most_uses: neighbours that use one node's embedding, at most; 0: all.
+        padded: whether clients send a row for every node, zeros where they have nothing to add.
+        code_seed: from 0: what the first step sums are :func:`fglaudit.nn.codes.public_codes` of this seed at length 1,
+            and no embeddings; -1: embeddings.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (EmbeddingSums,)
+    about: ClassVar[str] = "what is summed"
+
+    width: int
+    steps: int
+    later: str = "totals"
+    most_uses: int = 0
+    padded: bool = False
+    code_seed: int = -1
+
+    def __post_init__(self) -> None:
+        one_of("later", self.later, ("totals", "hidden"))
+
+
+@dataclass(frozen=True)
+class Generators(Statement):
+    """Generators are :class:`fglaudit.nn.neighbor_generator.FeatureGenerator` of this shape, whose last width is that
+    of a feature row; a client answers with :meth:`fglaudit.nn.neighbor_generator.FeatureGenerator.gradients`."""
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (NeighborGenerators, GeneratorInputs, GeneratorGradients)
+    about: ClassVar[str] = "the shape of its neighbour generators"
+
+    embedding: int
+    hidden: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class Functional(Statement):
+    """A functional embedding is what the last hidden layer of a client's model makes of a public random graph, before
+    its relu, mean over the graph's nodes.
+
+    Attributes:
+        weight, bias: names in the public layout of the linear layer [d, C], [C] that reads that hidden layer.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (FunctionalEmbeddings,)
+    about: ClassVar[str] = "which layer reads functional embeddings"
+
+    weight: str
+    bias: str
+
+
+@dataclass(frozen=True)
 class Models(Statement):
     """What clients upload as ``ModelUpdate``.
 
@@ -400,6 +467,9 @@ BUILT_IN: dict[str, type[Statement]] = {
             Centroids,
             Codes,
             Reports,
+            EmbeddedRows,
+            Generators,
+            Functional,
             Models,
             Transformer,
             Convolutions,

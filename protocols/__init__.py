@@ -11,7 +11,10 @@ PROTOCOLS: dict[str, str] = {
     "fedgat": "fglaudit.protocols.fedgat.fedgat:FedGAT",
     "fedgcn": "fglaudit.protocols.fedgcn.fedgcn:FedGCN",
     "fedmlp": "fglaudit.protocols.baselines.fedmlp:FedMLP",
+    "fedpub": "fglaudit.protocols.fedpub.fedpub:FedPub",
+    "fedsage": "fglaudit.protocols.fedsage.fedsage:FedSage",
     "fedgt": "fglaudit.protocols.fedgt.fedgt:FedGT",
+    "gap": "fglaudit.protocols.private.gap:GAP",
     "gat": "fglaudit.protocols.baselines.gat:GAT",
     "gcn": "fglaudit.protocols.baselines.gcn:GCN",
     "gcfl-sage": "fglaudit.protocols.baselines.gcfl_sage:GCFLSage",
@@ -20,6 +23,7 @@ PROTOCOLS: dict[str, str] = {
     "local-gcn": "fglaudit.protocols.baselines.local_gcn:LocalGCN",
     "nfedgnn": "fglaudit.protocols.nfedgnn.nfedgnn:NFedGNN",
     "private-reports": "fglaudit.protocols.private.private_reports:PrivateReports",
+    "progap": "fglaudit.protocols.private.progap:ProGAP",
     "structure-only": "fglaudit.protocols.private.structure_only:StructureOnly",
     "local-gt": "fglaudit.protocols.baselines.local_gt:LocalGT",
 }

@@ -1,5 +1,5 @@
 """Reports of a finished (or unfinished) run: ``summary.csv``, ``report.html``, ``report.md``, and the same for programs
-and papers: ``findings.json``, ``summary.tex``, ``figure-1.svg`` and so on.
+and papers: ``findings.json``, ``summary.tex``, ``figure-1.svg`` and so on; as PNG too where ``resvg-py`` is installed.
 
 They are made from the stored records alone, hold no timestamp, and are equal for equal records.
 """
@@ -16,10 +16,11 @@ from fglaudit.reports.labels import Labels
 from fglaudit.reports.latex import summary_tex
 from fglaudit.reports.markdown import render_markdown
 from fglaudit.reports.pages import sections
+from fglaudit.reports.png import draws, png
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.tables import summary_csv
-from fglaudit.reports.verdict import observers_of
+from fglaudit.reports.verdict import make_verdict, observers_of
 
 __all__ = ["write_report"]
 
@@ -41,13 +42,17 @@ def write_report(run_dir: Path, run: Run | None = None) -> list[Path]:
     labels = Labels.of(settings)
     observers = observers_of(settings)
     parts = sections(settings, labels, observers, SIZES)
-    texts = {
+    verdict = make_verdict(run, settings, labels)
+    figures = figure_files(parts, observers, SIZES[0])
+    drawn = {f"{name.removesuffix('.svg')}.png": png(text) for name, text in figures.items()} if draws() else {}
+    texts: dict[str, str | bytes] = {
         "summary.csv": summary_csv(settings),
-        "report.html": render_html(run, settings, parts),
-        "report.md": render_markdown(run, settings),
+        "report.html": render_html(run, settings, parts, verdict),
+        "report.md": render_markdown(run, settings, parts, verdict),
         "findings.json": findings_json(run, settings, labels),
         "summary.tex": summary_tex(parts),
-        **figure_files(parts, observers, SIZES[0]),
+        **figures,
+        **drawn,
     }
     remove_older(run_dir, list(texts))
     for name, text in texts.items():

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from fglaudit.reports.figures import NUM_COLOURS, PATHS, SHAPES
 from fglaudit.reports.pages import Section
+from fglaudit.reports.png import draws
 from fglaudit.reports.wording import observer_label
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
@@ -72,7 +73,9 @@ def _legend(marks: Sequence[tuple[int, str, str]], title: str, width: int) -> tu
 
 
 def remove_older(folder: Path, kept: Sequence[str]) -> None:
-    """Remove figures of an earlier report of the same run that this one no longer has."""
-    for path in folder.glob("figure-*.svg"):
-        if path.name not in kept and path.stem.removeprefix("figure-").isdigit():
-            path.unlink()
+    """Remove figures of an earlier report of the same run that this one no longer has. PNG files that this machine
+    cannot draw may be the user's own."""
+    for suffix in (".svg", ".png") if draws() else (".svg",):
+        for path in folder.glob(f"figure-*{suffix}"):
+            if path.name not in kept and path.stem.removeprefix("figure-").isdigit():
+                path.unlink()

@@ -13,6 +13,7 @@ from fglaudit import __version__
 from fglaudit.reports import numbers
 from fglaudit.reports.curve_figure import curve_figure, curve_words
 from fglaudit.reports.epsilons import epsilon_rows
+from fglaudit.reports.examples import columns, shown_rows
 from fglaudit.reports.facts import partition_rows, sources, versions
 from fglaudit.reports.figures import NUM_COLOURS, marker, sparkline
 from fglaudit.reports.heat import idle_lines
@@ -23,7 +24,7 @@ from fglaudit.reports.options import UPPER_BOUND
 from fglaudit.reports.pages import Section, breakdown, extras, failures
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.verdict import make_verdict, observers_of
+from fglaudit.reports.verdict import Verdict, observers_of
 from fglaudit.reports.wording import (
     METRIC_NAMES,
     METRICS,
@@ -40,7 +41,7 @@ DETAILED = 60
 """Up to so many settings the page has a table of every measured row; above, ``summary.csv`` alone has them."""
 
 
-def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section]) -> str:
+def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: Verdict) -> str:
     """Return the page with the sections ``parts`` of ``settings``.
 
     Names from suites and records are escaped; equal records give equal text.
@@ -68,7 +69,7 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section])
         run=run,
         settings=settings,
         labels=labels,
-        verdict=make_verdict(run, settings, labels),
+        verdict=verdict,
         sections=parts,
         observers=observers,
         colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
@@ -90,6 +91,8 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section])
         script_hash=digest,
         marker=marker,
         sparkline=sparkline,
+        shown_rows=shown_rows,
+        columns=columns,
         curve_figure=curve_figure,
         curve_words=curve_words,
         place=place,

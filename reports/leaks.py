@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -77,7 +78,7 @@ class Leak:
         """What the limits are, see the column ``interval``."""
         return self.estimate.kind
 
-    @property
+    @cached_property
     def observer(self) -> tuple[str, str]:
         return self.findings[0].observer, self.findings[0].observer_knowledge
 
@@ -91,25 +92,29 @@ class Leak:
     def attack(self) -> str:
         return self.findings[0].attack
 
-    def count(self, status: Status) -> int:
-        return sum(finding.status is status for finding in self.findings)
+    @cached_property
+    def _statuses(self) -> Counter[Status]:
+        return Counter(finding.status for finding in self.findings)
 
-    @property
+    def count(self, status: Status) -> int:
+        return self._statuses[status]
+
+    @cached_property
     def status(self) -> Status:
         """The worst of the findings' statuses: one failed seed makes the whole leak failed."""
         worst_first = (Status.FAILED, Status.BROKEN_ATTACK, Status.NOT_APPLICABLE, Status.OK)
         return next(status for status in worst_first if self.count(status))
 
-    @property
+    @cached_property
     def measured(self) -> bool:
         return self.advantage is not None and self.count(Status.OK) > 0
 
-    @property
+    @cached_property
     def reassures(self) -> bool:
         """Whether a low advantage says anything: see ``fglaudit.finding.Finding.can_reassure``; over all seeds."""
         return self.measured and all(f.can_reassure for f in self.scored) and (self.high is None or self.high >= 0)
 
-    @property
+    @cached_property
     def held(self) -> bool:
         """Whether it shows that this attack gets nothing: its own upper limit is negligible (rule 5)."""
         return self.reassures and self.estimate.shown and self.high is not None and self.high <= NEGLIGIBLE
@@ -159,7 +164,7 @@ class Leak:
         said = (f.adapted.removeprefix("no: ") for f in self.findings if f.adapted.startswith("no: "))
         return tuple(dict.fromkeys(name for text in said for name in text.split(", ")))
 
-    @property
+    @cached_property
     def reasons(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(finding.reason for finding in self.findings if finding.reason))
 
@@ -175,7 +180,7 @@ class Leak:
     def mean(self, column: str) -> float | None:
         return mean(self.values(column))
 
-    @property
+    @cached_property
     def metric(self) -> str:
         return ", ".join(sorted({finding.metric for finding in self.scored if finding.metric}))
 

@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from fglaudit import __version__
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import decimal, epsilon, interval, percent_spread, size
-from fglaudit.reports.pages import ObserverCell, Row, failures, sections
+from fglaudit.reports.pages import ObserverCell, Row, Section, failures
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.verdict import make_verdict, observers_of
+from fglaudit.reports.verdict import Verdict
 from fglaudit.reports.wording import QUANTITY_NAMES, observer_label, reading
 from fglaudit.scoring.clusters import TOO_FEW
 
 
-def render_markdown(run: Run, settings: Sequence[Setting]) -> str:
+def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: Verdict) -> str:
     """Return the file's text; everything that comes from records is escaped."""
     labels = Labels.of(settings)
-    verdict = make_verdict(run, settings, labels)
     lines = [f"# fglaudit: {escape(run.name)}", ""]
     if verdict.alarms:
         lines += ["> **Incomplete or unsound results**", ">", *(f"> - {escape(line)}" for line in verdict.alarms), ""]
@@ -43,7 +42,7 @@ def render_markdown(run: Run, settings: Sequence[Setting]) -> str:
         *(f"- {escape(t)}" for t in verdict.assurances),
     ]
     lines += ["", "**How sure are we?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
-    for section in sections(settings, labels, observers_of(settings), ()):
+    for section in parts:
         heads = ["protocol", "defense", "accuracy", "whole test set", *map(observer_label, section.observers)]
         heads += ["ε accounted", "ε claimed", "bytes up", "bytes down"]
         lines += [f"## {escape(section.title)}", "", _line(heads), _line(["---"] * len(heads))]

@@ -77,13 +77,15 @@ def scatter(
     """Return the plot; every mark has its text as a tooltip, ``name`` is what a screen reader says of the whole."""
     frame = _Frame.around(points, lines, width, height)
     spots = _apart([(frame.px(p.x), frame.py(p.y)) for p in points])
+    covered = [_extent(point, spot, frame) for point, spot in zip(points, spots, strict=True)]
+    references, names = _references(lines, frame, covered)
     parts = [
         *_axes(frame),
-        *_references(lines, frame),
+        *references,
         *(_mark(p, spot, frame) for p, spot in zip(points, spots, strict=True)),
     ]
     if labelled:
-        parts += _labels(points, spots, frame)
+        parts += _labels(points, spots, frame, [*covered, *names])
     return Markup(
         '<svg class="plot" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" aria-label="{2}">{3}</svg>'
     ).format(width, height, name, Markup("").join(parts))
@@ -112,19 +114,25 @@ def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
     )
 
 
-def _references(lines: Sequence[Line], frame: _Frame) -> list[Markup]:
-    """Vertical lines with their names beside them, read from below."""
+def _references(lines: Sequence[Line], frame: _Frame, covered: Sequence[Box]) -> tuple[list[Markup], list[Box]]:
+    """Vertical lines with their names beside them, read from below: to the left, unless marks cover more of it there;
+    and the areas of the names."""
     low = frame.height - frame.bottom
-    parts = []
+    parts, names = list[Markup](), list[Box]()
     for line in lines:
-        x = f"{frame.px(line.x):.1f}"
-        parts.append(Markup('<path class="reference" d="M{} {}V{}"/>').format(x, frame.top, low))
+        x = frame.px(line.x)
+        top = low - 6 - 6.3 * len(line.text)
+        left, right = (x - 16, top, x - 1, low - 6), (x + 1, top, x + 16, low - 6)
+        hidden, otherwise = (sum(_shared(side, box) for box in covered) for side in (left, right))
+        turned = otherwise < hidden and right[2] < frame.width
+        names.append(right if turned else left)
+        parts.append(Markup('<path class="reference" d="M{0:.1f} {1}V{2}"/>').format(x, frame.top, low))
         parts.append(
             Markup(
-                '<text class="reference-name" transform="translate({} {}) rotate(-90)" dy="-.35em">{}</text>'
-            ).format(x, low - 6, line.text)
+                '<text class="reference-name" transform="translate({:.1f} {}) rotate(-90)" dy="{}em">{}</text>'
+            ).format(x, low - 6, "1.1" if turned else "-.35", line.text)
         )
-    return parts
+    return parts, names
 
 
 def _axes(frame: _Frame) -> list[Markup]:
@@ -183,9 +191,12 @@ def _apart(spots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return placed
 
 
-def _labels(points: Sequence[Point], spots: Sequence[tuple[float, float]], frame: _Frame) -> list[Markup]:
-    """Name every setting once, beside its highest mark; a name that fits nowhere is left out (its tooltip remains)."""
-    taken = [_extent(point, spot, frame) for point, spot in zip(points, spots, strict=True)]
+def _labels(
+    points: Sequence[Point], spots: Sequence[tuple[float, float]], frame: _Frame, covered: Sequence[Box]
+) -> list[Markup]:
+    """Name every setting once, beside its highest mark and clear of what is ``covered``; a name that fits nowhere is
+    left out (its tooltip remains)."""
+    taken = list(covered)
     named: set[tuple[str, int]] = set()
     placed = []
     for point, (x, y) in sorted(zip(points, spots, strict=True), key=lambda pair: pair[1][1]):
@@ -223,6 +234,11 @@ def _extent(point: Point, spot: tuple[float, float], frame: _Frame) -> Box:
     half = max(7.0, frame.px(point.x + (point.x_sd or 0.0)) - frame.px(point.x))
     high, low = (y if end is None else frame.py(end) for end in (point.high, point.low))
     return x - half, min(y - 7, high), x + half, max(y + 7, low)
+
+
+def _shared(a: Box, b: Box) -> float:
+    """Return the area that two boxes have in common."""
+    return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
 
 
 def _overlap(a: Box, b: Box) -> bool:

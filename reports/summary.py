@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import CellRecord, Finding, Status
@@ -35,8 +35,8 @@ class Setting:
 
     def per_seed(self, column: str) -> list[float]:
         """One value per record that has it, e.g. of ``accuracy``."""
-        found = (present([getattr(finding, column) for finding in record.findings]) for record in self.records)
-        return [values[0] for values in found if values]
+        found = (next(_there(record.findings, column), None) for record in self.records)
+        return [value for value in found if value is not None]
 
     def largest(self, column: str) -> float | None:
         """Largest value of ``column`` in any finding, or None."""
@@ -68,6 +68,14 @@ class Setting:
                 if known is None or (leak.advantage or 0.0) > (known.advantage or 0.0):
                     best[leak.quantity] = leak
         return best
+
+
+def _there(findings: Sequence[Finding], column: str) -> Iterator[float]:
+    """Yield the values of ``column`` that are there, see :func:`fglaudit.reports.leaks.present`."""
+    for finding in findings:
+        value = getattr(finding, column)
+        if value is not None and value == value:
+            yield float(value)
 
 
 def summarize(run: Run) -> list[Setting]:
@@ -127,7 +135,7 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
     working = [(record, finding) for record, finding in pairs if finding.status is Status.OK] or [
         (record, finding) for record, finding in pairs if finding.status is Status.BROKEN_ATTACK
     ]
-    breakdowns = [record.breakdowns.get(_key(finding), {}) for record, finding in working]
+    breakdowns = [record.breakdowns.get(record_key(finding), {}) for record, finding in working]
     paired, partitions = _clusters(working), [_partition(record) for record, _ in working]
     return Leak(
         findings,
@@ -139,7 +147,7 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
     )
 
 
-def _key(finding: Finding) -> str:
+def record_key(finding: Finding) -> str:
     """Return the key under which a record keeps clusters and breakdowns of a finding."""
     return f"{finding.observer}|{finding.observer_knowledge}|{finding.attack}"
 
@@ -156,7 +164,7 @@ def _one_client_per_node(record: CellRecord) -> bool:
 
 def _clusters(working: Sequence[tuple[CellRecord, Finding]]) -> PairedClusters | None:
     """Return the clusters of all seeds together; None where a finding has none."""
-    kept = [record.clusters.get(_key(finding), []) for record, finding in working]
+    kept = [record.clusters.get(record_key(finding), []) for record, finding in working]
     metrics = {finding.metric for _, finding in working}
     if not kept or not all(kept) or len(metrics) > 1:
         return None

@@ -53,7 +53,7 @@ QUANTITY_NAMES = {
     "membership": "membership", "linkage": "linkage", "global-nodes": "global nodes",
     "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours",
     "l1-norms": "row sums", "squared-norms": "row norms", "training-membership": "membership in training",
-    "layer-inputs": "inputs of first layers", "training-labels": "labels of training nodes",
+    "layer-inputs": "inputs of first layers", "held-rows": "rows held", "training-labels": "labels of training nodes",
 }  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
@@ -194,6 +194,7 @@ def deed(leak: Leak) -> str:
         "l1-norms": f"reads off the sums of {value} of the feature rows",
         "training-labels": f"infers how labels of training nodes are distributed with an overlap of {value}",
         "layer-inputs": f"rebuilds {value} of the rows that clients' first layers read, up to a factor",
+        "held-rows": f"rebuilds {value} of the feature rows that other clients hold, up to a factor",
         "squared-norms": f"reads off the norms of {value} of the feature rows",
     }
     if leak.quantity in inferred:

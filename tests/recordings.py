@@ -14,6 +14,7 @@ from user_graphs import user_graph
 
 from fglaudit.attacking import unsuitable
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.payloads import SERVER
@@ -28,6 +29,11 @@ def users() -> FederatedGraph:
     return replace(graph, x=graph.x.float())
 
 
+def two_classes() -> FederatedGraph:
+    """Return an example graph where training and validation nodes have the same classes, so that later rounds win."""
+    return example_graph(nodes=120, classes=2)
+
+
 def obfuscated(kind: str, secret: bool = False) -> Defense:
     """Return a planted obfuscation, which states nothing."""
     file = Path(__file__).parents[1] / "bench" / "obfuscated.py"
@@ -36,6 +42,8 @@ def obfuscated(kind: str, secret: bool = False) -> Defense:
 
 
 ATTENTION: dict[str, Any] = {"heads": 2, "hidden": 3, "rounds": 3, "optimizer": "adam", "learning_rate": 0.02}
+
+GENERATOR: dict[str, Any] = {"embedding": 8, "generator_hidden": 24, "generator_epochs": 60, "generator_rounds": 2}
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,8 @@ class Setup:
         return protocol
 
 
-_FEW_ROUNDS = {"encoder_rounds": 3, "rounds": 3}
+EMBEDDING_NOISE = Gaussian(on="EmbeddingSums", unit="reporting node")
+_FEW_ROUNDS: dict[str, Any] = {"encoder_rounds": 3, "rounds": 3}
 SETUPS: dict[str, Setup] = {
     "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
@@ -97,8 +106,15 @@ SETUPS: dict[str, Setup] = {
     ),
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
+    "gap": Setup("gap", {"hops": [1, 2], "dimension": 8, **_FEW_ROUNDS}),
+    "gap-codes": Setup("gap", {"hops": [1], "sums_of": "codes", **_FEW_ROUNDS}),
+    "gap-noisy": Setup("gap", {"unit": "reporting node", **_FEW_ROUNDS}, defense=EMBEDDING_NOISE),
+    "progap": Setup("progap", {"unit": "node", "noise_at": "server", **_FEW_ROUNDS}),
     "fedper-sage": Setup("fedper-sage", {"hidden": 8, "rounds": 3}),
     "gcfl-sage": Setup("gcfl-sage", {"hidden": 8, "rounds": 3}),
+    "fedsage": Setup("fedsage", {"hidden": 8, "rounds": 3, **GENERATOR}),
+    "fedsage-simulated": Setup("fedsage", {"hidden": 8, "rounds": 3, "generator": "simulated"}),
+    "fedpub": Setup("fedpub", {"hidden": 8, "rounds": 12}, two_classes),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

@@ -13,6 +13,7 @@ from fglaudit.execution.plan import Planned
 from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.execution.stored_run import Manifest
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.quantities.row_examples import RowExample
 from fglaudit.reports import write_report
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 
@@ -30,6 +31,13 @@ OBSERVERS = [("server", ""), ("client:each", ""), ("client:each", "no-degrees;au
 ATTACKS = ["subset-sum", "row-space", "map-prior", "box-propagation"]
 SEEDS = (0, 1)
 MADE = Made("0.1.0", 1)
+EXAMPLES = [
+    RowExample(
+        which, 17 + i, (1.0, 0.5, 0.0)[i], i == 0, i == 2, True,
+        tuple((11 * c, 1.0, float(c > i), c > i) for c in range(6)),
+    ).to_json()
+    for i, which in enumerate(("best", "median", "worst"))
+]  # fmt: skip
 
 
 def blank(
@@ -156,6 +164,7 @@ def make_cell(
         },
         findings=tuple(f for f, _ in rows),
         clusters={key: clusters for key, (_, clusters) in zip(keys, rows, strict=True) if clusters},
+        examples={key: EXAMPLES for key, (_, clusters) in zip(keys, rows, strict=True) if clusters},
         breakdowns={key: scores for key, (_, clusters) in zip(keys, rows, strict=True) if clusters},
         partition_facts={
             "missing_links": 4741 + seed,
@@ -178,7 +187,7 @@ def make_run(seeds: Sequence[int] = SEEDS) -> list[CellRecord]:
     lost = tuple(
         replace(f, status=Status.FAILED, reason="ValueError: training diverged", accuracy=None) for f in last.findings
     )
-    records[-1] = replace(last, findings=lost, history={}, clusters={}, breakdowns={})
+    records[-1] = replace(last, findings=lost, history={}, clusters={}, breakdowns={}, examples={})
     return records
 
 
@@ -196,7 +205,7 @@ def store(
 
 
 def texts(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text("utf-8") for path in write_report(folder)}
+    return {path.name: path.read_text("utf-8") for path in write_report(folder) if path.suffix != ".png"}
 
 
 class _Page(HTMLParser):

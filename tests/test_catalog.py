@@ -15,6 +15,7 @@ from fglaudit.catalog import CATALOG, described, described_class, explain
 from fglaudit.class_source import UnreadableError, class_source
 from fglaudit.datasets import DatasetSpec
 from fglaudit.doctor import cuda_devices, examine
+from fglaudit.errors import FglauditError
 from fglaudit.partition import PartitionSpec
 
 
@@ -98,3 +99,13 @@ def test_sources_are_found_from_any_folder(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fglaudit", "show", name]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and name in done.stdout, done.stderr
+
+
+def test_an_unknown_name_is_answered_with_every_known_one_once() -> None:
+    with pytest.raises(FglauditError) as told:
+        explain("fedgnc")
+    known = str(told.value).split("(known: ")[1].rstrip(")").split(", ")
+    assert "did you mean 'fedgcn'" in str(told.value)
+    kinds = [set(section.entries()) for section in CATALOG.values()]
+    assert sum(map(len, kinds)) > len(set.union(*kinds))  # some names are of two kinds
+    assert known == sorted(set.union(*kinds))

@@ -154,11 +154,18 @@ def test_more_clients_than_nodes_and_bad_suites_train_nothing(capsys: pytest.Cap
     assert not Path("runs").exists()
 
 
-def test_dry_run_lists_the_cells_and_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("run", "quickstart", "--seeds", "0,1", "--dry-run") == 0
+def test_dry_run_lists_the_cells_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("run", "quickstart", "--seeds", "0,1", "--dry-run", "--quick") == 0
     out = capsys.readouterr().out
     assert out.count("to do") == int(out.split(" cells")[0].split()[-1]) > 0
-    assert "server+client:0" in out and "csbm-cora" in out and all(name in out for name in registry.names("attack"))
+    assert (
+        "server+client:0" in out
+        and "csbm-cora" in out
+        and "estimate" not in out
+        and all(name in out for name in registry.names("attack"))
+    )
     assert not Path("runs").exists()
 
 

@@ -45,11 +45,14 @@ def bit_log_odds(
     back = torch.zeros(len(variable), dtype=torch.double, device=prior.device)
     total = prior
     for _ in range(max(2, min(rounds, _CELLS_IN_ALL // max(work, 1)))):
-        forth = (total[variable] - back).clamp(-_CLAMP, _CLAMP)
-        new = torch.empty_like(back)
-        for place, messages in senders:
-            new[place] = messages(forth[place])
-        new = torch.lerp(new.clamp(-_CLAMP, _CLAMP), back, damping)
+        forth = total[variable].sub_(back).clamp_(-_CLAMP, _CLAMP)
+        if len(senders) == 1 and senders[0][0].shape == forth.shape:  # one sender of all messages, in their order
+            new = senders[0][1](forth)
+        else:
+            new = torch.empty_like(back)
+            for place, messages in senders:
+                new[place] = messages(forth[place])
+        new = torch.lerp(new.clamp_(-_CLAMP, _CLAMP), back, damping)
         settled = bool((new - back).abs().amax() < _SETTLED) if len(new) else True
         back = new
         total = prior.index_add(0, variable, back)

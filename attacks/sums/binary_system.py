@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations
+from fglaudit.attacks.sums.numbering import numbered
 
 _FEATURES_AT_ONCE = 256
 
@@ -65,16 +66,22 @@ def binary_system(equations: NeighborEquations) -> BinarySystem:
         terms.append((term, feature + start))
     term = torch.cat([t for t, _ in terms])
     feature = torch.cat([f for _, f in terms])
-    variables, variable = torch.unique(equations.columns[term] * features + feature, return_inverse=True)
+    variables, variable = numbered(
+        equations.columns[term].mul_(features).add_(feature), equations.num_unknowns * features
+    )
     usable = ~blind[term]
-    entries, constraint = torch.unique(equations.rows[term[usable]] * features + feature[usable], return_inverse=True)
+    if bool(usable.all()):
+        known, word = term, feature
+    else:
+        known, word = term[usable], feature[usable]
+    entries, constraint = numbered(equations.rows[known].mul_(features).add_(word), equations.num_rows * features)
     row = torch.div(entries, features, rounding_mode="floor")
     return BinarySystem(
         variables=variables,
         bits=torch.full((len(variables),), -1, dtype=torch.int8, device=device),
         constraint=constraint,
-        variable=variable[usable],
-        coefficient=equations.coefficients[term[usable]],
+        variable=variable if known is term else variable[usable],
+        coefficient=equations.coefficients[known],
         targets=equations.values.reshape(-1)[entries],
         tolerance=equations.tolerance.reshape(-1)[entries],
         exact=equations.hidden[row] == 0,
@@ -99,7 +106,7 @@ def propagate(system: BinarySystem) -> BinarySystem:
         bits[v[zero]] = 0
     value = bits[v]
     unsettled = value < 0
-    kept, constraint = torch.unique(c[unsettled], return_inverse=True)
+    kept, constraint = numbered(c[unsettled], len(system.targets))
     return BinarySystem(
         variables=system.variables,
         bits=bits,
@@ -123,7 +130,7 @@ def settle(system: BinarySystem, variable: Tensor, bits: Tensor) -> BinarySystem
 def restrict(system: BinarySystem, chosen: Tensor) -> BinarySystem:
     """Return ``system`` with only the terms of the ``chosen`` variables [V]; whole components must be chosen."""
     term = chosen[system.variable]
-    kept, constraint = torch.unique(system.constraint[term], return_inverse=True)
+    kept, constraint = numbered(system.constraint[term], len(system.targets))
     return dataclasses.replace(
         system,
         constraint=constraint,

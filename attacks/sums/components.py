@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from fglaudit.attacks.sums.binary_system import BinarySystem
+from fglaudit.attacks.sums.numbering import numbered
 
 MAX_EXACT = 12
 """Components of up to this many bits are enumerated."""
@@ -94,7 +95,7 @@ def _dense(system: BinarySystem, labels: Tensor, members: Tensor) -> tuple[Tenso
     slot[members.reshape(-1)] = torch.arange(batch * n, device=device)
     term = (slot[system.variable] >= 0).nonzero().squeeze(1)
     block, position = slot[system.variable[term]] // n, slot[system.variable[term]] % n
-    constraints, local = torch.unique(system.constraint[term], return_inverse=True)
+    constraints, local = numbered(system.constraint[term], len(system.targets))
     owner = torch.zeros(len(constraints), dtype=torch.long, device=device)
     owner[local] = block
     order = owner.argsort(stable=True)

@@ -37,11 +37,12 @@ class HiddenTerms:
         """Return the log odds [T] that constraints send, given those that bits send [T]."""
         chance = torch.sigmoid(forth)
         mean = chance * self.weight
-        spread = mean * self.weight * (1 - chance)
+        spread = (mean * self.weight).mul_(1 - chance)
         all_means = torch.zeros_like(self.target).index_add_(0, self.constraint, mean)
         all_spreads = self.variance.index_add(0, self.constraint, spread)
-        left = (self.target - all_means)[self.constraint] + mean
-        return self.weight * (left - self.weight / 2) / (all_spreads[self.constraint] - spread)
+        left = (self.target - all_means)[self.constraint].add_(mean)
+        variance = all_spreads[self.constraint].sub_(spread)
+        return left.sub_(self.weight / 2).mul_(self.weight).div_(variance)
 
 
 def hidden(largest: Tensor, std: Tensor, exact: Tensor) -> Tensor:

@@ -202,8 +202,8 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
         rows=rows,
         columns=columns,
         coefficients=coefficients,
-        values=values * scale[:, None],
-        tolerance=(ROUNDING * size + 1e-9 + rounding_of_sums(view, NeighborSums)) * scale[:, None],
+        values=values.mul_(scale[:, None]),  # both are memory of ours
+        tolerance=size.mul_(ROUNDING).add_(1e-9).add_(rounding_of_sums(view, NeighborSums)).mul_(scale[:, None]),
         std=std,
         hidden=hidden,
         about=about,
@@ -311,6 +311,8 @@ def _select_rows(equations: NeighborEquations, chosen: Tensor) -> NeighborEquati
 
 def _stack(first: NeighborEquations, second: NeighborEquations) -> NeighborEquations:
     """Return both sets of equations over the same unknowns."""
+    if second.num_rows == 0:
+        return first
     names = ("columns", "coefficients", *_BY_ROW)
     joined = {name: torch.cat([getattr(first, name), getattr(second, name)]) for name in names}
     return dataclasses.replace(first, rows=torch.cat([first.rows, second.rows + first.num_rows]), **joined)
@@ -320,5 +322,6 @@ def _compact(equations: NeighborEquations) -> NeighborEquations:
     """Drop equations without terms and unknowns without equations."""
     kept, rows = torch.unique(equations.rows, return_inverse=True)
     present, columns = torch.unique(equations.columns, return_inverse=True)
-    by_row = {name: getattr(equations, name)[kept] for name in _BY_ROW}
+    all_kept = len(kept) == equations.num_rows
+    by_row = {} if all_kept else {name: getattr(equations, name)[kept] for name in _BY_ROW}
     return dataclasses.replace(equations, nodes=equations.nodes[present], rows=rows, columns=columns, **by_row)

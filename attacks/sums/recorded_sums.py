@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, own_nodes, sees_deliveries
+from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import fewest_neighbors, kept_edges, merged_size
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import Sums
@@ -53,6 +54,7 @@ def missing_sums(view: View) -> str | None:
     return None
 
 
+@once_per_view
 def recorded_sums(view: View) -> RecordedSums:
     """Collect the sums of all batches; a sum delivered to several receivers is kept once."""
     batches = list(view.messages.of(NeighborSums))

@@ -42,7 +42,7 @@ _INTEGER = 1e-5
 _VALUES = 24
 """Distinct values looked at per part, the most frequent first."""
 _ABOVE_NOISE = 3.5
-_ROWS_AT_ONCE = 512
+_ROWS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Kind:
 
 
 KINDS = {
-    "suite": Kind("suite", ".yaml", suites.mutated, suites.check, ("run", "{}", "--dry-run")),
+    "suite": Kind("suite", ".yaml", suites.mutated, suites.check, ("run", "{}", "--dry-run", "--quick")),
     "graph": Kind("graph", ".npz", graphs.mutated, graphs.check, ("data", "facts", "{}")),
 }
 

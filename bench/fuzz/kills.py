@@ -1,5 +1,6 @@
-"""Kills: a run whose main process or workers (starting, idle, busy) get a signal at a random moment, and is then
-continued, ends in the findings of a run that was left alone, and leaves no messages lying."""
+"""Kills: a run whose main process, workers (starting, idle, busy) or the child that looks at the data first get a
+signal at a random moment, and is then continued, ends in the findings of a run that was left alone, and leaves no
+messages lying."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from bench.fuzz.campaign import Tally
@@ -22,6 +24,8 @@ from bench.fuzz.server import Outcome
 
 ROUNDS = 150
 LIMIT = 600.0
+LOOKING = 4.0
+"""Seconds within which the child that looks at the data is killed: it imports torch and reads one file."""
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -39,7 +43,8 @@ def _start(folder: Path, out: str) -> subprocess.Popen[str]:
 
 
 def _children(process: int) -> list[int]:
-    """Return the worker processes: those with a pipe of ours, not multiprocessing's resource tracker."""
+    """Return the processes that it spawned: the one that looks at the data or, after that, the workers; not
+    multiprocessing's resource tracker."""
     found = []
     for task in Path(f"/proc/{process}/task").glob("*/children"):
         try:
@@ -62,8 +67,11 @@ def _rows(out: Path) -> list[dict[str, str]]:
 def _case(rng: random.Random, folder: Path, out: str, seconds: float, expected: list[dict[str, str]]) -> str:
     """Kill once, continue, and return what is wrong; nothing if all is well."""
     process = _start(folder, out)
-    target = rng.choice(("main", "worker"))
-    time.sleep(rng.uniform(0, seconds))
+    target = rng.choice(("main", "worker", "child"))
+    if target == "child":
+        while not _children(process.pid) and process.poll() is None:
+            time.sleep(0.01)
+    time.sleep(rng.uniform(0, LOOKING if target == "child" else seconds))
     number = rng.choice(SIGNALS) if target == "main" else signal.SIGKILL
     victims = [process.pid] if target == "main" else _children(process.pid)
     if victims and process.poll() is None:
@@ -86,6 +94,20 @@ def _case(rng: random.Random, folder: Path, out: str, seconds: float, expected: 
     return "" if _rows(folder / out) == expected else f"continued after {target}, {number!r}: other findings"
 
 
+def _own_graph(path: Path, rng: np.random.Generator) -> None:
+    """Write a graph of one's own that is large enough to be looked at in a child."""
+    nodes, words = 60, 4000
+    pairs = rng.integers(0, nodes, (2, 120))
+    part = np.arange(nodes) % 3
+    np.savez(
+        path,
+        x=rng.random((nodes, words), np.float32),
+        y=np.arange(nodes) % 4,
+        edge_index=np.concatenate([pairs, pairs[::-1]], 1)[:, np.concatenate([pairs[0] != pairs[1]] * 2)],
+        **{f"{name}_mask": part == number for number, name in enumerate(("train", "val", "test"))},
+    )
+
+
 def killed(seed: int, cases: int) -> Tally:
     """Kill ``cases`` runs."""
     tally = Tally()
@@ -93,8 +115,11 @@ def killed(seed: int, cases: int) -> Tally:
         return tally
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name)
+        _own_graph(folder / "own.npz", np.random.default_rng(seed))
         protocols = [{**SUITE["protocols"][0], "rounds": ROUNDS}]  # type: ignore[dict-item]
-        (folder / "suite.yaml").write_text(yaml.safe_dump({**SUITE, "protocols": protocols, "record": "needed"}))
+        datasets = [*SUITE["datasets"], {"name": "npz", "path": "own.npz"}]  # type: ignore[misc]
+        suite = {**SUITE, "datasets": datasets, "protocols": protocols, "record": "needed"}
+        (folder / "suite.yaml").write_text(yaml.safe_dump(suite))
         start = time.monotonic()
         whole = _start(folder, "whole")
         _, errors = whole.communicate(timeout=LIMIT)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bench.redteam import local_faults, message_faults, noise_faults, protocol_faults, sly_faults
+from bench.redteam import local_faults, message_faults, noise_faults, protocol_faults, report_faults, sly_faults
 from bench.redteam.honest import OWN
 from bench.redteam.planted import FAULTS, Planted
 from fglaudit import registry
@@ -21,7 +21,7 @@ from fglaudit.graph import FederatedGraph, Graph, federate
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.testing import example_graph
 
-FAULT_FILES = (noise_faults, message_faults, local_faults, protocol_faults, sly_faults)
+FAULT_FILES = (noise_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults)
 """Imported for the faults that they register."""
 
 
@@ -72,6 +72,7 @@ _GAT = {"heads": 2, "hidden": 3, "rounds": 3, "optimizer": "adam", "learning_rat
 _APPNP = {"hidden": 4, "rounds": 4, "local_steps": 2}
 _ALL = {"on": ["HiddenRepresentations", "Jacobians", "ModelUpdate"], "clip": [1.0, 1.0, 1.0]}
 _TWO = {"on": ["GlobalNodes", "ModelUpdate"], "clip": [1.0, 1.0], "unit": "client"}
+_REPORTS = {"hops": [2], "code_hops": [2], "width": 8, "encoder_rounds": 2, "rounds": 2}
 _SAMPLED = {"epsilon": 4.0, "edges": "public", "degree_bound": 2, "sampling_rate": 0.2}
 
 FAMILIES: dict[str, Family] = {
@@ -102,15 +103,16 @@ FAMILIES: dict[str, Family] = {
         "fedgcn", {"hops": 1, "rounds": 3}, "homomorphic-encryption", {"scheme": "ckks", "on": ["NeighborSums"]}
     ),
     "masked-sums": Family("fedgcn", {"hops": 1, "rounds": 3}, "secure-aggregation", {}),
+    "class-reports": Family("private-reports", _REPORTS, "k-ary-response", {"epsilon": 2.0}),
     "bits-many": Family("nfedgnn", {"hidden": 8, "rounds": 3}, "multi-bit", {"epsilon": 4.0, "sampled": 6}, users),
 }
 
 BUILT_IN = (
     "sums", "latents-laplace", "bits", "gradients", "sampled-gradients", "models", "uploads", "bfv", "ckks",
-    "masked-sums",
+    "masked-sums", "class-reports",
 )  # fmt: skip
 """Families of the defenses that every user meets: Gaussian, Laplace, multi-bit, DP-SGD with and without samples,
-DP-FedAvg with and without a trusted server, BFV, CKKS and secure aggregation."""
+DP-FedAvg with and without a trusted server, BFV, CKKS, secure aggregation and k-ary response."""
 
 _BROKEN: tuple[tuple[str, str], ...] = (
     ("TooSmall", "sums"), ("TooSmall", "latents"), ("TooSmall", "latents-laplace"), ("TooSmall", "jacobians"),
@@ -189,7 +191,7 @@ def _own(name: str, family: str) -> Case:
 
 
 CASES: tuple[Case, ...] = (
-    *(_broken(fault, family) for fault, family in (*_BROKEN, *sly_faults.BROKEN)),
+    *(_broken(fault, family) for fault, family in (*_BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN)),
     *(_honest(family) for family in FAMILIES),
-    *(_own(name, family) for name, family in (*OWN, *sly_faults.HONEST)),
+    *(_own(name, family) for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST)),
 )

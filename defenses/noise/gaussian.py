@@ -36,8 +36,10 @@ class _Session(NoiseSession):
     clips_messages: ClassVar[bool] = False
 
     def __init__(self, defense: Gaussian, release: Release, gain: float) -> None:
+        relation, adjacency = neighbors(release)
+        norm = release.row_norm or defense.clip
         mechanism = calibrated(
-            "gaussian", defense.clip, Relation.ZERO_OUT,
+            "gaussian", norm, relation,
             epsilon=defense.epsilon, delta=defense.delta, releases=release.times, gain=gain,
         )  # fmt: skip
         promise = Guarantee(
@@ -46,23 +48,43 @@ class _Session(NoiseSession):
             epsilon_accounted=mechanism.epsilon(defense.delta, release.times) if release.covers_training else None,
             delta=defense.delta,
             unit=defense.unit,
-            adjacency=Relation.ZERO_OUT.of("one node's feature row"),
-            relation=Relation.ZERO_OUT,
+            adjacency=adjacency,
+            relation=relation,
             releases=release.times,
             server_trusted=release.by_server,
         )
         super().__init__({release: mechanism}, promise)
-        self.clip = defense.clip
+        self.clip = None if release.row_norm else defense.clip
 
     def facts(self) -> tuple[Fact, ...]:
-        return (Clipped(ROWS, "L2", self.clip, "row"), *super().facts())
+        clipped = () if self.clip is None else (Clipped(ROWS, "L2", self.clip, "row"),)
+        return (*clipped, *super().facts())
 
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
-        """Scale every feature row to norm at most ``clip``."""
-        return dataclasses.replace(client, x=clip_rows(client.x, self.clip))
+        """Scale every feature row to norm at most ``clip``, unless the protocol bounds what it sums itself."""
+        return client if self.clip is None else dataclasses.replace(client, x=clip_rows(client.x, self.clip))
+
+    def prepares(self) -> bool:
+        return self.clip is not None
 
     def bounded(self, batch: MessageBatch, value: Tensor, mechanism: Mechanism) -> Tensor:
         return value  # made of clipped rows
+
+
+def neighbors(release: Release) -> tuple[Relation, str]:
+    """Return what happens to one record between neighbouring data sets, and the adjacency in words.
+
+    Rows that a defense clips are zeroed out. Where the protocol bounds what it sums (``Release.row_norm``) a row may
+    become any other, and turn what is summed around; an edge comes or goes. What enters models too, with labels, is
+    described as ``dp-sgd`` describes it, so that the two add up.
+    """
+    if release.row_norm is None:
+        return Relation.ZERO_OUT, Relation.ZERO_OUT.of("one node's feature row")
+    if release.unit == "edge":
+        return Relation.ADD_OR_REMOVE, "one edge added or removed; features and labels public"
+    if release.unit == "node":
+        return Relation.REPLACE, "one node's features and label replaced; edges and who trains public"
+    return Relation.REPLACE, Relation.REPLACE.of(f"the feature row of one {release.unit}")
 
 
 @dataclass(frozen=True)
@@ -71,7 +93,7 @@ class Gaussian(Defense):
 
     Attributes:
         epsilon, delta: the guarantee over the whole training.
-        clip: L2 norm every feature row is scaled down to.
+        clip: L2 norm every feature row is scaled down to; not used where the protocol bounds what it sums itself.
         unit: what one record is; must be the unit in which the protocol states its sensitivity.
         on: name of the payload that gets the noise.
     """

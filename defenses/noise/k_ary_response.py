@@ -19,20 +19,19 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import dp_accounting
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.context import Context, Release
+from fglaudit.context import REPORTING_NODE, Context, Release
 from fglaudit.errors import unknown
 from fglaudit.facts import K_ARY, Fact, Field, Memoised, Randomised
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload
-from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of
+from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of, response_event
 from fglaudit.privacy.strength import weaker_budget
 
-UNITS = ("reporting node", "node")
+UNITS = (REPORTING_NODE, "node")
 _LARGEST = 500.0
 """Beyond this epsilon no report has lied before the end of time, and its exponential is no number."""
 
@@ -75,8 +74,7 @@ class _Session(DefenseSession):
 
     def guarantee(self) -> Guarantee:
         release, classes = self._release, self._classes
-        event = dp_accounting.RandomizedResponseDpEvent((1 - self._keep) * classes / (classes - 1), classes)
-        accounted = epsilon_of(compose(event, release.times), 0.0, Relation.REPLACE)
+        accounted = epsilon_of(compose(response_event(self._keep, classes), release.times), 0.0, Relation.REPLACE)
         open_ = "" if release.covers_training else f"; nothing bounds the whole: {release.why}"
         return Guarantee(
             mechanism=f"k-ary response, 1 of {classes} classes, true with probability {self._keep:.4g}{open_}",
@@ -104,7 +102,7 @@ class KAryResponse(Defense):
     shown: ClassVar[tuple[str, ...]] = ("epsilon",)
 
     epsilon: float = 4.0
-    unit: str = "reporting node"
+    unit: str = REPORTING_NODE
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, 0.0, pure=True)

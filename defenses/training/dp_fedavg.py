@@ -9,7 +9,9 @@ Unit: all that one client holds. Who adds the noise, and against whom it therefo
 * ``trust: local``: every client, to its own upload, enough for this upload alone. It holds against everybody.
 * ``trust: distributed``: every client, its share of what ``server`` would add. The sum then has the promised noise, and
   who sees only the sum (secure aggregation) is held to ``epsilon``. Here uploads are seen one by one, so what is
-  accounted is what one of them alone gives, about sqrt(m) times less noise with m clients in a round.
+  accounted is what one of them alone gives, about sqrt(m) times less noise with m clients in a round. Clients that tell
+  whoever sees the sum what they added to it take their shares off: shares are calibrated so that those of all but
+  ``colluding`` clients are enough.
 
 **Adjacency.** One client's changes zeroed out, with the number of clients and their weights in the mean public;
 sensitivity ``clip`` times the largest weight. With ``trust: server`` and clients drawn without replacement: one
@@ -75,8 +77,10 @@ class _Session(DefenseSession):
         )
         if defense.trust != "distributed":
             return whole, whole.epsilon(delta, self.rounds)
-        # Unequal weights make the mean's noise larger than equal ones, so shares for equal weights are enough.
-        part = replace(whole, multiplier=whole.multiplier * share * math.sqrt(uploads.senders), gain=1.0)
+        # Honest clients' weights come to 1 - k share at least, and the noise in the mean to the root of the sum of
+        # their squares, which is least where they are equal.
+        honest, weight = uploads.senders - defense.colluding, 1 - defense.colluding * share
+        part = replace(whole, multiplier=whole.multiplier * share * math.sqrt(honest) / weight, gain=1.0)
         return part, part.epsilon(delta, self.rounds)
 
     def changes(self, payload: type[Payload]) -> bool:
@@ -148,6 +152,7 @@ class DpFedAvg(Defense):
         epsilon, delta: the guarantee over the whole training.
         clip: L2 norm of a client's change in one round.
         trust: who adds the noise: "server", "local" or "distributed", see above.
+        colluding: with ``trust: distributed``, how many clients may tell their shares of the noise.
         unit: what one record is: "client".
     """
 
@@ -159,8 +164,14 @@ class DpFedAvg(Defense):
     clip: float = 1.0
     trust: str = "server"
     unit: str = "client"
+    colluding: int = 0
 
     def __post_init__(self) -> None:
+        if self.colluding < 0 or (self.colluding and self.trust != "distributed"):
+            raise FglauditError(
+                "colluding counts clients, from 0, whose shares of a sum's noise are known; got colluding: "
+                f"{self.colluding} with trust: {self.trust}; use trust: distributed, or 0"
+            )
         check_budget(self.epsilon, self.delta)
         check_clip(self.clip)
         if self.trust not in TRUSTS:
@@ -176,6 +187,11 @@ class DpFedAvg(Defense):
             return (
                 f"{context.protocol}'s server does not return one plain mean with these settings, so noise on what it"
                 " returns, or shares of it, cannot be calibrated; use trust: local"
+            )
+        if self.colluding and (self.colluding >= uploads.senders or self.colluding * uploads.share >= 1 - 1e-9):
+            return (
+                f"{self.colluding} of {uploads.senders} clients of a round may be all of its weight, and then nobody"
+                " else's noise is left; lower colluding"
             )
         return None
 

@@ -9,6 +9,7 @@ import torch
 
 from fglaudit.context import Examples
 from fglaudit.empirical.captured_stage import CapturedStage
+from fglaudit.empirical.class_reports import class_reports_audits
 from fglaudit.empirical.dependence import noise_audits
 from fglaudit.empirical.distinguisher import distinguisher_audit
 from fglaudit.empirical.fields_audit import fields_audit
@@ -67,6 +68,7 @@ def audits(
             lambda: noise_audits(prepared, defense, protocol.context(graph), accounted.mechanisms, clients, seed=seed),
         ),
         ("reports", lambda: reports_audits(prepared, clients, seed=seed)),
+        ("reports", lambda: class_reports_audits(prepared, seed=seed)),
         ("fields", lambda: fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
         ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),
@@ -106,7 +108,7 @@ def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph
         allowed = stage.noise.sensitivity
         found: list[tuple[float, float, str]] = []
         if isinstance(stage, CapturedStage):
-            found.append((stage.farthest, allowed, f"a canary's row moved {stage.noise.payload} by"))
+            found.append((stage.farthest, allowed, f"{stage.record} moved {stage.noise.payload} by"))
         elif (moved := farthest(stage, seed)) is not None:
             found.append((moved, allowed, f"a canary moved one release of {stage.name} by"))
         if isinstance(stage, UpdateStage) and not isinstance(examples, str) and not examples.across:

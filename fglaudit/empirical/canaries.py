@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.context import REPORTING_NODE
 from fglaudit.graph import FederatedGraph
 
 FEATURES = 64
@@ -36,10 +37,23 @@ class Canary:
         return dataclasses.replace(graph, x=x)
 
 
-def canary_nodes(graph: FederatedGraph) -> list[int]:
+def covered_nodes(graph: FederatedGraph, unit: str = "node") -> Tensor:
+    """Return the nodes [n] that a guarantee of this unit names: all that somebody holds, or those that only report."""
+    held = torch.cat(graph.clients)
+    if unit == REPORTING_NODE:
+        used = torch.cat([train | val for train, val in zip(graph.train, graph.val, strict=True)])
+        used = used.reshape(len(held), -1).any(1)
+        held = held[~torch.isin(held, held[used])]
+    named: Tensor = torch.unique(held)
+    return named
+
+
+def canary_nodes(graph: FederatedGraph, unit: str = "node") -> list[int]:
     """Return nodes whose rows may move the messages most: with fewest links, with most, and with the largest column
     norm of the symmetrically normalised adjacency."""
-    owned = torch.unique(torch.cat(graph.clients))
+    owned = covered_nodes(graph, unit)
+    if not len(owned):
+        return []
     degrees = graph.degrees()
     receiver, source = graph.edge_index
     inverse = 1 / (degrees.double() + 1)

@@ -1,4 +1,5 @@
-"""Messages that a protocol makes of a graph with a canary row, replayed through the release with its noise.
+"""Messages that a protocol makes of a graph with a canary row, or one edge more or less, replayed through the release
+with its noise.
 
 Where rows are clipped and the protocol states how far they move its messages, only messages that it really made can
 show that it states too little.
@@ -13,9 +14,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fglaudit.context import Release
-from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes
+from fglaudit.context import REPORTING_NODE, Release
+from fglaudit.empirical.canaries import LENGTH, Canary, canary_nodes, covered_nodes
 from fglaudit.empirical.capture import capture
+from fglaudit.empirical.replaced import replaced_records
 from fglaudit.empirical.stages import Pair, Stage
 from fglaudit.empirical.stated_noise import StatedNoise
 from fglaudit.empirical.strongest_messages import repeated, strongest
@@ -42,16 +44,18 @@ class CapturedStage(Stage):
         found: canaries, those that move the messages most first.
         farthest: largest distance, in L2 over all messages of a release, that a canary moved them.
         size: numbers of one replay.
+        record: what canaries are, in words.
     """
 
     found: tuple[Pair, ...]
     farthest: float
     size: int
     fields: tuple[str, ...] = field(default=())
+    record: str = "a canary's row"
 
     @property
     def name(self) -> str:
-        return f"{super().name} made of a canary's row"
+        return f"{super().name} made of {self.record}"
 
     @property
     def numbers(self) -> int:
@@ -83,15 +87,19 @@ def captured_stage(
     seed: int,
     device: torch.device,
 ) -> CapturedStage | None:
-    """Return the stage for ``release`` with canaries at nodes of every client and degree; None if none reaches it.
+    """Return the stage for ``release`` with canaries at nodes of every client and degree, or with and without an edge;
+    None if none reaches it.
 
     Args:
         whole: the same noise on synthetic messages.
     """
+    if release.unit == "edge":
+        return _edge_stage(protocol, graph, release, whole, fresh, seed=seed, device=device)
     rng = derive(seed, "audits", "canaries")
     session = fresh()
     stated = StatedNoise.of(session, release)
-    nodes = _nodes(graph, rng)
+    # Where models come first, a training node's row moves them, which is another mechanism's and not held fixed here.
+    nodes = _nodes(graph, rng, REPORTING_NODE if release.row_norm is not None else "node")
     near = torch.zeros(graph.num_nodes, dtype=torch.bool)
     near[nodes] = True
     ids = with_neighbors(near, graph.edge_index).nonzero().squeeze(1)
@@ -118,27 +126,73 @@ def captured_stage(
         if pair.numbers:
             title = f"{name} at node {node} of degree {int(graph.degrees()[node].item())}"
             found.append((pair.divergence, pair.numbers, Pair(title, pair.present, pair.absent)))
+    return _stage(whole, found, farthest, stated, "a canary's row")
+
+
+def _edge_stage(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    release: Release,
+    whole: Stage,
+    fresh: Callable[[], DefenseSession],
+    *,
+    seed: int,
+    device: torch.device,
+) -> CapturedStage | None:
+    """Return the stage with graphs that differ from ``graph`` in one edge."""
+    stated = StatedNoise.of(fresh(), release)
+    found: list[tuple[float, int, Pair]] = []
+    farthest = 0.0
+    for other in replaced_records(graph, "edge", derive(seed, "audits", "canaries"), NODES):
+        both = [world.edge_index[0] * graph.num_nodes + world.edge_index[1] for world in (graph, other.graph)]
+        changed, count = torch.unique(torch.cat(both), return_counts=True)
+        ids = torch.unique(changed[count == 1] % graph.num_nodes)
+        if len(ids) == 0:  # the edge was there before
+            continue
+
+        def messages(world: FederatedGraph, ids: Tensor = ids) -> list[MessageBatch]:
+            train = derive(seed, "audits", "train")
+            return capture(protocol, world, fresh(), release, ids, NUMBERS, rng=train, device=device)
+
+        present, absent = messages(graph), messages(other.graph)
+        farthest = max(farthest, _distance(present, absent, stated.fields if stated else ()))
+        pair = strongest(present, absent, stated, NUMBERS)
+        if pair.numbers:
+            found.append((pair.divergence, pair.numbers, Pair(other.what, pair.present, pair.absent)))
+    return _stage(whole, found, farthest, stated, "one edge")
+
+
+def _stage(
+    whole: Stage,
+    found: Sequence[tuple[float, int, Pair]],
+    farthest: float,
+    stated: StatedNoise | None,
+    record: str,
+) -> CapturedStage | None:
     if not found:
         return None
     best = sorted(found, key=lambda each: -each[0])[:BEST]
     return CapturedStage(
         noise=whole.noise,
         relation=whole.relation,
-        fresh=fresh,
+        fresh=whole.fresh,
         stated=whole.stated,
         found=tuple(pair for _, _, pair in best),
         farthest=farthest,
         size=max(numbers for _, numbers, _ in best),
         fields=stated.fields if stated else (),
+        record=record,
     )
 
 
-def _nodes(graph: FederatedGraph, rng: torch.Generator) -> list[int]:
-    """Return nodes with extreme degrees, then a random one of every client, at most ``NODES``."""
-    chosen = canary_nodes(graph)
+def _nodes(graph: FederatedGraph, rng: torch.Generator, unit: str) -> list[int]:
+    """Return nodes with extreme degrees, then a random one of every client, at most ``NODES``, of those that ``unit``
+    names."""
+    chosen, named = canary_nodes(graph, unit), covered_nodes(graph, unit)
     for k in torch.randperm(graph.num_clients, generator=rng).tolist():
-        own = graph.clients[k]
-        chosen.append(int(own[int(torch.randint(len(own), (1,), generator=rng).item())].item()))
+        own = graph.clients[k][torch.isin(graph.clients[k], named)]
+        if len(own):
+            chosen.append(int(own[int(torch.randint(len(own), (1,), generator=rng).item())].item()))
     return list(dict.fromkeys(chosen))[:NODES]
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from fglaudit.empirical.curve_test import Curve, curve_test, largest_epsilon
@@ -75,6 +73,9 @@ def _opposite(stage: Stage, pair: Pair) -> tuple[Any, Curve] | None:
 
 def learned(there: Tensor, gone: Tensor, seed: int, *, linear: bool) -> list[tuple[str, Tensor, Tensor]]:
     """Return by model the scores of the half that was not learned from, of both worlds."""
+    from sklearn.ensemble import HistGradientBoostingClassifier  # a second, which few processes need
+    from sklearn.linear_model import LogisticRegression
+
     half = len(there) // 2
     x = torch.cat([there[:half], gone[:half]]).numpy()
     y = np.repeat([1, 0], [half, len(gone[:half])])

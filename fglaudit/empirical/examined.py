@@ -111,9 +111,8 @@ def examined(
     held = held_fixed(facts, accounted)
     trace = again(graph)
     same, redrawn = moves(trace, again(graph)), moves(trace, again(graph, "B"))
-    unit = promise.unit if promise.unit == "client" else "node"
     most = QUICK_PAIRS if quick else max(FEW_PAIRS, min(PAIRS, MOST_NUMBERS // max(1, _numbers(trace))))
-    pairs = replaced_records(graph, unit, derive(seed, "replaced records"), most)
+    pairs = replaced_records(graph, promise.unit or "node", derive(seed, "replaced records"), most)
     moved: dict[Sent, str] = {}
     longest: dict[int, Step] = {}
     accuracy = False

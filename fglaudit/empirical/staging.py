@@ -12,9 +12,11 @@ from fglaudit.empirical.captured_stage import captured_stage
 from fglaudit.empirical.first_messages import Kind, first_messages
 from fglaudit.empirical.local_stages import RowStage, UpdateStage
 from fglaudit.empirical.message_stage import MeanStage, MessageStage, clip_of, narrowed_entry, noised_fields
+from fglaudit.empirical.report_stage import report_stage
 from fglaudit.empirical.stages import Stage, stated_curve
 from fglaudit.facts import (
     GRADIENTS,
+    K_ARY,
     ROWS,
     Additive,
     Clipped,
@@ -130,6 +132,8 @@ def _stage(
     if batch is None:
         return f"no {noise.payload} was sent that could be replayed"
     kind = type(batch.payload)
+    if noise.distribution == K_ARY:
+        return report_stage(batch, facts, **shared)  # type: ignore[arg-type]
     tied = [f for f in on(facts, kind) if isinstance(f, Masked | Memoised | Correlated)]
     if tied:
         return (

@@ -41,7 +41,7 @@ def strongest(
     shown = [divergence_of(one, other, noise) for one, other in zip(present, absent, strict=True)]
     fields = noise.fields if noise else ()
     sizes = [
-        torch.full(d.shape, sum(v[0].numel() for v in _values(b, fields).values()))
+        torch.full(d.shape, sum(v.shape[1:].numel() for v in _values(b, fields).values()))
         for b, d in zip(present, shown, strict=True)
     ]
     if not shown:

@@ -36,7 +36,7 @@ def _table(rows: Sequence[Finding]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([csv_cell(getattr(row, column)) for column in COLUMNS] for row in rows)
+    writer.writerows([csv_cell(value) for value in vars(row).values()] for row in rows)  # in the order of COLUMNS
     return text.getvalue()
 
 

@@ -1,15 +1,21 @@
 """What ``--dry-run`` opens: data sets and partitions, so that what is wrong with them is said before hours of training.
 
-No plugin file is imported, so a protocol of one is not asked whether the split suits it. How long a cell takes is not
-foretold: what it depends on most, the attacks that apply and how long they search, is known only afterwards.
+Then the first rounds of every setting are trained, and what all of them will take is estimated
+(:mod:`fglaudit.execution.forecast`). No plugin file is imported, so a protocol of one is neither asked whether the
+split suits it nor trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from fglaudit.datasets.size import expected_size
+from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.size import expected_size, in_words
 from fglaudit.errors import FglauditError
+from fglaudit.execution.display import cell_label
+from fglaudit.execution.engine import available_cores
+from fglaudit.execution.forecast.forecast import Forecast, duration
+from fglaudit.execution.forecast.settings import forecasts
 from fglaudit.execution.preflight import LARGE, check_data
 from fglaudit.registry import is_stand_in
 from fglaudit.rng import derive
@@ -20,9 +26,16 @@ FAILS = "will fail: "
 """How a line about cells that cannot be computed begins."""
 
 
-def opened(suite: Suite) -> Iterator[str]:
+HEADING = (
+    "estimates per cell: seconds of one core (training: from its first rounds, which were trained; attacks and audits:"
+    " from what they took elsewhere, an order of magnitude), memory at the peak of training, to which attacks add,"
+    " messages on disk"
+)
+
+
+def opened(suite: Suite, *, estimates: bool = True) -> Iterator[str]:
     """Load every data set, split it by every partition with the first seed, and yield a line for each, and for every
-    protocol that cannot use a split.
+    protocol that cannot use a split; then, unless ``estimates`` says no, what every setting will take.
 
     Raises:
         FglauditError: data are missing or break a rule.
@@ -55,3 +68,30 @@ def opened(suite: Suite) -> Iterator[str]:
                     yield f"{FAILS}{where}, protocols[{j}]: {error}"
             sizes = [len(nodes) for nodes in split.clients]
             yield f"  {arguments(partition)}: {len(sizes)} clients of {min(sizes)} to {max(sizes)} nodes"
+    if estimates:
+        yield from _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
+
+
+def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:
+    """Yield a line for every setting of ``suite``, and one for all of them."""
+    cells, known, seconds, disk, kept = suite.cells(), 0, 0.0, 0, 0
+    yield HEADING
+    largest = 0
+    for members, found in forecasts(cells, skipped):
+        label = cell_label(members[0]).rpartition(" seed ")[0]
+        yield f"  {'1 cell' if len(members) == 1 else f'{len(members)} cells like'} {label}: {found}"
+        if isinstance(found, Forecast):
+            known += len(members)
+            seconds += len(members) * found.seconds
+            disk = max(disk, found.disk)
+            kept += len(members) * found.disk
+            largest = max(largest, found.memory)
+    if not known:
+        return
+    disk_words = (
+        f"{in_words(kept)} on disk, kept" if suite.record == "all" else f"{in_words(disk)} on disk per running cell"
+    )
+    yield (
+        f"{known} of {len(cells)} cells: about {duration(seconds)} of one core, {duration(seconds / available_cores())}"
+        f" on the {available_cores()} here; at least {in_words(largest)} of memory per job, {disk_words}"
+    )

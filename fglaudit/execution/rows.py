@@ -54,6 +54,7 @@ def cell_record(
         description=description,
         findings=tuple(findings),
         clusters={key: m.clusters for key, m in zip(keys, measured, strict=True) if m.clusters},
+        examples={key: [dict(one) for one in m.examples] for key, m in zip(keys, measured, strict=True) if m.examples},
         breakdowns={key: m.breakdown for key, m in zip(keys, measured, strict=True) if m.breakdown},
         partition_facts=dict(recording.partition),
         history=dict(recording.history),

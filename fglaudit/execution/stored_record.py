@@ -16,6 +16,7 @@ from fglaudit.errors import FglauditError, shown
 from fglaudit.finding import NO, YES, CellRecord, Finding, Status
 from fglaudit.guarantees import Audit, FieldState, MeasuredCurve, Outcome, Verdict, Word
 from fglaudit.own_files import stamped, unstamped
+from fglaudit.quantities.row_examples import RowExample
 from fglaudit.scoring.clusters import PairedClusters
 
 NAME = re.compile(r"[0-9a-f]{16}")
@@ -100,7 +101,7 @@ def parse_record(text: bytes, cell: str) -> tuple[CellRecord, Made]:
 
 def check_record(data: Mapping[str, Any]) -> None:
     """Raise ValueError unless ``data`` is a record with values of the right types and in range."""
-    _demand(set(data) == _KEYS, "keys", sorted(data))
+    _demand(_KEYS - _LATER <= set(data) <= _KEYS, "keys", sorted(data))
     _demand(isinstance(data["cell"], str) and NAME.fullmatch(data["cell"]) is not None, "cell", data["cell"])
     for key in ("description", "partition_facts"):
         _demand(_is_mapping(data[key], object), key, data[key])
@@ -124,6 +125,10 @@ def check_record(data: Mapping[str, Any]) -> None:
     for groups in data["breakdowns"].values():
         for buckets in groups.values():
             _demand(_is_mapping(buckets, (int, float)), "breakdowns", buckets)
+    _demand(_is_mapping(data.get("examples", {}), (list, tuple)), "examples", 0)
+    for rows in data.get("examples", {}).values():
+        for row in rows:
+            RowExample.from_json(row)
 
 
 def _check_guarantee(verdict: Any, states: Any) -> None:
@@ -152,6 +157,8 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
 
 
 _KEYS = {f.name for f in fields(CellRecord)}
+_LATER = {"examples"}
+"""What older records lack."""
 
 
 def _check_row(row: Any) -> None:
@@ -238,10 +245,10 @@ def csv_cell(value: Any) -> str:
     Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break) gets an apostrophe
     in front, as spreadsheets themselves mark text.
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value != value:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else str(value)
+        return f"'{value}" if value and value[0] in _FORMULA else str(value)
     return repr(value) if isinstance(value, float) else str(value)
 
 

@@ -4,14 +4,14 @@ Sums are accumulated in float64 and rounded once to the float32 that is sent: me
 ``PRECISE_WORK`` multiplications (ten times ogbn-arxiv) they are accumulated in float32, which is several times faster
 and as exact for counts below 2^24.
 
-Memory stays bounded: senders are taken in buckets whose rows fit ``BUCKET_BYTES``, and within a bucket float64 exists
-only for the senders' own features and for ``CHUNK_BYTES`` of results at a time.
+Memory stays bounded: senders are taken in buckets whose rows fit ``BUCKET_BYTES``, edges are gone through in blocks,
+and within a bucket float64 exists only for the senders' own features and for ``CHUNK_BYTES`` of results at a time.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,7 @@ from fglaudit.nn.sparse import csr, row_starts
 from fglaudit.sealing import SealedTensor
 
 BUCKET_BYTES = 2**30
+BLOCK_ENTRIES = 2**20
 CHUNK_BYTES = 2**22  # larger ones come fresh from the system every time, and their page faults cost more than the sums
 PRECISE_WORK = 2**32
 
@@ -56,7 +57,7 @@ def weighted_sums(start: Tensor, columns: Tensor, values: Tensor, x: Tensor) -> 
     Returns:
         [R, F] float32.
     """
-    if x.dtype == torch.float32:
+    if x.dtype == torch.float32 and len(start) > 1:
         offsets = start.to(columns.dtype)
         return embedding_bag(columns, x, offsets, mode="sum", per_sample_weights=values, include_last_offset=True)
     rows, features = len(start) - 1, x.shape[1]
@@ -85,30 +86,79 @@ def sender_sums(edges: KeptEdges, x: Tensor, num_clients: int, *, counts: bool) 
         num_clients: K.
         counts: weight every edge 1 instead of ``1 / sqrt((d_i + 1)(d_j + 1))``.
     """
-    sender = edges.owner.to(edges.source.dtype)[edges.source]
-    per_sender = torch.bincount(sender, minlength=num_clients)
-    most_rows = per_sender.clamp(max=len(edges.owner)).cpu()
-    scale = edges.scale()
-    local = torch.zeros_like(edges.owner, dtype=edges.source.dtype)
-    receivers = edges.receivers()
+    senders = _Senders.of(edges, num_clients)
+    most_rows = senders.entries.clamp(max=len(edges.owner))
+    scale, local = edges.scale(), torch.zeros_like(edges.owner, dtype=edges.source.dtype)
     accumulated = torch.float64 if len(edges.source) * x.shape[1] <= PRECISE_WORK else torch.float32
     for first, last in buckets(most_rows * x.shape[1] * 4):
-        chosen = ((sender >= first) & (sender < last)).nonzero().squeeze(1)
-        if last - first > 1:
-            chosen = chosen[torch.argsort(sender[chosen], stable=True)]
-        row, source, bucket_sender = receivers[chosen], edges.source[chosen], sender[chosen]
         own = ((edges.owner >= first) & (edges.owner < last)).nonzero().squeeze(1)
         local[own] = torch.arange(len(own), dtype=local.dtype, device=local.device)
-        new = torch.ones_like(row, dtype=torch.bool)
-        new[1:] = (row[1:] != row[:-1]) | (bucket_sender[1:] != bucket_sender[:-1])
-        starts = new.nonzero().squeeze(1)
-        splits = torch.zeros(last - first + 1, dtype=torch.long)
-        splits[1:] = torch.bincount(bucket_sender[starts] - first, minlength=last - first).cumsum(0)
-        ones = torch.ones(len(row), dtype=torch.float64, device=x.device)
-        values = ones if counts else scale[row] * scale[source]
-        offsets = torch.cat([starts, starts.new_tensor([len(row)])])
-        sums = weighted_sums(offsets, local[source], values.to(accumulated), x[own].to(accumulated))
-        yield SenderSums(torch.arange(first, last), row[starts].long(), sums, splits)
+        held = x[own].to(accumulated)
+        parts: Iterable[tuple[Tensor, Tensor, Tensor]] = senders.sent(first, last)
+        if last - first > 1:  # sender by sender, so not block by block
+            row, source, sender = (torch.cat(same) for same in zip(*parts, strict=True))
+            order = torch.argsort(sender, stable=True)
+            parts = [(row[order], source[order], sender[order])]
+        sums = torch.empty(int(most_rows[first:last].sum().item()), x.shape[1], device=x.device)
+        nodes, splits, used = [], torch.zeros(last - first + 1, dtype=torch.long), 0
+        for row, source, sender in parts:
+            new = torch.ones_like(row, dtype=torch.bool)
+            new[1:] = (row[1:] != row[:-1]) | (sender[1:] != sender[:-1])
+            starts = new.nonzero().squeeze(1)
+            ones = torch.ones(len(row), dtype=torch.float64, device=x.device)
+            values = ones if counts else scale.index_select(0, row).mul_(scale.index_select(0, source))
+            offsets = torch.cat([starts, starts.new_tensor([len(row)])])
+            place = slice(used, used + len(starts))
+            sums[place] = weighted_sums(offsets, local.index_select(0, source), values.to(accumulated), held)
+            nodes.append(row[starts].long())
+            splits[1:] += torch.bincount(sender[starts].long() - first, minlength=last - first).cpu()
+            used += len(starts)
+        yield SenderSums(torch.arange(first, last), torch.cat(nodes), sums[:used], splits.cumsum(0))
+
+
+@dataclass(frozen=True)
+class _Senders:
+    """Which client sends a part of what, gone through in blocks of about ``BLOCK_ENTRIES`` edges: temporary arrays then
+    stay in the cache, and none is as long as there are edges.
+
+    Attributes:
+        edges: by receiving node.
+        of_edge: the client that holds an edge's source [E], in the smallest type that fits.
+        entries: edges per client [K].
+        blocks: [B + 1] first nodes of the blocks, and the number of nodes.
+    """
+
+    edges: KeptEdges
+    of_edge: Tensor
+    entries: Tensor
+    blocks: list[int]
+
+    @staticmethod
+    def of(edges: KeptEdges, num_clients: int) -> _Senders:
+        kind = torch.uint8 if num_clients <= 256 else torch.int32
+        owner, total = edges.owner.to(kind), len(edges.source)  # no edge comes from a node without a client
+        marks = torch.arange(0, total, BLOCK_ENTRIES, device=edges.start.device)
+        first = torch.unique(torch.searchsorted(edges.start, marks, right=True) - 1).tolist()
+        of_edge = torch.empty(total, dtype=kind, device=owner.device)
+        entries = torch.zeros(num_clients, dtype=torch.long)
+        for low in range(0, total, BLOCK_ENTRIES):
+            part = of_edge[low : low + BLOCK_ENTRIES]
+            torch.index_select(owner, 0, edges.source[low : low + BLOCK_ENTRIES], out=part)
+            entries += torch.bincount(part, minlength=num_clients).cpu()
+        return _Senders(edges, of_edge, entries, [*first, len(edges.owner)])
+
+    def sent(self, first: int, last: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield (receiving node, source, client) [n] of the edges whose sources are at clients ``first`` to
+        ``last - 1``, a block at a time."""
+        edges, lengths = self.edges, self.edges.start.diff()
+        bounds = edges.start[torch.tensor(self.blocks, device=edges.start.device)].tolist()
+        for (low, high), (begin, end) in zip(itertools.pairwise(self.blocks), itertools.pairwise(bounds), strict=True):
+            client = self.of_edge[begin:end]
+            among = client == first if last - first == 1 else (client >= first) & (client < last)
+            chosen = among.nonzero().squeeze(1)
+            nodes = torch.arange(low, high, device=client.device, dtype=edges.source.dtype)
+            row = torch.repeat_interleave(nodes, lengths[low:high], output_size=end - begin)
+            yield row[chosen], edges.source[begin:end][chosen], client[chosen]
 
 
 def add_messages(total: Tensor | None, nodes: Tensor, sums: Tensor, num_nodes: int) -> Tensor:

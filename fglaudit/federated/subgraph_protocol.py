@@ -14,7 +14,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import average, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.federated.subgraph_progress import Progress
-from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
+from fglaudit.federated.subgraph_training import Masking, SubgraphModels, SubgraphSettings, Surroundings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.graph_transformer import initial_model
@@ -113,6 +113,10 @@ class SubgraphProtocol(FederatedProtocol):
     ) -> Surroundings:
         """Return the nodes' neighbourhoods; ``rng`` chooses among nodes near them."""
 
+    def masking(self, num_inputs: int, num_classes: int) -> Masking | None:
+        """Return what the network uses in place of the weights that are trained. Default: the weights themselves."""
+        return None
+
     def settings(self) -> SubgraphSettings:
         """Return how a client trains between two messages."""
         return SubgraphSettings(
@@ -122,6 +126,12 @@ class SubgraphProtocol(FederatedProtocol):
             weight_decay=self.weight_decay,
             dropout=self.dropout,
         )
+
+    def completed(
+        self, clients: Sequence[ClientGraph], channel: Channel, rng: torch.Generator, device: torch.device
+    ) -> Sequence[ClientGraph]:
+        """Return the subgraphs that the clients train on, for which they may exchange messages. Default: their own."""
+        return clients
 
     def clients(
         self,
@@ -138,12 +148,14 @@ class SubgraphProtocol(FederatedProtocol):
             training: draws batches, neighbours and dropout.
         """
         self.check(graph)
-        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        held = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        clients = self.completed(held, channel, training, device)
         inputs = SubgraphInputs.of(clients, self.positions, device)
         layout = self.layout(graph.num_features + self.positions, graph.num_classes)
         draws = moved(training, device)
         near_nodes, update = self.surroundings(clients, inputs, near), channel.local_update()
-        return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update)
+        masking = self.masking(graph.num_features + self.positions, graph.num_classes)
+        return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update, masking)
 
 
 def mean_model(protocol: SubgraphProtocol, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:

@@ -43,6 +43,16 @@ class Surroundings(Protocol):
         """Return all nodes [K, n], as they are tested."""
 
 
+class Masking(Protocol):
+    """Weights that a network uses in place of those that are trained, and what its losses have beside the labels'."""
+
+    def effective(self, weights: Weights, *, testing: bool) -> Weights:
+        """Return what the network uses of ``weights`` [K, ...]."""
+
+    def penalty(self, vectors: Tensor, received: Tensor) -> Tensor:
+        """Return what is added to each client's loss [K]; ``received`` are the models it goes on from, [K, D] each."""
+
+
 @dataclass(frozen=True)
 class SubgraphSettings:
     """How a client trains between two messages.
@@ -94,6 +104,7 @@ class SubgraphModels:
         layout: Layout,
         rng: torch.Generator,
         update: LocalUpdate | None = None,
+        masking: Masking | None = None,
     ) -> None:
         """Set up the models.
 
@@ -101,8 +112,9 @@ class SubgraphModels:
             layout: of one model; its ``input.weight`` and ``input.bias`` act on all rows of a client.
             rng: draws batches, neighbours and dropout; on the device of ``inputs``.
             update: the defense's change of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
+            masking: see :class:`Masking`; without ``update`` alone.
         """
-        self._update = update
+        self._update, self._masking = update, masking
         self.surroundings, self.settings, self.inputs, self.layout, self._rng = (
             surroundings,
             settings,
@@ -114,6 +126,7 @@ class SubgraphModels:
         self.vectors = torch.zeros(len(inputs.labels), sum(math.prod(s) for s in layout.values()), device=device)
         self.global_nodes = torch.zeros(len(inputs.labels), 0, 0, device=device)
         self._weights = unflatten(self.vectors, layout)
+        self._received = self.vectors
         self._optimizer = BatchedAdam(self._weights, settings.learning_rate, settings.weight_decay)
         self._counts: Tensor | None = None
         counts = inputs.train.sum(1)
@@ -122,6 +135,8 @@ class SubgraphModels:
     def load(self, vectors: Tensor, global_nodes: Tensor | None = None) -> None:
         """Continue from models [K, D] and global nodes [K, g, d]; the clients keep their cluster counts."""
         self.vectors.copy_(vectors.detach())
+        if self._masking is not None:
+            self._received = self.vectors.clone()
         if not self.settings.keep_optimizer:
             self._optimizer.reset()
         if global_nodes is not None:
@@ -158,7 +173,7 @@ class SubgraphModels:
         dropout = Dropout(settings.dropout, self._rng)
 
         def losses(vectors: Tensor, inputs: Tensor) -> Tensor:
-            outputs = batch.logits(unflatten(vectors, self.layout), inputs, self.global_nodes, dropout)
+            outputs = batch.logits(self._used(vectors), inputs, self.global_nodes, dropout)
             each = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(valid)
             if settings.consistency > 0:
                 drawn = outputs.view(len(outputs), settings.samples, -1, outputs.shape[2])
@@ -170,6 +185,8 @@ class SubgraphModels:
             leaf = self.vectors.detach().requires_grad_()
             inputs = self._project(leaf)
             loss = (losses(leaf, inputs) * valid / count.clamp(min=1).unsqueeze(1)).sum()
+            if self._masking is not None:
+                loss = loss + self._masking.penalty(leaf, self._received).sum()
             (gradient,) = torch.autograd.grad(loss, leaf)
         else:
             gradient = private_mean(lambda v: losses(v, self._project(v)), self.vectors, valid, self._update)
@@ -183,16 +200,20 @@ class SubgraphModels:
             self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
             self._counts = torch.where(active, counts, self._counts)
 
-    def _project(self, vectors: Tensor) -> Tensor:
+    def _used(self, vectors: Tensor, *, testing: bool = False) -> Weights:
         weights = unflatten(vectors, self.layout)
+        return weights if self._masking is None else self._masking.effective(weights, testing=testing)
+
+    def _project(self, vectors: Tensor, *, testing: bool = False) -> Tensor:
+        weights = self._used(vectors, testing=testing)
         return self.inputs.project(weights["input.weight"], weights["input.bias"])
 
     @torch.no_grad()
     def correct(self) -> Tensor:
         """Return which nodes are classified correctly [K, n]."""
-        inputs = self._project(self.vectors)
+        inputs = self._project(self.vectors, testing=True)
         everyone = self.surroundings.everyone(self._rng)
-        outputs = everyone.logits(self._weights, inputs, self.global_nodes, Dropout(0, None))
+        outputs = everyone.logits(self._used(self.vectors, testing=True), inputs, self.global_nodes, Dropout(0, None))
         return outputs.argmax(2) == self.inputs.labels
 
     @torch.no_grad()

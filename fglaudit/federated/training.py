@@ -78,8 +78,11 @@ class LocalModels:
         """
         self._layout, self._field, self._settings, self._rng, self._update = layout, field, settings, rng, update
         self._weights = {name: w.clone().requires_grad_() for name, w in unflatten(vectors.detach(), layout).items()}
-        kind = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
-        self._optimizer = kind(self._weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        rate, decay = settings.learning_rate, settings.weight_decay
+        # The first optimizer of torch's own in a process imports its compiler: longer than many a training.
+        self._adam = None
+        if settings.optimizer == "adam":
+            self._adam = torch.optim.Adam(self._weights.values(), lr=rate, weight_decay=decay)
 
     @torch.no_grad()
     def load(self, vectors: Tensor) -> None:
@@ -87,20 +90,35 @@ class LocalModels:
         fresh = unflatten(vectors, {name: tuple(w.shape[1:]) for name, w in self._weights.items()})
         for name, weight in self._weights.items():
             weight.copy_(fresh[name])
-        self._optimizer.state.clear()
+        if self._adam is not None:
+            self._adam.state.clear()
 
     def step(self, steps: int) -> None:
         """Take full-batch gradient steps."""
         for _ in range(steps):
             if self._update is None:
-                self._optimizer.zero_grad()
+                for weight in self._weights.values():
+                    weight.grad = None
                 outputs = logits(self._field, self._weights, self._settings.dropout, self._rng)
                 loss(self._field, outputs).backward()  # type: ignore[no-untyped-call]
             else:
                 gradient = private_mean(self._losses, self.vectors(), self._field.mask, self._update)
                 for name, part in unflatten(gradient, self._layout).items():
                     self._weights[name].grad = part
-            self._optimizer.step()
+            if self._adam is None:
+                self._descend()
+            else:
+                self._adam.step()
+
+    @torch.no_grad()
+    def _descend(self) -> None:
+        """Take a step of stochastic gradient descent with the L2 penalty."""
+        for weight in self._weights.values():
+            gradient = weight.grad
+            assert gradient is not None
+            if self._settings.weight_decay:
+                gradient = gradient.add(weight, alpha=self._settings.weight_decay)
+            weight.sub_(gradient, alpha=self._settings.learning_rate)
 
     def _losses(self, vectors: Tensor) -> Tensor:
         outputs = logits(self._field, unflatten(vectors, self._layout), self._settings.dropout, self._rng)

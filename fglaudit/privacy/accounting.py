@@ -81,6 +81,11 @@ def event_of(distribution: str, multiplier: float) -> DpEvent:
     )
 
 
+def response_event(keep: float, classes: int) -> DpEvent:
+    """Return one k-ary response: the true one of ``classes`` with probability ``keep``, else any other one."""
+    return dp_accounting.RandomizedResponseDpEvent((1 - keep) * classes / (classes - 1), classes)
+
+
 def compose(event: DpEvent, count: int) -> DpEvent:
     """Return the event of releasing ``event`` ``count`` times with fresh noise.
 

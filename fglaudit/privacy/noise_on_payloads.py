@@ -29,7 +29,7 @@ from fglaudit.facts import (
     on,
 )
 from fglaudit.privacy.accounted import Noised
-from fglaudit.privacy.accounting import Relation, compose, event_of
+from fglaudit.privacy.accounting import Relation, compose, event_of, response_event
 from fglaudit.privacy.bounded import Bounded
 from fglaudit.privacy.counted import Counted, Sent
 
@@ -156,8 +156,10 @@ def noised_release(
     sent = counted.of(name, by_server=release.by_server)
     if release.unit != guarantee.unit:
         return f"{context.protocol} states how {name} depends on one {release.unit}, not on one {guarantee.unit}"
-    if relation is Relation.ADD_OR_REMOVE:
+    if relation is Relation.ADD_OR_REMOVE and release.unit != "edge":
         return f"who sends {name} is seen, so it hides no {guarantee.unit} that is {relation}"
+    if release.unit == "edge" and relation is not Relation.ADD_OR_REMOVE:
+        return f"{context.protocol} states how {name} depends on an edge that comes or goes, not one that is {relation}"
     if release.by_server and not guarantee.server_trusted:
         return f"the server adds the noise on {name} and sees it without; the guarantee does not say so"
     if release.by_server and any(isinstance(fact, Absent) for fact in facts):
@@ -205,7 +207,7 @@ def _reported(
     if not (0 < keep < 1 and classes > 1 and sent.numbers == classes):
         return f"a k-ary response on {name} is one of {classes} classes, kept with a chance below 1; got {keep:g}"
     times = max(1, release.times, sent.repeats)
-    event = dp_accounting.RandomizedResponseDpEvent((1 - keep) * classes / (classes - 1), classes)
+    event = response_event(keep, classes)
     return Way(Noised(name, release.by_server, report.kind, keep, 1.0, times), compose(event, times))
 
 
@@ -247,6 +249,10 @@ def _by_rows(
         return f"what {bounded.strange} does to rows is not known to the accountant"
     if release.gain is None:
         return f"no sensitivity bound is known for {name}: {release.why}"
+    if release.row_norm is not None:
+        if relation is Relation.ZERO_OUT:
+            return f"what {name} sums may turn around where a row becomes zero; state that it is replaced"
+        bounded = Bounded("row", {"L2": release.row_norm})
     if "L2" not in bounded.bounds or weakest.distribution != "gaussian":
         return f"no L2 norm of rows is bounded and hidden by Gaussian noise on {name}"
     if any(Bounded.by(noise.before, "message") != Bounded("message") for noise in noises):

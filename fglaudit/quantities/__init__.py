@@ -8,6 +8,7 @@ from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
 from fglaudit.quantities.features import Features
 from fglaudit.quantities.global_nodes import GlobalNodeValues
+from fglaudit.quantities.held_rows import HeldRows
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
 from fglaudit.quantities.layer_inputs import LayerInputs
@@ -33,6 +34,7 @@ QUANTITIES: dict[str, Quantity] = {
         Linkage(),
         NeighboringClients(),
         LayerInputs(),
+        HeldRows(),
         TrainingLabels(),
         TrainingMembership(),
     )

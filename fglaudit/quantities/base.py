@@ -105,6 +105,7 @@ class Comparison:
         columns: further columns of ``findings.csv``.
         breakdown: the primary metric by degree bucket, class and client, for reports.
         wrong: what shows that the attack is not to be believed whatever its self-test says, or None.
+        examples: a few targets with truth and result as plain JSON, for reports.
     """
 
     metric: str
@@ -114,6 +115,7 @@ class Comparison:
     columns: Mapping[str, float | None]
     breakdown: Mapping[str, dict[str, float]] = field(default_factory=dict)
     wrong: str | None = None
+    examples: tuple[Mapping[str, Any], ...] = ()
 
 
 class Excess(NamedTuple):

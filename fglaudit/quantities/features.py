@@ -20,6 +20,7 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.quantities.base import Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.game import Game, breakdown, score
+from fglaudit.quantities.row_examples import row_examples
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
 from fglaudit.view import PublicFacts, View
 
@@ -58,7 +59,8 @@ class Features(Quantity):
         guesses: Sequence[Reconstruction],
     ) -> Comparison:
         guess = score(asked, guesses, matching=False)
-        found = score(asked, [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)])
+        filled = [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)]
+        found = score(asked, filled)
         metric = primary_metric(attack, asked[0].kind, views[0].public)
         per_target = found.rows.f1.sort(descending=True).values
         columns: dict[str, float | None] = {
@@ -95,6 +97,7 @@ class Features(Quantity):
             columns=columns,
             breakdown=breakdown(asked, values),
             wrong=f"{found.false_proofs} rows it called proven are wrong" if found.false_proofs else None,
+            examples=tuple(one.to_json() for one in row_examples(asked, filled, results, found.rows)),
         )
 
     def planted_score(self, planted: Planted, result: Reconstruction, rng: torch.Generator) -> float:

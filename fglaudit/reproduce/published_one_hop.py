@@ -4,12 +4,16 @@ The paper's text gives a 1-hop client the sums ``S_i`` of its own nodes. The pub
 the features of its neighbours and trains an ordinary 2-layer GCN on the subgraph of its own nodes and their neighbours,
 with all edges among them, normalised by degrees within it. That client knows more: a neighbour's hidden state comes
 from every edge it can see.
+
+With ``noise`` it is what the same code runs as FedSage+: the neighbours' rows are disturbed by N(0, 0.1^2), on the
+ground that a generator had learned them that well.
 """
 
 from __future__ import annotations
 
 import torch
 
+from fglaudit.federated.neighbor_sums import local_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees
 from fglaudit.federated.problem import Problem
 from fglaudit.graph import FederatedGraph
@@ -19,14 +23,24 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import split
 
 
-def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator) -> Trained:
-    """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the
-    clear."""
+def train(
+    protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator, noise: float = 0.0
+) -> Trained:
+    """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the clear.
+
+    Args:
+        noise: standard deviation of Gaussian noise on every entry of a neighbour's row, another one for every client.
+    """
     clients = [graph.client(k) for k in range(graph.num_clients)]
     edges = KeptEdges.of(clients, graph.degrees())
     rows = HeldRows.within(edges, len(clients), 1)
     row, column = rows.known_edges(edges, reach=1)
     problem = Problem.on(clients, graph.num_nodes, rows, row, column, local_degrees(row, column, len(rows.node)))
-    fields = problem.fields(problem.own_sums(graph.x, protocol.layers), protocol.layers)
+    x = graph.x[rows.node].float()
+    if noise:
+        drawn = noise * torch.randn(x.shape, generator=split(rng, "noise"))
+        x = torch.where((rows.distance > 0).unsqueeze(1), x + drawn, x)
+    sums = local_sums(row, column, problem.propagation.weight.double(), x)[problem.needed(protocol.layers)]
+    fields = problem.fields(sums, protocol.layers)
     layout = gcn_layout(graph.num_features, protocol.hidden, graph.num_classes, protocol.layers)
     return protocol.averaging().train(*fields, glorot(layout, split(rng, "weights")), layout, channel, rng)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ class Measurement:
     finding: Finding
     clusters: list[list[float]] = field(default_factory=list)
     breakdown: dict[str, dict[str, float]] = field(default_factory=dict)
+    examples: tuple[Mapping[str, Any], ...] = ()
 
 
 def score(outputs: Sequence[Output], truth: GroundTruth) -> list[Measurement]:
@@ -119,4 +120,4 @@ def _measurement(blank: Finding, name: str, compared: Comparison, broken: str) -
         worst_client=paired.worst,
         **columns,
     )
-    return Measurement(finding, paired.rows(), dict(compared.breakdown))
+    return Measurement(finding, paired.rows(), dict(compared.breakdown), compared.examples)

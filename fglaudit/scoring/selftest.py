@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -92,6 +92,22 @@ def _apart(rng: torch.Generator) -> torch.Generator:
     return copy
 
 
+@dataclass
+class BlindViews:
+    """Views of noise that the attacks of one observer share, so that what is made once per view is made once for all
+    of them. Only the last one is kept: the next view takes its place, and its memory."""
+
+    _kept: tuple[View, int, int, View] | None = None
+
+    def of(self, view: View, draw: int, ids_below: int, seed: int) -> View:
+        """Return ``view`` with the noise of ``draw``; ``seed`` is the noise's where it was not drawn yet."""
+        if self._kept is None or self._kept[0] is not view or self._kept[1:3] != (draw, ids_below):
+            self._kept = None  # before the next one needs memory
+            messages = NoiseMessages(view.messages, seed, ids_below)
+            self._kept = view, draw, ids_below, dataclasses.replace(view, messages=messages)
+        return self._kept[3]
+
+
 @dataclass(frozen=True)
 class NoiseRuns:
     """Results of ``attack`` on up to ``NOISE_DRAWS`` draws of noise, each run when it is asked for."""
@@ -100,13 +116,14 @@ class NoiseRuns:
     view: View
     rng: torch.Generator
     device: torch.device
+    blind: BlindViews = field(default_factory=BlindViews, repr=False)
 
     def __iter__(self) -> Iterator[Result]:
         rng = _apart(self.rng)
-        for _ in range(NOISE_DRAWS):
+        for draw in range(NOISE_DRAWS):
             seed = int(torch.randint(2**31, (1,), generator=rng).item())
             ids_below = self.view.public.num_nodes if type(self.attack).reads_ids else 0
-            blind = dataclasses.replace(self.view, messages=NoiseMessages(self.view.messages, seed, ids_below))
+            blind = self.blind.of(self.view, draw, ids_below, seed)
             yield attack_reports(self.attack, blind, split(rng, "noise"), self.device)
 
 

@@ -115,12 +115,17 @@ def output_folder(suite: Suite, datasets: Sequence[str]) -> Path:
     return Path("runs") / "-".join([suite.name, *(Path(d).stem for d in datasets)])
 
 
-def pick_device(wanted: str) -> str:
+def pick_device(wanted: str, *, elsewhere: bool = False) -> str:
     """Return ``cpu`` or ``cuda[:N]``.
+
+    Args:
+        elsewhere: cells are given GPUs on machines of a cluster, where this process cannot look.
 
     Raises:
         FglauditError: unknown device, or no such GPU here.
     """
+    if elsewhere and wanted in ("auto", "cuda"):
+        return "cuda"
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cpu":

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -37,6 +37,7 @@ from fglaudit.own_files import (
     DamagedError,
     digest,
     make_folder,
+    open_own,
     read_own,
     read_stamped,
     stamped,
@@ -54,6 +55,9 @@ MOST_RANGES = 64
 """Of parties per entry, so that the index stays small where every node is a client."""
 _ENVELOPE = ("senders", "receivers", "splits")  # stored beside the payload's own fields, with this prefix:
 _PREFIX = "batch."
+MAPPED_FROM = 2**20
+"""Bytes from which on a file of messages is mapped into memory; smaller ones are read."""
+_HANDLES = Path("/dev/fd")
 _REPEATED = "repeated."  # prefix of payload fields stored as one entry that all messages share
 
 
@@ -123,7 +127,18 @@ def serialise(batch: MessageBatch) -> bytes:
 
 def deserialise(blob: bytes, round: int, payload: str) -> MessageBatch:
     """Rebuild a batch from :func:`serialise`; every tensor is new memory."""
-    tensors = load(blob)
+    return _batch(load(blob), round, payload)
+
+
+def _mapped(path: Path) -> dict[str, Tensor]:
+    """Return the tensors stored in a file without copying them: pages are fetched as they are read, and those that
+    somebody writes to become copies of its own (a private mapping)."""
+    with open_own(path, *_KIND_AND_FIX) as handle, safe_open(_HANDLES / str(handle), "pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+
+
+def _batch(tensors: dict[str, Tensor], round: int, payload: str) -> MessageBatch:
+    """Rebuild a batch from what was stored of it."""
     envelope = {name: tensors.pop(_PREFIX + name) for name in _ENVELOPE if _PREFIX + name in tensors}
     count = int(envelope["splits"][-1].item()) if "splits" in envelope else len(envelope["senders"])
     for name in [name for name in tensors if name.startswith(_REPEATED)]:
@@ -170,10 +185,14 @@ class Transcript:
         entry = self.entries[index]
         if self.folder is None:
             return deserialise(self._blobs[index], entry.round, entry.payload)
+        path = entry.path(self.folder)
+        state = _state(path)
         try:
+            if state and self._whole.get(index) == state and state[1] >= MAPPED_FROM and _HANDLES.exists():
+                return _batch(_mapped(path), entry.round, entry.payload)
             return deserialise(self.stored(index), entry.round, entry.payload)
         except (SafetensorError, KeyError, TypeError, ValueError, IndexError, RuntimeError, FglauditError) as error:
-            raise DamagedError(_NOT_WHOLE.format(path=entry.path(self.folder), why=error)) from error
+            raise DamagedError(_NOT_WHOLE.format(path=path, why=error)) from error
 
     def stored(self, index: int) -> bytes:
         """Return the bytes of batch ``index``; their digest is taken again only if the file was changed since.
@@ -186,7 +205,7 @@ class Transcript:
             return self._blobs[index]
         path = entry.path(self.folder)
         state = _state(path)
-        blob = read_own(path, "a transcript's message file", "record the run again")
+        blob = read_own(path, *_KIND_AND_FIX)
         if not state or self._whole.get(index) != state:
             if digest(blob, entry.file) != entry.digest:
                 raise DamagedError(_NOT_WHOLE.format(path=path, why="its digest is that of another content"))
@@ -231,6 +250,7 @@ class Transcript:
         return ObservedMessages(functools.partial(_readable, self, parties, observer.clients))
 
 
+_KIND_AND_FIX = ("a transcript's message file", "record the run again")
 _NOT_WHOLE = "a transcript needs all its message files whole; {path} is not ({why}); record the run again"
 
 

@@ -63,7 +63,7 @@ class FedAvgSage(SubgraphProtocol):
         candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(inputs.labels.device)
         return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
 
-    def examples(self, graph: FederatedGraph) -> Examples:
+    def examples(self, graph: FederatedGraph) -> Examples | str:
         """In an epoch every training node is in one batch; draws reach no further than full neighbourhoods."""
         return node_examples(graph, passes=self.rounds * self.local_epochs, hops=self.layers, widest=self.candidates)
 

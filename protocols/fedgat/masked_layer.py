@@ -19,7 +19,7 @@ Cost: every received number is read once per evaluation. Matrices are stored in 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,6 +33,9 @@ from fglaudit.protocols.fedgat.masking import LARGEST_R
 Factors = tuple[Tensor, ...]
 """Arrays [P, F, r] and [P, r, n] that stand for their product, or the one array [P, F, n]."""
 
+AT_ONCE = 2**22
+"""Numbers per array where nothing is kept for gradients: larger ones come fresh from the system every time, and their
+page faults cost more than the products."""
 RESIDUAL = 100
 """Largest relative residual of a factored form, in units of the type's precision."""
 
@@ -131,6 +134,15 @@ class Batch:
         rest = {name: getattr(self, name)[keep] for name in ("client", "k1", "k2")}
         return replace(self, place=place[keep], m1=m1, m2=m2, mask=mask, **rest)
 
+    def pieces(self, size: int) -> Iterator[Batch]:
+        """Yield the batch in pieces of at most ``size`` nodes, without copying a message."""
+        for low in range(0, len(self.place), size):
+            part = slice(low, low + size)
+            m1, m2 = (tuple(factor[part] for factor in factors) for factors in (self.m1, self.m2))
+            mask = None if self.mask is None else self.mask[part]
+            rest = {name: getattr(self, name)[part] for name in ("client", "place", "k1", "k2")}
+            yield replace(self, m1=m1, m2=m2, mask=mask, **rest)
+
     def scores(self, own: Tensor, neighbor: Tensor) -> Tensor:
         """Return D_i [P, heads, 2b, 2b] or R_i [P, heads, 2b] for ``b_1`` and ``b_2`` [K, heads, F]."""
         combined = combine(own[self.client], self.m1) + combine(neighbor[self.client], self.m2)
@@ -191,15 +203,25 @@ class MaskedLayer:
         """Return the layer's means [K, rows, heads, out]; 0 in padded rows."""
         own, neighbor = layer.score_vectors()
         clients, heads, features = own.shape
-        parts = [batch.mean(own, neighbor, self.series) for batch in self.batches]
-        place = torch.cat([batch.place for batch in self.batches])
-        grid = own.new_zeros(clients * self.rows, heads, features).index_copy(0, place, torch.cat(parts))
+        grid = own.new_zeros(clients * self.rows, heads, features)
+        if torch.is_grad_enabled():
+            parts = [batch.mean(own, neighbor, self.series) for batch in self.batches]
+            grid = grid.index_copy(0, torch.cat([batch.place for batch in self.batches]), torch.cat(parts))
+        else:
+            for piece in self._pieces(heads * features):
+                grid.index_copy_(0, piece.place, piece.mean(own, neighbor, self.series))
         weight = layer.per_head()
         return torch.einsum("krhf,kfho->krho", grid.view(clients, self.rows, heads, features), weight)
+
+    def _pieces(self, numbers: int) -> Iterator[Batch]:
+        """Yield the messages in pieces for which arrays of ``numbers`` per node are small."""
+        for batch in self.batches:
+            yield from batch.pieces(max(1, AT_ONCE // numbers))
 
     @torch.no_grad()
     def outside(self, layer: LayerWeights) -> Tensor:
         """Return the share of edge scores outside the series' domain."""
         own, neighbor = layer.score_vectors()
-        found = [self.series.count_outside(batch.edge_scores(own, neighbor)) for batch in self.batches]
+        pieces = self._pieces(own.shape[1] * own.shape[2])
+        found = [self.series.count_outside(piece.edge_scores(own, neighbor)) for piece in pieces]
         return sum(found[1:], found[0]) / (own.shape[1] * sum(len(b.place) * b.width for b in self.batches))

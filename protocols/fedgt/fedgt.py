@@ -31,6 +31,9 @@ Choices where the paper's text is silent:
   ``global-nodes-unaligned`` nothing is aligned, not in the averages either; ``fedavg`` weights by training nodes.
 * Sealed changes can only be summed: the server then returns their mean, and clients add it to their previous model,
   which is the same for all of them (``fedavg`` only).
+* The mean weight of a client's own model in its average stands in the record, round by round, as ``own_weight``. Under
+  noise one noisy upload is compared with another, and a client with itself at cosine 1, so that own weights are large;
+  ``debiased`` takes the noise, which is known, off the similarities.
 * Local differential privacy is not part of the protocol: the paper's is the defense ``clipped-laplace``.
 """
 
@@ -54,7 +57,13 @@ from fglaudit.federated.subgraph_training import SubgraphSettings
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, MessageBatch, ModelUpdate, Payload
-from fglaudit.protocols.fedgt.alignment import align, average_global_nodes, cosine_similarity, personal_weights
+from fglaudit.protocols.fedgt.alignment import (
+    align,
+    average_global_nodes,
+    cosine_similarity,
+    personal_weights,
+    without_noise,
+)
 from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Centroids, Structure, Transformer
@@ -74,6 +83,7 @@ class FedGT(HybridProtocol):
         tau: sharpness of the personalised weights.
         keep_optimizer: see :class:`fglaudit.federated.subgraph_training.SubgraphSettings`.
         tested: "local" or "received" models.
+        debiased: whether the server takes a defense's known noise off the similarities of global nodes and of updates.
     """
 
     name: ClassVar[str] = "fedgt"
@@ -84,6 +94,7 @@ class FedGT(HybridProtocol):
     tau: float = 5.0
     keep_optimizer: bool = True
     tested: str = "local"
+    debiased: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,7 +138,7 @@ class FedGT(HybridProtocol):
         sent, centers = model.expand(clients, -1), global_nodes.expand(clients, -1, -1)
         labels = self._label_distributions(models.inputs, graph.num_classes, channel)
         progress = Progress(models)
-        weights = torch.empty(0)
+        weights, own = torch.empty(0), []
         models.load(*self._return(0, sent, centers, channel))
         for round in range(1, self.rounds + 1):
             before = models.vectors.clone()
@@ -138,7 +149,10 @@ class FedGT(HybridProtocol):
             change = self._upload(round, ModelUpdate(models.vectors - before), channel)
             uploaded = self._upload(round, GlobalNodes(models.global_nodes), channel)
             assert isinstance(change, ModelUpdate) and isinstance(uploaded, GlobalNodes)
-            weights, matching = self._compare(change.vector, uploaded.values, labels, models.inputs.train.sum(1))
+            weights, matching = self._compare(
+                change.vector, uploaded.values, labels, models.inputs.train.sum(1), channel
+            )
+            own.append(weights.diagonal().mean())
             sealed = isinstance(change.vector, SealedTensor)
             sent = weights @ (change.vector if sealed else sent + change.vector)
             returned = average_global_nodes(uploaded.values, matching, weights)
@@ -147,7 +161,8 @@ class FedGT(HybridProtocol):
             if self.tested == "received":
                 progress.test()
             channel.round_done(round, self.rounds)
-        return progress.finish((*self._collapsed(weights), *self._unused(progress.clusters)))
+        trained = progress.finish((*self._collapsed(weights), *self._unused(progress.clusters)))
+        return replace(trained, series={"own_weight": torch.stack(own).cpu()})
 
     def _label_distributions(self, inputs: SubgraphInputs, classes: int, channel: Channel) -> Tensor | None:
         """Have clients send the shares of their training labels [K, C], if the server compares clients by them."""
@@ -159,7 +174,9 @@ class FedGT(HybridProtocol):
         assert isinstance(arrived, LabelDistributions)
         return arrived.values
 
-    def _compare(self, change: Tensor, centers: Tensor, labels: Tensor | None, train: Tensor) -> tuple[Tensor, Tensor]:
+    def _compare(
+        self, change: Tensor, centers: Tensor, labels: Tensor | None, train: Tensor, channel: Channel
+    ) -> tuple[Tensor, Tensor]:
         """Return the personal weights [K, K] and the matchings of global nodes [K, K, n_g]."""
         similarity, matching = align(centers)
         match self.similarity:
@@ -175,7 +192,21 @@ class FedGT(HybridProtocol):
             case "label-distributions":
                 assert labels is not None
                 similarity = cosine_similarity(labels)
+        if self.debiased:
+            similarity = self._without_noise(similarity, change, centers, channel)
         return personal_weights(similarity, self.tau), matching
+
+    def _without_noise(self, similarity: Tensor, change: Tensor, centers: Tensor, channel: Channel) -> Tensor:
+        """Return ``similarity`` without the noise of a defense on what it was computed from."""
+        if self.similarity == "label-distributions":
+            return similarity
+        kind: type[Payload] = ModelUpdate if self.similarity == "local-updates" else GlobalNodes
+        noise = channel.noise(kind)
+        return (
+            similarity
+            if noise is None
+            else without_noise(similarity, change if kind is ModelUpdate else centers, noise.std)
+        )
 
     def _upload(self, round: int, payload: Payload, channel: Channel) -> Payload:
         senders = torch.arange(len(next(iter(payload.tensors().values()))))

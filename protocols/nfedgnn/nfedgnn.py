@@ -27,6 +27,9 @@ Choices where the paper's text is silent:
 * The regulariser of equation (6) counts every node as its own neighbour, which adds to the divisor but not to the sum.
 * ``participation``: the sampled users upload, get their gradients and step; for the others the server takes the last
   latent it has, 0 before the first. Adam's bias correction counts a user's own steps.
+* ``smoothing_hops`` is not the paper's: the server, which has the topology, propagates what arrived so many steps
+  before its own layers. On noisy latents this is post-processing, at no epsilon; what users see are gradients through
+  these steps. The regulariser stays one of the latents that arrived.
 * There are no biases, as in the equations (Table 1's bytes of CNFGNN count one for the GCN).
 * GAT: 8 heads with 16 units, feature dropout and dropout 0.6, learning rate 0.01: set them beside ``split: gat``.
 """
@@ -35,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -72,6 +75,7 @@ class NFedGNN(SplitProtocol):
         evaluation: "training" or "clean", see above.
         participation: share of the users sampled each round.
         initial_weights: "broadcast" or "private", see above.
+        smoothing_hops: steps of propagation of the latents that arrived, at the server, before its layers; 0: none.
     """
 
     name: ClassVar[str] = "nfedgnn"
@@ -95,9 +99,12 @@ class NFedGNN(SplitProtocol):
     evaluation: str = "training"
     participation: float = 1.0
     initial_weights: str = "broadcast"
+    smoothing_hops: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.smoothing_hops < 0:
+            raise FglauditError(f"nfedgnn needs smoothing_hops >= 0; got {self.smoothing_hops}; raise it")
         for field, known in (("evaluation", EVALUATIONS), ("initial_weights", INITIAL_WEIGHTS)):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
@@ -142,7 +149,17 @@ class NFedGNN(SplitProtocol):
                 tested[at] = send_latents(channel, round, users.latents(entries.value)[at], chosen)
             server.test(tested if self.evaluation == "clean" else held)
             channel.round_done(round, self.rounds)
-        return self.result(graph, x, server)
+        trained = self.result(graph, x, server)
+        return replace(trained, notes=(*trained.notes, *self.remarks(channel)))
+
+    def remarks(self, channel: Channel) -> tuple[str, ...]:
+        """Return what a reader must know of smoothing, or its absence, and the noise on the latents."""
+        noisy = channel.noise(Latents) is not None
+        if noisy and not self.smoothing_hops:
+            return ("the noisy latents are used as they arrive; smoothing_hops, e.g. 8, smooths them at no epsilon",)
+        if self.smoothing_hops and not noisy:
+            return (f"smoothing_hops: {self.smoothing_hops} without noise on the latents: nothing is smoothed away",)
+        return ()
 
     def first_rows(self, first: Tensor, entries: Entries, channel: Channel, rng: torch.Generator) -> Tensor:
         """Return the users' first weights at the entries [e, D]: ``first`` [F, D] as received, or each user's own."""

@@ -98,6 +98,25 @@ class SplitGat:
         return torch.zeros_like(z).index_add(0, self.row, weighted)
 
 
+@dataclass(frozen=True)
+class Smoothed:
+    """Latents propagated ``hops`` steps over the graph before anything else is done with them."""
+
+    network: Network
+    adjacency: SparseMatrix
+    hops: int
+
+    @staticmethod
+    def on(network: Network, edge_index: Tensor, num_nodes: int, dtype: torch.dtype, hops: int) -> Smoothed:
+        """Propagate as the first layer of :class:`SplitGcn` does."""
+        return Smoothed(network, SplitGcn.on(edge_index, num_nodes, dtype).adjacency, hops)
+
+    def logits(self, latents: Tensor, weights: Sequence[Tensor], dropout: Dropout | None = None) -> Tensor:
+        for _ in range(self.hops):
+            latents = self.adjacency @ latents
+        return self.network.logits(latents, weights, dropout)
+
+
 def with_self_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Return targets and sources of the edges [2, E] and of one self-loop per node."""
     nodes = torch.arange(num_nodes, device=edge_index.device)

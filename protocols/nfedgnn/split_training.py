@@ -18,7 +18,7 @@ from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gat import GatShape, initial_model
 from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, Payload
-from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, SplitGat, SplitGcn
+from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, Smoothed, SplitGat, SplitGcn
 from fglaudit.protocols.nfedgnn.user_weights import Stepping
 from fglaudit.rng import moved, split
 from fglaudit.structure import Latent, Structure, Training
@@ -238,6 +238,7 @@ class SplitProtocol(FederatedProtocol):
 
     split: str
     smoothness: float = 0.0
+    smoothing_hops: int = 0
     hidden: int
     heads: int
     rounds: int
@@ -329,7 +330,10 @@ class SplitProtocol(FederatedProtocol):
         model = self.model()
         layout = model.layout(graph.num_features, graph.num_classes)
         (_, first), *rest = ((name, weight.to(x)) for name, weight in model.initial(layout, start).items())
-        network = model.network(graph.edge_index.to(device), graph.num_nodes, x.dtype)
+        edges = graph.edge_index.to(device)
+        network = model.network(edges, graph.num_nodes, x.dtype)
+        if self.smoothing_hops:
+            network = Smoothed.on(network, edges, graph.num_nodes, x.dtype, self.smoothing_hops)
         server = Server(graph, network, dict(rest), self.server_settings(), server_masks)
         return x, first, server, masks
 

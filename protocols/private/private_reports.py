@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.context import Aggregate, Examples, Release, Uploads
+from fglaudit.context import REPORTING_NODE, Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import averaged_models, trainers
 from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, OWN_ROW, HomeHead, joined
@@ -130,7 +130,7 @@ class PrivateReports(FederatedProtocol):
         )
         if not alone:
             why = f"rows up to {HOME_HOPS[self.features_at_home]} own steps from a training node enter the models"
-        return (Release(ClassReports, 1, None, "reporting node", alone, why, fields=("values",), one_message=True),)
+        return (Release(ClassReports, 1, None, REPORTING_NODE, alone, why, fields=("values",), one_message=True),)
 
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's loss sees features of its own client's nodes alone; what reports carry is not counted here."""

@@ -51,6 +51,18 @@ def test_preprocessing_is_measured(tables: ModuleType) -> None:
     assert 0 < preprocessing.seconds(example_graph()) < 10
 
 
+def test_weights_are_measured() -> None:
+    weights = importlib.import_module("bench.fedgt_weights")
+    planned = list(weights.settings(1))
+    assert len(set(planned)) == len(planned) and {setting.tau for setting in planned if not setting.noise} >= {
+        1,
+        5,
+        100,
+    }
+    row = weights.measure(planned[0], example_graph(), rounds=2, hidden=8, heads=2)
+    assert set(row) == set(weights.VALUES) and 0 < float(row["own_weight"]) < 1
+
+
 def test_choices_are_made_on_validation_nodes(tables: ModuleType) -> None:
     choices = importlib.import_module("bench.fedgt_choices")
     planned = list(choices.choices())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,11 @@ def test_what_is_opened_and_what_will_fail(
     monkeypatch.chdir(tmp_path)
     code, out, _ = call(SUITE, capsys)
     assert code == 0 and "opened: csbm, 60 nodes, 120 edges, about 0.0 MiB of memory" in out
+    estimate = re.search(
+        r"1 cell csbm .* none: about ([\d.]+) s \(training .*\), at least ([\d.]+) MiB of memory, 0.0 MiB on disk", out
+    )
+    assert estimate is not None and 0 < float(estimate[1]) < 600 and float(estimate[2]) > 50
+    assert "1 of 1 cells: about " in out
     assert "3 clients of " in out and not Path("runs").exists()
     code, out, _ = call(SUITE.replace("{name: fedgcn, hops: 1, rounds: 2}", "nfedgnn"), capsys)
     assert code == ExitCode.FAILED and "will fail: datasets[0], partitions[0], protocols[0]: " in out
@@ -50,4 +56,5 @@ def test_no_plugin_file_is_run(
     text = SUITE.replace("{name: fedgcn, hops: 1, rounds: 2}", '{name: "mine.py:Mine"}')
     code, out, error = call(text, capsys)
     assert code == 0, error
-    assert "3 clients of " in out and not Path("ran").exists()
+    assert "3 clients of " in out and "not estimated: plugin files are not run here" in out
+    assert not Path("ran").exists()

@@ -5,6 +5,7 @@ The tests run with Ray where it is installed, and everywhere with a stand-in tha
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 from execution_runs import suite
 
+from fglaudit.errors import FglauditError
 from fglaudit.execution import ray_engine
-from fglaudit.execution.engine import Listener
+from fglaudit.execution.engine import Listener, failed
+from fglaudit.execution.engines import make_engine
 from fglaudit.execution.ray_engine import RayEngine, Rounds
 from fglaudit.execution.worker import Progress, Task
 from fglaudit.finding import CellRecord, Status
@@ -31,12 +34,28 @@ class WorkerCrashedError(RayError):
     """As Ray's."""
 
 
+class NodeDiedError(RayError):
+    """As Ray's."""
+
+
+class LocalRayletDiedError(RayError):
+    """As Ray's."""
+
+
 class StandIn:
     """What the engine uses of Ray, computed at once."""
 
     exceptions = types.SimpleNamespace(
-        RayError=RayError, OutOfMemoryError=OutOfMemoryError, WorkerCrashedError=WorkerCrashedError
+        RayError=RayError,
+        OutOfMemoryError=OutOfMemoryError,
+        WorkerCrashedError=WorkerCrashedError,
+        NodeDiedError=NodeDiedError,
+        LocalRayletDiedError=LocalRayletDiedError,
     )
+
+    def nodes(self) -> list[dict[str, Any]]:
+        has = {"CPU": 4.0, "GPU": 1.0, "memory": 2.0**33}
+        return [{"Alive": True, "Resources": has}, {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}]
 
     def init(self, **_: Any) -> None: ...
 
@@ -134,6 +153,62 @@ def test_a_lost_worker_names_phase_and_estimate(error: RayError, begin: str, mon
 
 
 @pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("error", [WorkerCrashedError(), NodeDiedError("gone"), LocalRayletDiedError()])
+def test_a_lost_cell_is_begun_again(error: RayError, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def lost_at_first(task: Task, *_: Any) -> CellRecord:
+        tried.append(task.cell.seed)
+        if len(tried) <= ray_engine.RETRIES:
+            raise error
+        return failed(task, "reached")
+
+    monkeypatch.setattr(ray_engine, "_ray_compute", lost_at_first)
+    assert reason(RayEngine(), None) == "reached"
+    assert len(tried) == ray_engine.RETRIES + 1
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("error", [OutOfMemoryError("killed"), RayError("another")])
+def test_what_would_happen_again_is_not_tried_again(error: RayError, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def lost(task: Task, *_: Any) -> CellRecord:
+        tried.append(task.cell.seed)
+        raise error
+
+    monkeypatch.setattr(ray_engine, "_ray_compute", lost)
+    reason(RayEngine(), None)
+    assert len(tried) == 1
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("asked", [{"gpus": 2.0}, {"threads": 8}, {"memory": 9.0}])
+def test_what_no_machine_has_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(FglauditError, match=r"one machine of the Ray cluster must have .*; they have .*CPU"):
+        RayEngine(**asked).run([Task(suite().cells()[0], "sound", "cuda")], None, Heard())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        ({"gpus": -1.0}, "--gpus is a number from 0 on; got -1"),
+        ({"gpus": 1.5}, "--gpus is a whole number, or a share of one GPU; got 1.5"),
+        ({"memory": float("nan")}, "--memory is a number from 0 on; got nan"),
+    ],
+)
+def test_shares_that_cannot_be_had(asked: dict[str, float], rule: str) -> None:
+    with pytest.raises(FglauditError, match=rule):
+        RayEngine(**asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("option", ["gpus", "memory"])
+def test_options_of_ray_are_refused_without_it(option: str) -> None:
+    with pytest.raises(FglauditError, match=f"--{option} is for --engine ray"):
+        make_engine("local", 1, **{option: 1.0})  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("stand_in")
 def test_what_is_no_matter_of_memory_is_said_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: Any) -> CellRecord:
         raise RayError("the node was removed")
@@ -143,6 +218,7 @@ def test_what_is_no_matter_of_memory_is_said_as_it_is(monkeypatch: pytest.Monkey
 
 
 def test_with_ray_itself() -> None:
-    pytest.importorskip("ray")
+    ray = pytest.importorskip("ray")
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     said = reason(RayEngine(), out_of_memory)
     assert said.startswith("out of memory while training (round 1 of 2) (MemoryError: no details)") and "MiB" in said

@@ -253,7 +253,7 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
         about -= {Convolutions}  # no other protocol's clients train a GCN that the server receives
     if not isinstance(uploads, Uploads):
         about -= {Models}
-    if getattr(protocol, "smoothing_hops", 1) == 0:
+    if getattr(protocol, "smoothing_hops", 1) == 0 or getattr(protocol, "free_steps", 1) == 0:
         about -= {Codes}  # nothing is propagated further, so no HopSums are sent
     assert kinds == about
     if isinstance(uploads, Uploads):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from report_runs import DEFENSES, PROTOCOLS, _Page, make_cell, make_run, store
 from rich.console import Console
 
+from fglaudit.cli import main
 from fglaudit.execution.csv_files import write_findings
 from fglaudit.finding import COLUMNS
 from fglaudit.reports import write_report
@@ -22,6 +24,7 @@ from fglaudit.reports.console import print_answers
 from fglaudit.reports.figure_files import STYLE
 from fglaudit.reports.latex import latex
 from fglaudit.reports.numbers import decimal, percent
+from fglaudit.reports.png import draws
 from fglaudit.reports.records import load_run
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "findings.schema.json"
@@ -177,7 +180,31 @@ def test_figures_of_an_earlier_report_go(demo: Path, tmp_path: Path) -> None:
     for name in ("figure-2.svg", "figure-mine.svg"):
         (folder / name).write_text("old")
     write_report(folder)
-    assert sorted(path.name for path in folder.glob("figure-*")) == ["figure-1.svg", "figure-mine.svg"]
+    assert sorted(path.name for path in folder.glob("figure-*.svg")) == ["figure-1.svg", "figure-mine.svg"]
+
+
+def test_figures_as_png_are_drawn_where_that_is_possible(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("resvg_py")
+    if draws():  # not without a font
+        drawn = (demo / "figure-1.png").read_bytes()
+        assert drawn[:8] == b"\x89PNG\r\n\x1a\n"
+        width, height = (int.from_bytes(drawn[at : at + 4], "big") for at in (16, 20))
+        drawing = ElementTree.fromstring((demo / "figure-1.svg").read_text("utf-8"))
+        assert (width, height) == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
+    draws.cache_clear()
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    records = make_run(seeds=(0,))[:3]
+    folder = store(tmp_path / "run", records, plan=records)
+    (folder / "figure-1.png").write_text("somebody's own")
+    with pytest.raises(SystemExit) as done:
+        main(["report", str(folder)])
+    assert not done.value.code
+    said = capsys.readouterr()
+    assert str(folder / "figure-1.svg") in said.out and "pip install 'fglaudit[png]'" in said.err
+    assert (folder / "figure-1.png").read_text() == "somebody's own"
+    draws.cache_clear()
 
 
 def test_latex_escapes_everything() -> None:

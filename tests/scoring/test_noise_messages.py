@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
-from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate, Payload
-from fglaudit.scoring.selftest import NoiseMessages
+from fglaudit.defenses.none import NoDefense
+from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.recording import record_training
+from fglaudit.scoring.selftest import BlindViews, NoiseMessages
+from fglaudit.testing import example_graph
+from fglaudit.view import Observer
 
 USERS, WIDTH = 40, 8
 
@@ -60,3 +65,17 @@ def test_what_everybody_receives_alike_is_alike_in_noise() -> None:
     values = next(iter(batch.payload.tensors().values()))
     assert values.shape == (USERS, WIDTH)
     assert bool((values == values[0]).all()) and not torch.equal(values[0], model)
+
+
+def test_views_of_noise_are_shared_until_the_next_one() -> None:
+    graph = example_graph()
+    view = record_training(graph, FedGCN(rounds=1), NoDefense())[0].view(Observer(parties=(0,)))
+    blind = BlindViews()
+    first = blind.of(view, 0, 0, seed=1)
+    assert blind.of(view, 0, 0, seed=2) is first
+    for other in (blind.of(view, 1, 0, seed=3), blind.of(view, 1, graph.num_nodes, seed=4)):
+        assert other is not first
+    sent = [list(v.messages.of(NeighborSums)) for v in (first, blind.of(view, 0, 0, seed=1))]
+    for once, again in zip(*sent, strict=True):
+        for one, same in zip(once.payload.tensors().values(), again.payload.tensors().values(), strict=True):
+            assert torch.equal(one, same)

@@ -25,7 +25,7 @@ from fglaudit.testing import example_graph
 from fglaudit.view import Observer, View
 from fglaudit.wire.channel import Keep, RecordingChannel
 from fglaudit.wire.side_knowledge import draw_auxiliary
-from fglaudit.wire.transcript import MOST_RANGES, Transcript, party_ranges
+from fglaudit.wire.transcript import MAPPED_FROM, MOST_RANGES, Transcript, party_ranges
 
 
 def sums_up(features: int = 5) -> MessageBatch:
@@ -144,6 +144,32 @@ def test_recorder_keeps_what_is_needed() -> None:
     assert [entry.payload for entry in transcript.entries] == ["ModelUpdate"]
     assert transcript.read(0).receivers.tolist() == [1]
     assert channel.wants(ModelUpdate) and not channel.wants(NeighborSums)
+
+
+def test_large_messages_are_mapped_and_each_reader_has_its_own(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path)
+    values = torch.arange(float(2**19)).view(2, -1)
+    batch = MessageBatch(1, torch.tensor([0, 1]), torch.full((2,), SERVER), ModelUpdate(values))
+    transcript.add(batch)
+    assert transcript.entries[0].path(tmp_path).stat().st_size > MAPPED_FROM
+    first, second = (transcript.read(0).payload for _ in range(2))
+    assert isinstance(first, ModelUpdate) and isinstance(second, ModelUpdate)
+    first.vector.zero_()  # an attack that breaks the rules harms nobody but itself
+    assert torch.equal(second.vector, values)
+    again = Transcript(tmp_path)
+    again.entries = transcript.entries
+    for _ in range(2):  # read and compared with its digest, then mapped
+        payload = again.read(0).payload
+        assert isinstance(payload, ModelUpdate) and torch.equal(payload.vector, values)
+    held = again.read(0).payload
+    file = transcript.entries[0].path(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.unlink()
+    file.write_bytes(data)
+    assert isinstance(held, ModelUpdate) and torch.equal(held.vector, values)
+    with pytest.raises(FglauditError, match="its digest is that of another content"):
+        again.read(0)
 
 
 def test_damaged_transcripts_name_the_file(tmp_path: Path) -> None:

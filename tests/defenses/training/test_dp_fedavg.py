@@ -130,6 +130,40 @@ def test_what_is_accounted_is_what_the_observer_is_held_to() -> None:
     assert "seen alone" in promised.mechanism
 
 
+@pytest.mark.parametrize("colluding", [0, 1, 7])
+def test_what_is_left_of_a_sums_noise_without_the_shares_of_colluders_is_enough(colluding: int) -> None:
+    """With secure aggregation the server sees sums alone; what colluders added they take off again."""
+    defense = DpFedAvg(trust="distributed", clip=0.5, colluding=colluding)
+    session = session_of(defense, Uploads(10, 10, 0.1), 7)
+    rng = torch.Generator().manual_seed(0)
+    channel = RecordingChannel(session, 10, rng)
+    start = torch.zeros(20000)
+    broadcast(channel, 0, start, 10)
+    sent = upload(channel, 1, start.expand(10, -1), torch.arange(10))
+    left = sent[colluding:].sum(0)  # nobody trained, so this is noise
+    per_clip = float(left.std().item()) / 0.5
+    assert epsilon_of_mu(math.sqrt(7) / per_clip, 1e-5) == pytest.approx(8.0, rel=0.05)
+
+
+@pytest.mark.parametrize("colluding", [0, 2])
+def test_shares_are_enough_where_colluders_weigh_most(colluding: int) -> None:
+    """Weights 0.25 (twice) and 1/12 (six times): the noise that honest clients leave in the mean, in closed form."""
+    weights = torch.tensor([0.25, 0.25, *[1 / 12] * 6], dtype=torch.float64)
+    session = session_of(DpFedAvg(trust="distributed", colluding=colluding), Uploads(8, 8, 0.25))
+    left = session.mechanism.scale * float(weights[colluding:].norm())
+    whole = session_of(DpFedAvg(trust="server"), Uploads(8, 8, 0.25)).mechanism.scale
+    assert left >= whole * (1 - 1e-9)
+
+
+def test_colluders_that_leave_nobody_are_refused() -> None:
+    with pytest.raises(FglauditError, match="colluding"):
+        DpFedAvg(colluding=1)
+    context = Context("any", 1, 4, 8, (), uploads=Uploads(4, 4, 0.5))
+    assert "lower colluding" in str(DpFedAvg(trust="distributed", colluding=2).unsupported(context))
+    assert "lower colluding" in str(DpFedAvg(trust="distributed", colluding=4).unsupported(context))
+    assert DpFedAvg(trust="distributed", colluding=1).unsupported(context) is None
+
+
 def test_other_payloads_in_the_clear_leave_no_epsilon() -> None:
     for protocol, graph, name in (
         (FedGCN(hops=1), GRAPH, "NeighborSums"),

@@ -18,8 +18,10 @@ from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.baselines.dist_gat import DistGAT
 from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.fedgat import masked_layer
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.gat_training import run_layers
+from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.rng import derive, split
 from fglaudit.testing import check_protocol
 from fglaudit.view import Observer
@@ -44,6 +46,29 @@ def test_both_paths_give_the_same_loss_and_gradients(variant: str, remote: str, 
     for name, gradient, compared in zip(weights, gradients, others, strict=True):
         assert gradient.norm() > 0, name
         assert (gradient - compared).norm() <= 1e-6 * gradient.norm(), name
+
+
+@pytest.mark.parametrize("variant", ["matrix", "vector"])
+@pytest.mark.parametrize("noisy", [False, True])
+def test_messages_evaluated_in_pieces_give_the_same_numbers(
+    monkeypatch: pytest.MonkeyPatch, variant: str, noisy: bool
+) -> None:
+    graph = mixed_graph()
+    protocol = FedGAT(variant=variant, path="matrices", **SMALL)
+    training, initial, _ = protocol.prepare(graph, quiet(graph), derive(0, "train"), CPU)
+    first = training.problem.test.first
+    assert isinstance(first, MaskedLayer)
+    first = dataclasses.replace(first, batches=[dataclasses.replace(b, noisy=noisy) for b in first.batches])
+    models = initial.expand(graph.num_clients, -1)
+    layer = layer_weights(unflatten(models, training.layout))[0]
+    whole = first(layer)  # with gradients: all messages of a batch at once
+    assert bool((whole != 0).any())
+    for numbers in (1, 40, 2**22):
+        monkeypatch.setattr(masked_layer, "AT_ONCE", numbers)
+        with torch.no_grad():
+            assert torch.equal(first(layer), whole)
+            share = first.outside(layer)
+        assert 0 <= float(share) <= 1
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])

@@ -20,6 +20,7 @@ from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, ModelUpdate, Payload
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.local_gt import LocalGT
+from fglaudit.protocols.fedgt.alignment import without_noise
 from fglaudit.protocols.fedgt.fedgt import SIMILARITIES, FedGT
 from fglaudit.protocols.fedgt.neighbor_sampling import Candidates
 from fglaudit.protocols.fedgt.receptive_field import draw_field
@@ -128,6 +129,37 @@ def test_the_server_follows_equations_7_and_8(similarity: str) -> None:
         for i in range(3):
             expected = sum((weights[i, j] * nodes[j, list(orders[i, j])] for j in range(3)), torch.zeros(3, 8))
             assert torch.allclose(returned[round + 1][i], expected, atol=1e-5)
+
+
+def test_own_weights_stand_in_the_record() -> None:
+    run = record(FedGT(rounds=3, tau=3.0, **SMALL), small_graph())
+    own = run.trained.series["own_weight"]
+    assert own.shape == (3,) and bool((own > 1 / 3).all()) and bool((own < 1).all())
+    assert run.recording.history["own_weight"] == own.tolist()
+
+
+def test_noise_is_taken_off_similarities() -> None:
+    """Cosines of noisy copies of vectors with a cosine of 0.6, and of what comes back without the noise."""
+    first, second, rest = torch.linalg.qr(torch.randn(4000, 3, generator=derive(0), dtype=torch.double)).Q.T
+    vectors = 60 * torch.stack([first, 0.6 * first + 0.8 * second, rest])
+    noisy = vectors + torch.randn(vectors.shape, generator=derive(1), dtype=torch.double)
+    unit = functional.normalize(noisy, dim=1)
+    seen = unit @ unit.T
+    assert float(seen[0, 1]) < 0.35
+    restored = without_noise(seen, noisy, 1.0)
+    assert float(restored[0, 1]) == pytest.approx(0.6, abs=0.08) and abs(float(restored[0, 2])) < 0.08
+    assert restored.diagonal().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_noise_without_bias_makes_own_weights_smaller() -> None:
+    graph, noise = small_graph(nodes=120), ClippedLaplace(clip=0.05, scale=0.02)
+    plain, debiased = (
+        record(FedGT(rounds=2, debiased=taken, **SMALL), graph, noise).trained.series["own_weight"]
+        for taken in (False, True)
+    )
+    assert bool((debiased < plain).all())
+    quiet = [record(FedGT(rounds=2, debiased=taken, **SMALL), graph).trained.weights for taken in (False, True)]
+    assert all(torch.equal(quiet[0][name], quiet[1][name]) for name in quiet[0])
 
 
 def test_label_distributions_are_those_of_the_training_nodes() -> None:

@@ -1,0 +1,1 @@
+"""Attacks on what clients' models make of a public random graph."""

@@ -1,0 +1,1 @@
+"""Attacks on what clients exchange to train generators of missing neighbours."""

@@ -1,0 +1,156 @@
+"""Faults of k-ary responses: classes that are reported too truly, unevenly, together, or anew."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from bench.redteam.planted import Broken, fault
+from fglaudit.facts import Randomised
+from fglaudit.interfaces import DefenseSession
+from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload
+
+
+class BrokenReports(Broken):
+    """Randomises reports and remembers them; a fault overrides the chance, the answer, or what is sent."""
+
+    def __init__(self, inner: DefenseSession) -> None:
+        super().__init__(inner)
+        fact = next(fact for fact in inner.facts() if isinstance(fact, Randomised))
+        self.keep, self.classes = float(fact.parameter("keep")), int(fact.parameter("classes"))
+        self.said: dict[int, int] = {}
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        payload = batch.payload
+        if not isinstance(payload, ClassReports) or bool((batch.senders == SERVER).all()):
+            return payload
+        nodes, true = payload.nodes, payload.values.argmax(1)
+        fresh = self.answers(nodes, true, rng)
+        said = torch.tensor([self.said.setdefault(n, c) for n, c in zip(nodes.tolist(), fresh.tolist(), strict=True)])
+        return self.sent(nodes, one_hot(said.long(), self.classes).to(payload.values), true)
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        lies = torch.rand(len(true), generator=rng) >= self.keep
+        return torch.where(lies, self.other(true, rng), true)
+
+    def other(self, true: Tensor, rng: torch.Generator) -> Tensor:
+        return (true + torch.randint(1, self.classes, true.shape, generator=rng)) % self.classes
+
+    def sent(self, nodes: Tensor, values: Tensor, true: Tensor) -> Payload:
+        return ClassReports(nodes, values)
+
+
+@fault
+class AnotherDraw(BrokenReports):
+    """Honest: the same law, drawn otherwise."""
+
+
+@fault
+class KeepsTooOften(BrokenReports):
+    """The odds' logarithm is 1.5 times what is stated."""
+
+    def __init__(self, inner: DefenseSession) -> None:
+        super().__init__(inner)
+        odds = (self.keep / (1 - self.keep) * (self.classes - 1)) ** 1.5
+        self.keep = odds / (odds + self.classes - 1)
+
+
+@fault
+class LiesAreNeighbors(BrokenReports):
+    """A lie is always the next class."""
+
+    def other(self, true: Tensor, rng: torch.Generator) -> Tensor:
+        return (true + 1) % self.classes
+
+
+@fault
+class LiesBySeed(BrokenReports):
+    """Whether and what a node lies follows from its number, which everybody knows."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        draws = [torch.rand(2, generator=torch.Generator().manual_seed(node)).tolist() for node in nodes.tolist()]
+        chance, shift = torch.tensor(draws).reshape(-1, 2).unbind(1)
+        other = (true + 1 + (shift * (self.classes - 1)).long()) % self.classes
+        return torch.where(chance >= self.keep, other, true)
+
+
+@fault
+class OneCoinForAll(BrokenReports):
+    """All nodes lie, or none does."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        lies = torch.rand(1, generator=rng) >= self.keep
+        return torch.where(lies, self.other(true, rng), true)
+
+
+@fault
+class TwinsLieTogether(BrokenReports):
+    """Two nodes share a coin."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        coins = torch.rand(len(true) // 2 + 1, generator=rng).repeat_interleave(2)[: len(true)]
+        return torch.where(coins >= self.keep, self.other(true, rng), true)
+
+
+@fault
+class OneClassBare(BrokenReports):
+    """Nodes of class 0 never lie."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        return torch.where(true == 0, true, super().answers(nodes, true, rng))
+
+
+@fault
+class EverySecondNodeBare(BrokenReports):
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        return torch.where(nodes % 2 == 0, true, super().answers(nodes, true, rng))
+
+
+@fault
+class AnswersAnew(BrokenReports):
+    """A node that is asked again draws again."""
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        self.said = {}
+        return super().release(batch, rng)
+
+
+@fault
+class TruthBelowThePoint(BrokenReports):
+    """The true class stands in the lowest digits."""
+
+    def sent(self, nodes: Tensor, values: Tensor, true: Tensor) -> Payload:
+        return ClassReports(nodes, values + 1e-6 * true[:, None])
+
+
+@fault
+class RowsInOrderOfTruth(BrokenReports):
+    """Rows are sorted by the true class."""
+
+    def sent(self, nodes: Tensor, values: Tensor, true: Tensor) -> Payload:
+        order = torch.argsort(true, stable=True)
+        return ClassReports(nodes[order], values[order])
+
+
+@fault
+class CoinsOfTheSystem(BrokenReports):
+    """Coins do not come from the generator that was handed over."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        return super().answers(nodes, true, torch.Generator().manual_seed(int.from_bytes(os.urandom(7), "big")))
+
+
+REPORTS = "class-reports"
+BROKEN: tuple[tuple[str, str], ...] = tuple(
+    (each.__name__, REPORTS)
+    for each in (
+        *(KeepsTooOften, LiesAreNeighbors, LiesBySeed, OneCoinForAll, TwinsLieTogether, OneClassBare),
+        *(EverySecondNodeBare, AnswersAnew, TruthBelowThePoint, RowsInOrderOfTruth, CoinsOfTheSystem),
+    )
+)
+"""What is wrong, and with what."""
+HONEST: tuple[tuple[str, str], ...] = ((AnotherDraw.__name__, REPORTS),)
+"""What is right, and on what."""

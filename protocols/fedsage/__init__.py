@@ -1,0 +1,1 @@
+"""FedSage+: neighbour generators trained across clients, and GraphSAGE on the mended graphs."""

@@ -1,0 +1,31 @@
+"""The figure: names of lines and of settings keep clear of marks."""
+
+from __future__ import annotations
+
+import re
+
+from fglaudit.reports.scatter import Line, Point, scatter
+
+
+def drawn(*xs: float, line: float) -> str:
+    points = [Point(x, 0.1, 0.0, 1.0, None, 0, 0, f"p{i}", "tip") for i, x in enumerate(xs)]
+    return str(scatter(points, "name", 1140, 420, labelled=True, lines=[Line(line, "chance: 1 of 7 classes")]))
+
+
+def side(svg: str) -> str:
+    found = re.search(r'reference-name" transform="[^"]*" dy="([^"]*)em"', svg)
+    assert found is not None
+    return "left" if found[1].startswith("-") else "right"
+
+
+def test_a_lines_name_stands_where_fewer_marks_cover_it() -> None:
+    assert side(drawn(0.2, 0.8, line=0.5)) == "left"
+    assert side(drawn(0.2, 0.495, 0.8, line=0.5)) == "right"
+    assert side(drawn(0.2, 0.508, 0.8, line=0.5)) == "left"
+
+
+def test_a_settings_name_keeps_clear_of_a_lines_name() -> None:
+    labels = re.findall(r'class="label" x="([\d.]+)" y="[\d.]+">(p\d)<', drawn(0.2, 0.8, line=0.82))
+    marks = re.findall(r"<g><title>tip</title>.*?translate\(([\d.]+)", drawn(0.2, 0.8, line=0.82))
+    where = {name: float(x) for x, name in labels}
+    assert where["p1"] < float(marks[1])  # to its right the line's name stands
