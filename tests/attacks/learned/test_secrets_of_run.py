@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from bench.obfuscated import Obfuscated
-from bench.obfuscations import measured
 from torch import Tensor
 
+from bench.obfuscated import Obfuscated
+from bench.obfuscations import measured
 from fglaudit.attacks.learned.partly_known import confirmed, partly_known, signed_order, turned
 from fglaudit.attacks.learned.probes import apart
 from fglaudit.attacks.learned.row_maps import identity
