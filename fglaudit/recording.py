@@ -19,6 +19,7 @@ from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.empirical.judge import TRADE_OFF, judge
 from fglaudit.errors import FglauditError
+from fglaudit.federated.collapse import collapsed
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
@@ -318,7 +319,12 @@ def record_training(
             **{name: [float(v) for v in values.tolist()] for name, values in trained.series.items()},
         },
         partition={},
-        notes=(*trained.notes, *conduct.remarks(trained), *(_out_of_reach(verdict) if empirical else ())),
+        notes=(
+            *trained.notes,
+            *collapsed(type(protocol).name, trained, graph),
+            *conduct.remarks(trained),
+            *(_out_of_reach(verdict) if empirical else ()),
+        ),
     )
     return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated)
 

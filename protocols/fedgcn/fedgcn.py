@@ -35,7 +35,7 @@ Choices where the paper's text is silent:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -50,7 +50,7 @@ from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums,
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import Problem, check_trainable, gather_features
 from fglaudit.federated.training import LocalSettings
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gcn import needed_rows
 from fglaudit.nn.sparse import row_starts
@@ -222,34 +222,47 @@ class FedGCN(FederatedProtocol):
         return client, weighted_sums(row_starts(row, len(node)), source, weight, x.double()).float()
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        problem, inputs = self.pretrain(graph, channel, device)
+        self.check(graph)
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        problem, inputs = self.pretrain(graph, channel, device, clients)
         train, test = problem.fields(inputs, self.layers)
         layout = self.layout(graph)
         initial = glorot(layout, split(rng, "weights")).to(device)
         trained = self.averaging().train(train, test, initial, layout, channel, rng)
-        return replace(trained, notes=(*trained.notes, *self.remarks(channel)))
+        return replace(trained, notes=(*trained.notes, *self.remarks(channel, clients, graph)))
 
-    def remarks(self, channel: Channel) -> tuple[str, ...]:
-        """Return what a reader must know of smoothing, or its absence, and the noise on the sums."""
-        noisy = self.hops > 0 and channel.noise(NeighborSums) is not None
+    def remarks(self, channel: Channel, clients: Sequence[ClientGraph], graph: FederatedGraph) -> tuple[str, ...]:
+        """Return what a reader must know of smoothing, or its absence, and the noise on the sums or on rows.
+
+        Rows are random where entries that were zero are so no longer: no clip and no choice of columns does that.
+        """
+        rows = any(bool((client.x[graph.x[client.nodes] == 0] != 0).any()) for client in clients)
+        noisy = self.hops > 0 and (rows or channel.noise(NeighborSums) is not None)
         if noisy and not self.smoothing_hops:
             return ("the noisy sums are used as they arrive; smoothing_hops, e.g. 16, smooths them at no epsilon",)
         if self.smoothing_hops and not noisy:
             return (
-                f"smoothing_hops: {self.smoothing_hops} without noise on the sums: clients and the server see rows of"
-                " so many hops more, and nothing is smoothed away",
+                f"smoothing_hops: {self.smoothing_hops} without noise on the sums or rows: clients and the server see"
+                " rows of so many hops more, and nothing is smoothed away",
             )
         return ()
 
-    def pretrain(self, graph: FederatedGraph, channel: Channel, device: torch.device) -> tuple[Problem, Tensor]:
-        """Do everything before the first round.
+    def pretrain(
+        self,
+        graph: FederatedGraph,
+        channel: Channel,
+        device: torch.device,
+        clients: Sequence[ClientGraph] | None = None,
+    ) -> tuple[Problem, Tensor]:
+        """Do everything before the first round, with ``clients`` as they were prepared; None: they are prepared here.
 
         Returns:
             The clients' rows, and the first-layer input [H, F], as received, of the rows that training or testing
             needs.
         """
-        self.check(graph)
-        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        if clients is None:
+            self.check(graph)
+            clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
         problem = Problem.of(clients, edges, self.hops)
         x = gather_features(clients, graph.num_nodes).to(device)

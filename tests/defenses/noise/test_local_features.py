@@ -46,10 +46,14 @@ from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.fedpub.fedpub import FedPub
+from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+from fglaudit.protocols.private.gap import GAP
 from fglaudit.protocols.private.private_reports import PrivateReports
+from fglaudit.protocols.private.progap import ProGAP
 from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.recording import record_training
 from fglaudit.rng import derive
@@ -61,6 +65,7 @@ from fglaudit.wire.transcript import Transcript
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left the series' domain:UserWarning")
 TRANSFORMER: dict[str, Any] = {"hidden": 8, "heads": 2, "feed_forward": 8, "global_nodes": 3}
+GENERATOR: dict[str, Any] = {"embedding": 8, "generator_hidden": 24, "generator_epochs": 2, "generator_rounds": 1}
 PROTOCOLS: list[FederatedProtocol] = [
     FedGCN(rounds=1),
     FedGCN(rounds=1, hops=0),
@@ -80,6 +85,10 @@ PROTOCOLS: list[FederatedProtocol] = [
     FedAvgGraphGPS(rounds=1, hidden=8, heads=2, feed_forward=12),
     StructureOnly(rounds=1),
     PrivateReports(rounds=2),
+    FedSage(rounds=1, hidden=8, **GENERATOR),
+    FedPub(rounds=1, hidden=8),
+    GAP(encoder_rounds=1, rounds=1),
+    ProGAP(encoder_rounds=1, rounds=1),
 ]
 
 CELL = Cell(

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
+from fglaudit.defenses.graph.fewer_features import FewerFeatures
 from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import DefenseSession
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
@@ -39,6 +41,15 @@ def test_notes_say_when_smoothing_and_noise_do_not_belong_together() -> None:
     assert any("without noise" in note for note in record(smoothing).trained.notes)
     assert not record(smoothing, defense=noise).trained.notes
     assert not record(FedGCN(hops=1, rounds=1)).trained.notes
+
+
+def test_random_rows_count_as_noise_and_clipped_ones_do_not() -> None:
+    """LPGNN's first two parts: multi-bit reports of rows, propagated."""
+    rows, smoothing = MultiBit(epsilon=4.0), FedGCN(hops=1, rounds=1, smoothing_hops=2)
+    run = record(smoothing, defense=rows)
+    assert not run.trained.notes and run.recording.guarantee.epsilon_accounted == pytest.approx(4.0)
+    assert any("as they arrive" in note for note in record(FedGCN(hops=1, rounds=1), defense=rows).trained.notes)
+    assert any("without noise" in note for note in record(smoothing, defense=FewerFeatures(share=0.5)).trained.notes)
 
 
 def test_smoothing_costs_no_epsilon() -> None:

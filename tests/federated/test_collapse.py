@@ -1,0 +1,57 @@
+"""A note where training ended no better than a constant guess."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from fglaudit.federated.collapse import collapsed
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Trained
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.testing import example_graph, record
+
+
+def graph(test: int = 120) -> FederatedGraph:
+    """Return a graph with so many test nodes, a third of them in each of three classes."""
+    whole = example_graph(nodes=120)
+    masks, left = [], test
+    for ids in whole.clients:
+        masks.append(torch.arange(len(ids)) < left)
+        left -= min(left, len(ids))
+    return dataclasses.replace(whole, test=tuple(masks))
+
+
+def trained(accuracy: float) -> Trained:
+    return Trained(torch.tensor([[accuracy] * 3]), torch.tensor([accuracy]), {})
+
+
+@pytest.mark.parametrize(("accuracy", "noted"), [(0.1, True), (1 / 3, True), (0.4, True), (0.45, False), (0.9, False)])
+def test_chance_is_two_deviations_wide(accuracy: float, noted: bool) -> None:
+    """A constant guess has 40 of 120 nodes right, with a standard deviation of 4.3 points."""
+    notes = collapsed("fedgcn", trained(accuracy), graph())
+    assert bool(notes) == noted and all("largest class" in note and "learning_rate" in note for note in notes)
+
+
+def test_few_test_nodes_are_less_certain() -> None:
+    few = graph(12)
+    assert collapsed("fedgcn", trained(0.55), few) and not collapsed("fedgcn", trained(0.55), graph())
+
+
+def test_nothing_is_said_without_test_nodes_or_with_one_class() -> None:
+    assert collapsed("fedgcn", trained(float("nan")), graph(0)) == ()
+    one = dataclasses.replace(graph(), y=torch.zeros(120, dtype=torch.long))
+    assert collapsed("fedgcn", trained(1.0), one) == ()
+
+
+def test_the_record_has_the_note() -> None:
+    """A learning rate of 0 trains nothing; the same run with a good one gets over the line."""
+    easy = example_graph(nodes=150, classes=2)
+    stuck, learned = (
+        record(FedGCN(hops=1, rounds=rounds, learning_rate=rate), easy).recording.notes
+        for rounds, rate in ((1, 1e-9), (40, 0.5))
+    )
+    assert any("training collapsed" in note for note in stuck)
+    assert not any("training collapsed" in note for note in learned)
