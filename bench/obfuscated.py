@@ -52,7 +52,8 @@ Rule = Callable[[_Message, _Secrets], Tensor]
 
 
 def _rotation(size: int, rng: torch.Generator) -> Tensor:
-    return torch.linalg.qr(torch.randn(size, size, generator=rng, dtype=torch.double))[0].float()
+    turned: Tensor = torch.linalg.qr(torch.randn(size, size, generator=rng, dtype=torch.double))[0].float()
+    return turned
 
 
 def _order(size: int, rng: torch.Generator) -> Tensor:
@@ -97,17 +98,24 @@ def _float_bits(message: _Message, secrets: _Secrets) -> Tensor:
     return (message.values.float().view(torch.int32) ^ (key.int() - 2**31)).view(torch.float32)
 
 
+def _parts(message: _Message) -> Tensor:
+    """Return the bytes of every number [n, D, 4]."""
+    whole: Tensor = message.values.float().contiguous().view(torch.uint8)
+    return whole.reshape(len(whole), -1, 4)
+
+
 def _reversed_bytes(message: _Message, secrets: _Secrets) -> Tensor:
-    parts = message.values.float().contiguous().view(torch.uint8).unflatten(1, (-1, 4))
-    return parts.flip(-1).contiguous().flatten(1).view(torch.float32)
+    sent: Tensor = _parts(message).flip(-1).contiguous().flatten(1).view(torch.float32)
+    return sent
 
 
 def _byte_table(message: _Message, secrets: _Secrets) -> Tensor:
     """The two lower bytes of every number by a table."""
-    parts = message.values.float().contiguous().view(torch.uint8).unflatten(1, (-1, 4)).long()
+    parts = _parts(message).long()
     table = secrets.draw("bytes", 256, _order)
     parts[..., :2] = table[parts[..., :2]]
-    return parts.to(torch.uint8).flatten(1).view(torch.float32)
+    sent: Tensor = parts.to(torch.uint8).flatten(1).view(torch.float32)
+    return sent
 
 
 def _curved(message: _Message, secrets: _Secrets) -> Tensor:
@@ -158,7 +166,7 @@ def _zero_sum(message: _Message, secrets: _Secrets) -> Tensor:
     """Additive shares: masks that cancel where the server adds what several clients sent of a node."""
     found, place, count = torch.unique(message.nodes, return_inverse=True, return_counts=True)
     mask = 50 * torch.randn(message.values.shape, generator=message.fresh)
-    mean = torch.zeros(len(found), mask.shape[1]).index_add_(0, place, mask) / count[:, None]
+    mean: Tensor = torch.zeros(len(found), mask.shape[1]).index_add_(0, place, mask) / count[:, None]
     return message.values + mask - mean[place]
 
 

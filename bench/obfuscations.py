@@ -25,7 +25,8 @@ from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
-SECRETS = ("signed-order", "affine", "rotation")
+PAYLOAD_SHARES = (0.1, 0.3, 0.6)
+SECRETS = ("permutation", "signed-order", "affine", "rotation")
 SECRET_MAPS = ("rotation", "permutation", "signs")
 SEEDS = 10
 _SHARE = 0.3
@@ -81,6 +82,16 @@ def _rows(_: int) -> None:
     for kind in SECRETS:
         row = [measured(large, Obfuscated(kind, secret=True), learned, share).cosine or 0.0 for share in SHARES]
         print(f"| {kind} | " + " | ".join(f"{cosine:.3f}" for cosine in row) + " |", flush=True)
+    print("\n| payload | secret of the run | without | " + " | ".join(f"{share:g}" for share in PAYLOAD_SHARES) + " |")
+    print("|---" * (len(PAYLOAD_SHARES) + 3) + "|")
+    for name in CASES:
+        for kind in SECRET_MAPS:
+            scores = [strength(hidden(name, kind, secret=True, share=share)) for share in PAYLOAD_SHARES]
+            plain = strength(without(name))
+            print(
+                f"| {name} | {kind} | {plain:.3f} | " + " | ".join(f"{score:.3f}" for score in scores) + " |",
+                flush=True,
+            )
 
 
 def _honest(seeds: int) -> None:

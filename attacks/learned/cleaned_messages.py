@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from fglaudit.view import Messages
 
 Key = tuple[bool, str]
 """Whether clients sent it, and the field."""
+_MOST_KEPT = 2**26
+"""Numbers of cleaned batches that are kept, so that attacks which read them often do not clean them again."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class FieldMap:
         left: root mean square of what the map leaves.
         nothing: below that an entry is 0; of the largest entry of the row that was sent.
         coarse: whether that is more than numbers of the wire's precision have anyway.
+        of_run: whether it was learned from known rows, of which more may tell more.
     """
 
     learned: Learned
@@ -39,6 +42,26 @@ class FieldMap:
     coarse: bool = False
     by_batch: tuple[Learned, ...] = ()
     kept: tuple[Tensor, ...] = ()
+    of_run: bool = False
+
+
+class _Kept:
+    """Batches that are made when they are first read."""
+
+    def __init__(self, source: Iterator[MessageBatch]) -> None:
+        self.source = source
+        self.made: list[MessageBatch] = []
+
+    def __iter__(self) -> Iterator[MessageBatch]:
+        place = 0
+        while True:
+            if place == len(self.made):
+                following = next(self.source, None)
+                if following is None:
+                    return
+                self.made.append(following)
+            yield self.made[place]
+            place += 1
 
 
 @dataclass(frozen=True)
@@ -55,15 +78,29 @@ class CleanedMessages:
     maps: Mapping[Key, FieldMap]
     features: int
     totals: bool = False
+    _kept: list[_Kept | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         """Yield the batches with this payload, in order; rows that are noise in any field are left out."""
+        if payload is not self.payload:
+            yield from self.messages.of(payload)
+            return
+        if not self._kept:
+            self._kept.append(_Kept(self._cleaned()) if self._few() else None)
+        yield from self._kept[0] or self._cleaned()
+
+    def _few(self) -> bool:
+        numbers = 0
+        for batch in self.messages.of(self.payload):
+            numbers += batch.payload.numbers()
+            if numbers > _MOST_KEPT:
+                return False
+        return True
+
+    def _cleaned(self) -> Iterator[MessageBatch]:
         number = {True: -1, False: -1}
         added = Totals()
-        for batch in self.messages.of(payload):
-            if payload is not self.payload:
-                yield batch
-                continue
+        for batch in self.messages.of(self.payload):
             direction = upwards(batch)
             number[direction] += 1
             rows, keep = {}, None

@@ -9,20 +9,23 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import sees_deliveries
-from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key, largest
+from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key
 from fglaudit.attacks.learned.entries import entries, float_fields, upwards
+from fglaudit.attacks.learned.field_maps import GOOD, WORTH, field_map, on_cpu
 from fglaudit.attacks.learned.node_totals import Totals
 from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
-from fglaudit.attacks.learned.probes import Probes, known_pairs, made_up_graph, rehearsed_pair
-from fglaudit.attacks.learned.row_maps import Learned, best_map, identity, relative_error, relearned
+from fglaudit.attacks.learned.probes import (
+    Probes,
+    apart,
+    made_up_graph,
+    rehearsed_pair,
+)
+from fglaudit.attacks.learned.row_maps import Learned, best_map, identity, relative_error
+from fglaudit.attacks.learned.secrets_of_run import secrets_of_run
 from fglaudit.payloads import MessageBatch, Payload
-from fglaudit.rng import derive, split
+from fglaudit.rng import split
 from fglaudit.view import View
 
-GOOD = 1e-4
-"""Relative error below which a map needs no rival."""
-WORTH = 0.1
-"""Relative error above which nothing was learned."""
 _BATCHES = 3
 _LEARNED_ROWS = 3
 """Rows per column to learn from."""
@@ -40,14 +43,6 @@ _ENTRIES = 2**19
 _MIXED = 64
 _VALUES = 2**25
 _EXACT = 1e-9
-_NOTHING = 4.0
-"""Of the root mean square of what a map leaves: below that an entry is 0."""
-_MOST_LEFT = 1.5
-"""The same of the most that it leaves, if that is small: numbers of the wire's precision err by their row's size."""
-_SMALL = 1e-3
-"""Of the deviation of plain entries."""
-_COARSE = 1e-10
-"""Relative error of numbers with a few more digits lost than the wire's precision has."""
 _LARGE = 10**5
 BatchPair = tuple[MessageBatch, MessageBatch]
 Drawn = list[dict[str, tuple[Tensor, Tensor]]]
@@ -81,6 +76,7 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
     """Return how the fields of ``payload`` that the defense changed are cleaned; those of which nothing was learned
     are left out."""
     found: dict[Key, FieldMap] = {}
+    changed: set[Key] = set()
     wires = {direction: first_batches(view, payload, direction) for direction in (True, False)}
     first = next((wire[0] for wire in wires.values() if wire), None)
     if first is None:
@@ -94,8 +90,13 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
         if not wire:
             continue
         pools = {name: _pool(rehearsals[0], wire, direction, name, features) for name in float_fields(wire[0])}
-        probes = Probes(view, graph, wire, pools)
-        found |= {(direction, n): m for n, m in _public(probes, split(rng, "public"), device).items()}
+        parts = {name: apart(pool, split(rng, "held rows")) for name, pool in pools.items()}
+        probes = Probes(view, graph, wire, {n: p for n, (p, _) in parts.items()}, {n: h for n, (_, h) in parts.items()})
+        drawn, held = _examples(probes, split(rng, "examples"))
+        left = _changed(probes, drawn, held)
+        changed |= {(direction, name) for name in left}
+        maps = _public(probes, drawn, held, left, split(rng, "public"), device) if left else {}
+        found |= {(direction, name): made for name, made in maps.items()}
         for name in float_fields(wire[0]):
             again = _joined(rehearsals[1], direction, name, features)
             if (direction, name) in found and _holds(found[direction, name], again):
@@ -107,7 +108,7 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
                 taught.append(rehearsals[-1])
             if (learned := _repeated(pairs, again, device)) is not None:
                 found[direction, name] = learned
-    return found | _secret(view, payload, wires, found, split(rng, "known"), device)
+    return found | secrets_of_run(view, payload, wires, found, changed, split(rng, "known"), device)
 
 
 def are_totals(view: View, payload: type[Payload], maps: Mapping[Key, FieldMap], rng: torch.Generator) -> bool:
@@ -143,14 +144,23 @@ def _pool(
     return torch.cat(rows or [entries(b, name, features).rows for b in wire if len(b.senders)])
 
 
-def _public(probes: Probes, rng: torch.Generator, device: torch.device) -> dict[str, FieldMap]:
-    """Return the maps that undo what the public code does, tried on another bind of the defense."""
-    drawn = [probes.pairs(kind, rng) for kind in ("normal", "uniform", "typical")]
-    held = probes.pairs("typical", rng)
+def _examples(probes: Probes, rng: torch.Generator) -> tuple[list[Drawn], Drawn]:
+    """Return probes to learn from, and one to test on."""
+    return [probes.pairs(kind, rng) for kind in ("normal", "uniform", "typical")], probes.pairs("held", rng)
+
+
+def _changed(probes: Probes, drawn: Sequence[Drawn], held: Drawn) -> list[str]:
+    """Return the fields that the defense does not leave alone."""
     names = [name for name in float_fields(probes.wire[0]) if _one_width(name, held)]
-    left = [n for n in names if not all(torch.equal(*batch[n]) for part in (*drawn, held) for batch in part)]
-    if not left:  # the defense leaves them alone
-        return {}
+    return [n for n in names if not all(torch.equal(*batch[n]) for part in (*drawn, held) for batch in part)]
+
+
+def _public(
+    probes: Probes, drawn: list[Drawn], held: Drawn, left: list[str], rng: torch.Generator, device: torch.device
+) -> dict[str, FieldMap]:
+    """Return the maps that undo what the public code does to the fields ``left``, tried on another bind of the
+    defense."""
+    names = list(left)
     width = max(held[0][name][0].shape[1] for name in left)
     rows = max(1, sum(len(batch[left[0]][0]) for batch in held))
     while len(drawn) < _PROBES and rows * (len(drawn) - 1) < 1.3 * width:
@@ -202,7 +212,7 @@ def _everywhere(
     last = torch.randperm(len(together[-1][0]), generator=rng)[: max(_FEWEST_ROWS, plain.shape[1] // 2)]
     some = [t[order].to(device) for t in (plain, sent)] + [t[last].to(device) for t in together[-1]]
     best = best_map(*some, simple=simple)
-    return _field_map(_on(best, device), *(t[last] for t in together[-1])) if best.error <= WORTH else None
+    return field_map(on_cpu(best, device), *(t[last] for t in together[-1])) if best.error <= WORTH else None
 
 
 def _by_place(
@@ -220,7 +230,7 @@ def _by_place(
     if all(made is not None for made in by_batch) and max(m.error for m in by_batch if m) <= WORTH:
         maps = tuple(made for made in by_batch if made is not None)
         worst = max(maps, key=lambda made: made.error)
-        return dataclasses.replace(_field_map(worst, plain), by_batch=maps)
+        return dataclasses.replace(field_map(worst, plain), by_batch=maps)
     kept = tuple(
         torch.stack([((s - p).abs().amax(1) <= _EXACT * (1 + p.abs().amax(1))) for p, s in parts]).all(0)
         for parts in zip(*([batch[name] for batch in part] for part in (*drawn, held)), strict=True)
@@ -228,28 +238,6 @@ def _by_place(
     if any(bool(k.any()) for k in kept):
         return FieldMap(Learned("rows sent as they are", 0.0, identity), plain.shape[1], kept=kept)
     return None
-
-
-def _field_map(learned: Learned, plain: Tensor, sent: Tensor | None = None) -> FieldMap:
-    """Return the map with what it leaves of rows like ``plain`` [n, D], by what it makes of ``sent`` where that is
-    given."""
-    spread = float((plain - plain.mean(0)).square().mean().sqrt().item())
-    left = learned.error**0.5 * spread
-    if sent is None or len(plain) == 0:
-        return FieldMap(learned, plain.shape[1], left, 0.0, learned.error > _COARSE)
-    scale = largest(sent)
-    wrong = (learned.apply(sent) - plain).abs()
-    nothing = _NOTHING * left / max(1e-30, float(scale.median().item()))
-    if float(wrong.max().item()) <= _SMALL * spread:
-        nothing = max(nothing, _MOST_LEFT * float((wrong / scale).max().item()))
-    return FieldMap(learned, plain.shape[1], left, nothing, learned.error > _COARSE)
-
-
-def _on(learned: Learned, device: torch.device) -> Learned:
-    """Return a map that takes and gives tensors on the CPU."""
-    if device.type == "cpu":
-        return learned
-    return Learned(learned.name, learned.error, lambda rows: learned.apply(rows.to(device)).cpu())
 
 
 def _joined(pairs: Sequence[BatchPair], direction: bool, name: str, features: int) -> tuple[Tensor, Tensor] | None:
@@ -290,57 +278,4 @@ def _repeated(
         return None
     plain, sent = (torch.cat([pair[i] for pair in pairs]) for i in (0, 1))
     best = best_map(*(t.to(device) for t in (plain, sent, *again)), simple=True)
-    return _field_map(_on(best, device), *again) if best.error <= WORTH else None
-
-
-def _from_wire(plain: Tensor, sent: Tensor, device: torch.device) -> FieldMap | None:
-    """Return the map learned from pairs on the wire, if they are enough to learn one; learned again with those that
-    were held out."""
-    cut = max(1, len(plain) // 5)
-    if len(plain) < 2 * cut + 2:
-        return None
-    order = torch.randperm(len(plain), generator=derive(0, "pairs on the wire"))
-    z, y = plain[order].to(device), sent[order].to(device)
-    best = best_map(z[cut:], y[cut:], z[:cut], y[:cut])
-    if best.name == "nothing" or best.error > 0.5 * min(1.0, relative_error(z[:cut], y[:cut])):
-        return None
-    return _field_map(_on(relearned(best, z, y), device), z, y)
-
-
-def _secret(
-    view: View,
-    payload: type[Payload],
-    wires: Mapping[bool, tuple[MessageBatch, ...]],
-    found: Mapping[Key, FieldMap],
-    rng: torch.Generator,
-    device: torch.device,
-) -> dict[Key, FieldMap]:
-    """Return maps of the fields that the public code did not explain, learned from what went in and came out on the
-    wire itself."""
-    keys = [(d, n) for d, wire in wires.items() if wire for n in float_fields(wire[0]) if (d, n) not in found]
-    knows_edges = view.topology is not None or bool(view.own)
-    if not keys or not knows_edges or ("release" not in view.public.hooks and "prepare" not in view.public.hooks):
-        return {}
-    pairs = known_pairs(view, payload, rng)
-    learned: dict[Key, FieldMap] = {}
-    for key in keys:
-        if key not in pairs or torch.equal(*pairs[key]):
-            continue
-        if (made := _from_wire(*pairs[key], device)) is not None:
-            learned[key] = made
-    return learned | {key: made for key in keys if (made := _of_other_direction(key, learned, pairs)) is not None}
-
-
-def _of_other_direction(
-    key: Key, learned: Mapping[Key, FieldMap], pairs: Mapping[Key, tuple[Tensor, Tensor]]
-) -> FieldMap | None:
-    """Return the map of the other direction where it serves this one better than its own: sums of what a linear map
-    hid are hidden by the same map."""
-    other = learned.get((not key[0], key[1]))
-    if other is None:
-        return None
-    if key not in pairs or len(pairs[key][0]) == 0:
-        return None if key in learned else other
-    plain, sent = pairs[key]
-    error = relative_error(plain, other.learned.apply(sent))
-    return other if error < (learned[key].learned.error if key in learned else WORTH) else None
+    return field_map(on_cpu(best, device), *again) if best.error <= WORTH else None

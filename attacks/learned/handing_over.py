@@ -78,15 +78,20 @@ def results(
     rng: torch.Generator,
     device: torch.device,
     hidden: HiddenRows | None = None,
+    remade: Callable[[Auxiliary], View] | None = None,
 ) -> Iterator[Candidate]:
     """Yield what each specialised attack finds; one that fails on these messages finds nothing.
 
     Args:
         hidden: how rows were hidden before messages were computed from them, where attacks look for hidden rows.
+        remade: makes the view anew where other auxiliary rows are known than in ``view``; only those are replaced by
+            default.
     """
     for attack in specialised(payloads, besides):
 
         def again(known: Auxiliary, attack: Attack = attack) -> Reconstruction | None:
+            if remade is not None and known is not view.auxiliary:
+                return _found(attack, remade(known), rng, device, hidden)
             return _found(attack, dataclasses.replace(view, auxiliary=known), rng, device, hidden)
 
         found = again(view.auxiliary)

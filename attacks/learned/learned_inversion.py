@@ -20,13 +20,13 @@ from typing import ClassVar
 import torch
 
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
-from fglaudit.attacks.learned.cleaned_messages import CleanedMessages
-from fglaudit.attacks.learned.cleaning import are_totals, first_batches, learn_maps
+from fglaudit.attacks.learned.cleaning import first_batches
 from fglaudit.attacks.learned.decoder import decoded_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
 from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts
 from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.probes import made_up_graph
+from fglaudit.attacks.learned.undoing import undone
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Correlated, Fact, Field, Foreign, Masked, Memoised, is_built_in
 from fglaudit.graph import FederatedGraph
@@ -103,38 +103,34 @@ class LearnedInversion(Attack):
     def _candidates(
         self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
     ) -> Iterator[Candidate]:
-        cleaned, uploads, undone = view, view, []
-        left: dict[tuple[str, str], float] = {}
-        for payload in seen:
-            maps = learn_maps(view, payload, split(rng, payload.__name__), device)
-            if maps:
-                totals = are_totals(view, payload, maps, split(rng, "totals"))
-                messages = CleanedMessages(cleaned.messages, payload, maps, view.public.num_features, totals)
-                cleaned = dataclasses.replace(cleaned, messages=messages)
-                if payload is not RawFeatures and all(upwards for upwards, _ in maps):
-                    own = CleanedMessages(uploads.messages, payload, maps, view.public.num_features)
-                    uploads = dataclasses.replace(uploads, messages=own)
-                undone.append(payload)
-                left |= {(payload.__name__, n): m.left for (_, n), m in maps.items() if m.coarse}
+        found = undone(view, seen, rng, device)
+
         # Models were trained on hidden rows: what clients computed with them is cleaned, what the server made is not.
         if (hidden := hidden_rows(view, split(rng, "hidden rows"), device)) is not None:
             others = [p for p in seen if p is not RawFeatures]
             yield from results(
-                without_facts(uploads, others), others, type(self).name, split(rng, "hidden"), device, hidden
+                without_facts(found.uploads, others), others, type(self).name, split(rng, "hidden"), device, hidden
             )
-        if undone:
-            plain = without_facts(cleaned, undone)
-            yield from results(plain, undone, type(self).name, split(rng, "cleaned"), device)
-            if left:
-                noisy_view = with_residual(plain, left)
-                yield from results(noisy_view, undone, type(self).name, split(rng, "cleaned roughly"), device)
-        noisy = [p for p in seen if p not in undone and _has_noise(view, p)]
+        if found.payloads:
+
+            def relearned(known: Auxiliary) -> View:
+                """Undo secrets of the run again, with more rows."""
+                more = undone(dataclasses.replace(view, auxiliary=known), seen, rng, device)
+                return without_facts(more.cleaned, more.payloads)
+
+            name, plain = type(self).name, without_facts(found.cleaned, found.payloads)
+            remade = relearned if found.of_run else None
+            yield from results(plain, found.payloads, name, split(rng, "cleaned"), device, remade=remade)
+            if found.left:
+                noisy_view = with_residual(plain, found.left)
+                yield from results(noisy_view, found.payloads, name, split(rng, "cleaned roughly"), device)
+        noisy = [p for p in seen if p not in found.payloads and _has_noise(view, p)]
         if noisy:
             yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
         for payload in seen:
 
             def again(known: Auxiliary, payload: type[Payload] = payload) -> Reconstruction | None:
-                return decoded_rows(dataclasses.replace(cleaned, auxiliary=known), payload, device)
+                return decoded_rows(dataclasses.replace(found.cleaned, auxiliary=known), payload, device)
 
             if (rows := again(view.auxiliary)) is not None:
                 yield Candidate(rows, again)

@@ -3,7 +3,7 @@
 Two sources. The public defense is asked what it makes of made-up values in the places of the recorded messages
 (:class:`Probes`): that shows all that its code does. What it draws in a run it draws anew for us; where that matters,
 pairs come from the wire: messages that follow from rows which the observer knows, and what was sent for them
-(:func:`known_pairs`).
+(:func:`known_pairs`), or messages that follow in part from such rows (:func:`drawn_alike`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _LARGE = 10**5
 """Values in a message beyond which few nodes are made up."""
 _DENSITY = 0.3
 _SAME = 1e-6
+_FEWEST_DISTINCT = 8
+_HELD = 0.3
+"""Share of distinct rows on which maps are tested."""
 _ROUNDS = 4
 """Of training whose messages are paired."""
 _MIX = 6364136223846793005
@@ -72,12 +75,14 @@ class Probes:
         graph: that the defense is bound to.
         wire: the recorded messages, in order.
         pools: rows of entries [m, D] to draw from, by field.
+        held: other rows, to test on what was learned: a table of rows it has seen is no map.
     """
 
     view: View
     graph: FederatedGraph
     wire: tuple[MessageBatch, ...]
     pools: Mapping[str, Tensor]
+    held: Mapping[str, Tensor]
 
     def pairs(
         self, kind: str, rng: torch.Generator, start: float = 0.0, bind: torch.Generator | None = None
@@ -85,8 +90,8 @@ class Probes:
         """Return per message batch and field (plain, sent) [n, D], of one fresh bind of the defense.
 
         Args:
-            kind: "typical": rows as honest messages have them; "normal", "uniform": entries of their spread and range;
-                "grid": their range in equal steps, in any order.
+            kind: "typical": rows as honest messages have them; "held": others of those; "normal", "uniform": entries of
+                their spread and range; "grid": their range in equal steps, in any order.
             start: of a grid, in steps.
             bind: for what the defense draws; split from ``rng`` by default.
         """
@@ -119,12 +124,16 @@ class Probes:
         return tuple(n for n in names if all(torch.equal(*(t[n][1].nan_to_num() for t in pair)) for pair in both))
 
     def _values(self, shape: torch.Size, name: str, kind: str, rng: torch.Generator, start: float) -> Tensor:
-        pool = self.pools[name]
-        if kind == "typical" and pool.shape[1] == shape[1]:
+        pool = self.held[name] if kind == "held" else self.pools[name]
+        typical = kind in ("typical", "held")
+        if typical and pool.shape[1] == shape[1]:
             return pool[torch.randint(len(pool), (shape[0],), generator=rng)]
-        if kind == "typical":  # messages of another width
+        if typical:  # messages of another width
             return pool.reshape(-1)[torch.randint(pool.numel(), tuple(shape), generator=rng)]
-        low, high = float(pool.min().item()), float(pool.max().item())
+        low, high = (
+            pick(float(end(p).item()) for p in (pool, self.held[name]))
+            for pick, end in ((min, torch.min), (max, torch.max))
+        )
         margin = 0.05 * (high - low)
         if kind == "uniform":
             return low - margin + (high - low + 2 * margin) * torch.rand(shape, generator=rng, dtype=torch.double)
@@ -134,6 +143,18 @@ class Probes:
             return (low - margin + (high - low + 2 * margin) * steps / count).reshape(shape)
         spread = float(pool.std().item()) if pool.numel() > 1 else 1.0
         return float(pool.mean().item()) + spread * torch.randn(shape, generator=rng, dtype=torch.double)
+
+
+def apart(pool: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return rows [m, D] in two parts that have no row in common; twice all of them where they are too few."""
+    code = pool @ torch.randn(pool.shape[1], dtype=pool.dtype, generator=rng)
+    distinct, row = torch.unique(code, return_inverse=True)
+    if len(distinct) < _FEWEST_DISTINCT:
+        return pool, pool
+    held = (torch.rand(len(distinct), generator=rng) < _HELD)[row]
+    if not bool(held.any()) or bool(held.all()):
+        return pool, pool
+    return pool[~held], pool[held]
 
 
 def rehearsed_pair(
@@ -161,17 +182,16 @@ def rehearsed_pair(
     return list(zip(*found, strict=False))
 
 
-def known_pairs(
-    view: View, payload: type[Payload], rng: torch.Generator
-) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
-    """Return, by direction (upwards) and field, the first messages that follow from rows which the observer knows, as
-    the protocol makes them and as they were sent: (plain, sent) [n, D].
+Seen = dict[tuple[bool, str], tuple[Tensor, Tensor]]
+"""By direction (upwards) and field: a code of every row [n], each once, and the rows [n, D]."""
 
-    The protocol is rehearsed twice on what the observer knows of the graph, with different rows where it knows none,
-    and with the models that the server sent: what comes out the same does not depend on what the observer lacks.
-    """
+
+def known_draws(view: View, payload: type[Payload], count: int, rng: torch.Generator) -> tuple[Seen, list[Seen]] | None:
+    """Return the first messages as they were sent, and as the protocol makes them on what the observer knows of the
+    graph, under the models that the server sent: ``count`` times, with other rows each time where it knows none. None
+    where the protocol refuses."""
     if view.public.rehearse is None:
-        return {}
+        return None
     known = view.known_rows()
     drawn = []
     start = next((batch.round for batch in view.messages.of(payload)), 0)
@@ -179,7 +199,7 @@ def known_pairs(
     models = [batch for batch in view.messages.of(ModelUpdate) if batch.round <= rounds]
     owner = _owners(view, payload)
     edges = _edges(view, owner)
-    for _ in range(2):
+    for _ in range(count):
         x = torch.zeros(view.public.num_nodes, view.public.num_features)
         x[:] = planted_rows(dataclasses.replace(view, own=()), torch.arange(len(x)), rng)
         x[known.nodes] = known.x
@@ -189,20 +209,37 @@ def known_pairs(
                 graph, view.observer, [payload], rounds=rounds, received=models, rng=split(rng, "known"), device=CPU
             )
         except FglauditError:
-            return {}
+            return None
         drawn.append(_keyed(list(messages.of(payload)), view.public.num_features, rounds))
-    seen = _keyed(list(view.messages.of(payload)), view.public.num_features, rounds)
+    return _keyed(list(view.messages.of(payload)), view.public.num_features, rounds), drawn
+
+
+def drawn_alike(seen: Seen, drawn: Sequence[Seen], key: tuple[bool, str]) -> tuple[Tensor, Tensor] | None:
+    """Return what the protocol makes of the messages that all draws have [draws, n, D], and what was sent [n, D]."""
+    if key not in seen or any(key not in d for d in drawn):
+        return None
+    shared = _common(seen[key][0], *(d[key][0] for d in drawn))
+    made = [d[key][1][place] for d, place in zip(drawn, shared[1:], strict=True)]
+    sent = seen[key][1][shared[0]]
+    if len(sent) == 0 or any(m.shape != sent.shape for m in made):
+        return None
+    return torch.stack(made), sent
+
+
+def known_pairs(seen: Seen, drawn: Sequence[Seen]) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
+    """Return, by direction and field, the messages that follow from rows which the observer knows, as the protocol
+    makes them and as they were sent: (plain, sent) [n, D].
+
+    What comes out the same in all of ``drawn`` does not depend on what the observer lacks.
+    """
     found = {}
-    for key, (codes, rows) in seen.items():
-        if any(key not in d for d in drawn):
+    for key in seen:
+        if (alike := drawn_alike(seen, drawn, key)) is None:
             continue
-        (first, one), (second, two) = drawn[0][key], drawn[1][key]
-        shared = _common(codes, first, second)
-        plain, again, sent = one[shared[1]], two[shared[2]], rows[shared[0]]
-        if plain.shape != again.shape or plain.shape != sent.shape or len(plain) == 0:
-            continue
-        fixed = ((plain - again).abs().amax(1) <= _SAME * (1 + plain.abs().amax(1))) & (plain != 0).any(1)
-        found[key] = (plain[fixed], sent[fixed])
+        made, sent = alike
+        apart = (made - made[0]).abs().amax((0, 2))
+        fixed = (apart <= _SAME * (1 + made[0].abs().amax(1))) & (made[0] != 0).any(1)
+        found[key] = (made[0][fixed], sent[fixed])
     return found
 
 
@@ -219,9 +256,7 @@ def _common(*codes: Tensor) -> list[Tensor]:
     return places
 
 
-def _keyed(
-    batches: Sequence[MessageBatch], features: int, rounds: int
-) -> dict[tuple[bool, str], tuple[Tensor, Tensor]]:
+def _keyed(batches: Sequence[MessageBatch], features: int, rounds: int) -> Seen:
     """Return, by direction and field, codes of (round, sender, receiver, node, place) [n], each once, and rows of
     entries [n, D], of messages up to round ``rounds``."""
     parts: dict[tuple[bool, str], list[tuple[Tensor, Tensor]]] = {}

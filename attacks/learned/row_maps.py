@@ -164,6 +164,16 @@ def _permuted(plain: Tensor, sent: Tensor) -> RowMap | None:
     return _Columnwise(order, sign, torch.zeros_like(sign))
 
 
+def columns_in_order(order: Tensor, sign: Tensor) -> RowMap:
+    """Return the map to columns ``order`` [D] of what was sent, with their signs [D]."""
+    return _Columnwise(order, sign, torch.zeros_like(sign))
+
+
+def linear_map(matrix: Tensor) -> RowMap:
+    """Return the map of rows by ``matrix`` [D, D]."""
+    return _Affine(matrix, torch.zeros_like(matrix[0]), torch.zeros_like(matrix[0]))
+
+
 def affine(plain: Tensor, sent: Tensor, ridge: float) -> RowMap:
     """Return the ridge regression of ``plain`` on ``sent``, with an intercept."""
     most = _ENOUGH * sent.shape[1] + 64

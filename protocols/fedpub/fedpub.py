@@ -11,7 +11,7 @@ differ is the masks; a client sees averages. Masks never leave their client.
 Facts from the authors' code (``JinheonBaek/FED-PUB``): 128 units, Adam at 0.01 with L2 penalty 1e-6, one full-batch
 step a round, 100 rounds, dropout 0.5, tau 3 on Cora (10 by default), a random graph of 5 communities of 100 nodes with
 edges of probability 0.1 inside them and rows from N(0, 1), masks that start at 1. It uploads the weights, not their
-products with the masks, and so does this protocol. Its two penalties (both 0.001) are taken of detached
+products with the masks, and so does this protocol. Its two penalties (each 0.001) are taken of detached
 copies (``state_dict``), so that they have no gradient: with ``sparsity: 0`` and ``proximal: 0`` training is as there,
 but for tests, which leave out entries of masks near 0. Its accuracies are those of the clients' models after local
 training; the round with the best validation accuracy counts.
@@ -43,7 +43,7 @@ from fglaudit.payloads import SERVER, FunctionalEmbeddings, MessageBatch, ModelU
 from fglaudit.protocols.fedpub.full_graph import FullGraph, hidden, propagated, propagation, with_propagated_rows
 from fglaudit.protocols.fedpub.personal_masks import PersonalMasks, with_masks
 from fglaudit.rng import derive, split
-from fglaudit.structure import Functional, Models, Structure
+from fglaudit.structure import Functional, Models, Structure, Training
 
 COMMUNITIES, COMMUNITY_NODES, EDGE_PROBABILITY = 5, 100, 0.1
 """Of the random graph."""
@@ -68,7 +68,7 @@ class FedPub(SubgraphProtocol):
     weight_decay: float = 1e-6
     tau: float = 3.0
     sparsity: float = 1e-3
-    proximal: float = 1e-3
+    proximal: float = 2e-3
     random_graph: int = 0
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class FedPub(SubgraphProtocol):
             if not 0 <= getattr(self, field) < math.inf:
                 raise FglauditError(
                     f"fedpub needs a finite {field} that is not negative; got {getattr(self, field):g}; the authors"
-                    " use 3, 0.001 and 0.001"
+                    " use 3, 0.001 and 0.002"
                 )
 
     def shared(self, num_inputs: int, num_classes: int) -> Layout:
@@ -107,7 +107,8 @@ class FedPub(SubgraphProtocol):
         return f"{self.name}'s losses have penalties that belong to no node"
 
     def structure(self, graph: FederatedGraph) -> Structure:
-        stated = super().structure(graph).replace(Models, upload="weights").statements
+        common = super().structure(graph).replace(Models, upload="weights")
+        stated = common.replace(Training, proximal=self.proximal).statements
         return Structure((Functional("classes.weight", "classes.bias"), *stated))
 
     def uploads(self, graph: FederatedGraph) -> Uploads:

@@ -1,7 +1,7 @@
 """A client's masks of a model's weights (FED-PUB, section 4.2): what it uses is ``W * M``, entry by entry.
 
 Masks follow the weights in a client's vector, one for every matrix, and never leave it. The loss has ``sparsity |M|_1``
-and ``proximal |W - W_received|^2`` beside the labels' part; in tests entries of M below ``sparsity`` count as 0.
+and ``proximal / 2 |W - W_received|^2`` beside the labels' part; in tests entries of M below ``sparsity`` count as 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PersonalMasks:
     def penalty(self, vectors: Tensor, received: Tensor) -> Tensor:
         moved = vectors[:, : self.shared] - received[:, : self.shared]
         masks = vectors[:, self.shared :]
-        return self.sparsity * masks.abs().sum(1) + self.proximal * moved.square().sum(1)
+        return self.sparsity * masks.abs().sum(1) + self.proximal / 2 * moved.square().sum(1)
 
     def first(self, model: Tensor, width: int) -> Tensor:
         """Return a first ``model`` [D] with masks of 1, ``width`` numbers in all."""

@@ -70,7 +70,7 @@ def test_masks_act_on_weights_and_small_ones_count_as_zero_in_tests() -> None:
     torch.testing.assert_close(testing["a"], torch.tensor([[[0.0, 6.0]]]))
     assert set(testing) == {"a", "b"}
     held, received = torch.tensor([[1.0, 2.0, 5.0, -1.0, 3.0]]), torch.tensor([[1.0, 1.0, 5.0, 1.0, 1.0]])
-    assert masks.penalty(held, received).item() == pytest.approx(0.1 * 4 + 2 * 1)
+    assert masks.penalty(held, received).item() == pytest.approx(0.1 * 4 + 2 / 2 * 1)
 
 
 def test_masks_stay_at_home_and_differ() -> None:

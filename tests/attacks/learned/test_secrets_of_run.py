@@ -1,0 +1,72 @@
+"""Secrets of a run, learned from messages of which some rows are known, and how maps are put to the test."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from bench.obfuscated import Obfuscated
+from bench.obfuscations import measured
+from fglaudit.attacks.learned.partly_known import confirmed, partly_known, signed_order, turned
+from fglaudit.attacks.learned.probes import apart
+from fglaudit.attacks.learned.row_maps import identity
+from fglaudit.registry import build
+from fglaudit.rng import derive
+from fglaudit.testing import example_graph
+
+MESSAGES, WIDTH, DRAWS = 120, 8, 8
+
+
+def messages(whole: int = 0) -> tuple[Tensor, Tensor]:
+    """Return sums of one row that is known and one that is not: as drawn [8, 120, 8], and as they are [120, 8]; the
+    first ``whole`` are known as a whole."""
+    rng = derive(0, "messages")
+    chance = torch.linspace(0.1, 0.6, WIDTH, dtype=torch.double)
+    known = (torch.rand(MESSAGES, WIDTH, generator=rng) < chance).double()
+    known[:, 0] = 1.0
+    unknown = 0.7 * (torch.rand(DRAWS + 1, MESSAGES, WIDTH, generator=rng) < chance).double()
+    unknown[:, :whole] = 0
+    return known + unknown[:-1], known + unknown[-1]
+
+
+def test_an_order_of_columns_with_signs_is_learned_though_no_message_is_known() -> None:
+    made, plain = messages()
+    order, sign = torch.tensor([3, 0, 7, 1, 6, 2, 5, 4]), torch.tensor([1.0, -1, 1, 1, -1, -1, 1, 1]).double()
+    known = partly_known(made, plain[:, order] * sign)
+    assert known is not None and known.steps is not None
+    found = signed_order(known)
+    assert found is not None and torch.equal(found.apply(known.sent), plain)
+
+
+def test_a_rotation_is_learned_from_fewer_known_messages_than_columns() -> None:
+    made, plain = messages(whole=6)
+    rotation = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=derive(1, "turn"), dtype=torch.double))[0]
+    known = partly_known(made, plain @ rotation)
+    assert known is not None and not confirmed(known, identity)
+    found = turned(known)
+    assert found is not None and torch.allclose(found.apply(known.sent), plain, atol=1e-9)
+
+
+def test_noise_is_taken_for_no_secret() -> None:
+    made, plain = messages()
+    known = partly_known(made, plain + 20 * torch.randn(plain.shape, generator=derive(2, "pad"), dtype=torch.double))
+    assert known is not None and turned(known) is None
+    found = signed_order(known)
+    assert found is None or not confirmed(known, found.apply)
+
+
+def test_maps_are_tested_on_rows_that_were_not_learned_from() -> None:
+    pool = torch.randn(20, 3, generator=derive(3, "pool"), dtype=torch.double).repeat(4, 1)
+    taught, held = apart(pool, derive(4, "split"))
+    rows = [{tuple(row) for row in part.tolist()} for part in (taught, held)]
+    assert rows[0] and rows[1] and not rows[0] & rows[1]
+    assert len(taught) + len(held) == len(pool)
+
+
+@pytest.mark.parametrize("kind", ["permutation", "rotation", "signed-order"])
+def test_secrets_of_sums_are_undone_with_few_known_rows(kind: str) -> None:
+    """18 rows of 60 are known, of 24 columns; without a map every row is exact."""
+    attack = build("attack", "learned-inversion", {})
+    found = measured(example_graph(), Obfuscated(kind, secret=True), attack, 0.3)
+    assert (found.exact_rate or 0) >= 0.95 > 0.5 > (found.control_cosine or 0)
