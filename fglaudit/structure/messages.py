@@ -1,0 +1,242 @@
+"""Statements on what messages hold: how they were made of rows, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fglaudit.payloads import (
+    ClassReports,
+    Embeddings,
+    EmbeddingSums,
+    FunctionalEmbeddings,
+    GeneratorGradients,
+    GeneratorInputs,
+    GlobalNodes,
+    HiddenRepresentations,
+    HopSums,
+    Jacobians,
+    Latents,
+    MaskedMatrices,
+    MaskedVectors,
+    NeighborGenerators,
+    NeighborSums,
+    Payload,
+    PropagatedJacobians,
+    PropagatedRepresentations,
+)
+from fglaudit.structure.statement import Statement, one_of
+
+NORMALISED, COUNTS, ROW_MEAN = "normalised", "counts", "row-mean"
+
+
+@dataclass(frozen=True)
+class Sums(Statement):
+    """Sums ``S_i = sum of A_ij x_j`` over the closed neighbourhood of i, of which parties send parts.
+
+    Attributes:
+        weighting: with d the degree in the whole graph, ``A_ij`` is ``1 / sqrt((d_i + 1)(d_j + 1))`` ("normalised"),
+            1 ("counts") or ``1 / (d_i + 1)`` ("row-mean").
+        hops: a client receives the sums of all nodes within ``hops - 1`` of its own; 1: of its own alone.
+        added_by: "server": clients send their parts to the server, which returns totals; "clients": they send them to
+            the nodes' owners, who add.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
+    about: ClassVar[str] = "how sums are weighted"
+
+    weighting: str
+    hops: int = 1
+    added_by: str = "server"
+
+    def __post_init__(self) -> None:
+        one_of("weighting", self.weighting, (NORMALISED, COUNTS, ROW_MEAN))
+        one_of("added_by", self.added_by, ("server", "clients"))
+
+
+@dataclass(frozen=True)
+class Attention(Statement):
+    """First layer of graph attention whose coefficients follow from a Chebyshev series of ``exp(LeakyReLU(x))``.
+
+    Attributes:
+        degree, domain: of the series, on [-domain, domain].
+        rows: "unit-ball": feature rows are scaled to norm at most 1 before anything is computed from them; "as-held":
+            they are not scaled.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors, Embeddings)
+    about: ClassVar[str] = "the series of its attention, and the scale of the rows in it"
+
+    degree: int
+    domain: float
+    rows: str = "unit-ball"
+
+    def __post_init__(self) -> None:
+        one_of("rows", self.rows, ("unit-ball", "as-held"))
+
+
+@dataclass(frozen=True)
+class Latent(Statement):
+    """A latent is ``x_i W_i``, linear in the user's row.
+
+    Attributes:
+        bound: first weights are uniform on [-bound, bound], independent of each other.
+        goes_on_from: the weights with which a user enters a round: "own" ones, which only it has stepped on, or
+            "common" ones, which all receive.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (Latents,)
+    about: ClassVar[str] = "which weights users go on from"
+
+    bound: float
+    goes_on_from: str = "own"
+
+    def __post_init__(self) -> None:
+        one_of("goes_on_from", self.goes_on_from, ("own", "common"))
+
+
+@dataclass(frozen=True)
+class Encoder(Statement):
+    """``h = activation(x W1) W2``, averaged over a node's samples; W1 and W2 are the two weights of the public layout.
+
+    A Jacobian is ``dh / d(W1, W2)``, with the weights flattened one after the other as in ``ModelUpdate``.
+
+    Attributes:
+        activation: "relu".
+        noise: standard deviation of Gaussian noise that the protocol itself adds to every entry of a Jacobian.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, Jacobians)
+    about: ClassVar[str] = "the encoder, and the noise on its Jacobian"
+
+    activation: str = "relu"
+    noise: float = 0.0
+
+
+@dataclass(frozen=True)
+class Propagation(Statement):
+    """What client k receives is ``sum over j != k of A_kj (message of j)``, A by personalised propagation:
+    ``A = (1 - alpha)^M P^M + alpha sum over m < M of (1 - alpha)^m P^m``, P the normalised adjacency
+    of the whole graph, which the server knows: edges that clients drop stay in it.
+
+    Attributes:
+        alpha: teleport probability.
+        steps: M.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (PropagatedRepresentations, PropagatedJacobians)
+    about: ClassVar[str] = "with which weights the server adds messages"
+
+    alpha: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Centroids(Statement):
+    """Global nodes are the centroids of an online clustering of the input layer's outputs at a client.
+
+    Attributes:
+        count, width: of the global nodes.
+        momentum: share of the old centroid, and of its count, that a batch leaves.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes,)
+    about: ClassVar[str] = "how global nodes follow from the nodes"
+
+    count: int
+    width: int
+    momentum: float
+
+
+@dataclass(frozen=True)
+class Codes(Statement):
+    """Hop t of ``HopSums`` is ``S_t = A S_{t-1}`` over the whole graph with self-loops, ``A_ij = 1 / sqrt((d_i + 1)
+    (d_j + 1))`` and d the degree in the whole graph. The first ``width`` columns of ``S_0`` are
+    :func:`fglaudit.nn.codes.public_codes` of the seed, which all parties know. With codes hop 1 is sent first, without
+    hop 0; the next hops in later rounds.
+
+    Attributes:
+        width: 0: no public codes.
+        seed: of the codes.
+        hops: how many steps are taken; the last one is not sent.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (HopSums,)
+    about: ClassVar[str] = "which codes are propagated"
+
+    width: int
+    seed: int
+    hops: int
+
+
+@dataclass(frozen=True)
+class Reports(Statement):
+    """A node reports, once, the class that a model common to all clients predicts from the node's own row alone.
+
+    Attributes:
+        classes: how many there are.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ClassReports,)
+    about: ClassVar[str] = "what a node's report is made of"
+
+    classes: int
+
+
+@dataclass(frozen=True)
+class EmbeddedRows(Statement):
+    """Sums over open neighbourhoods, weights 1. In the first step of embeddings: with ``W`` the first rows of the first
+    weight of the public layout, in the model that all clients have, ``h = W' x`` at length 1.
+
+    Attributes:
+        width: of an embedding.
+        steps: how many are taken so, each in a later round.
+        later: what later steps sum: "totals" of the step before at length 1, or "hidden" rows again, which a later
+            model makes of own rows and of the totals.
+        most_uses: neighbours that use one node's embedding, at most; 0: all.
+        padded: whether clients send a row for every node, zeros where they have nothing to add.
+        code_seed: from 0: what the first step sums are :func:`fglaudit.nn.codes.public_codes` of this seed at length 1,
+            and no embeddings; -1: embeddings.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (EmbeddingSums,)
+    about: ClassVar[str] = "what is summed"
+
+    width: int
+    steps: int
+    later: str = "totals"
+    most_uses: int = 0
+    padded: bool = False
+    code_seed: int = -1
+
+    def __post_init__(self) -> None:
+        one_of("later", self.later, ("totals", "hidden"))
+
+
+@dataclass(frozen=True)
+class Generators(Statement):
+    """Generators are :class:`fglaudit.nn.neighbor_generator.FeatureGenerator` of this shape, whose last width is that
+    of a feature row; a client answers with :meth:`fglaudit.nn.neighbor_generator.FeatureGenerator.gradients`."""
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (NeighborGenerators, GeneratorInputs, GeneratorGradients)
+    about: ClassVar[str] = "the shape of its neighbour generators"
+
+    embedding: int
+    hidden: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class Functional(Statement):
+    """A functional embedding is what the last hidden layer of a client's model makes of a public random graph, before
+    its relu, mean over the graph's nodes.
+
+    Attributes:
+        weight, bias: names in the public layout of the linear layer [d, C], [C] that reads that hidden layer.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (FunctionalEmbeddings,)
+    about: ClassVar[str] = "which layer reads functional embeddings"
+
+    weight: str
+    bias: str

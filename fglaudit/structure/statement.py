@@ -1,0 +1,40 @@
+"""What all statements have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from fglaudit.errors import FglauditError, unknown
+from fglaudit.payload import Payload
+
+
+class NotStatedError(FglauditError):
+    """An attack asked for a statement that the protocol does not make."""
+
+
+class Statement:
+    """Base of all statements: frozen dataclasses of plain values."""
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = ()
+    """The payloads it is about; none: the training."""
+    about: ClassVar[str]
+    """What a protocol without it leaves open, after "the protocol does not state"."""
+
+    @classmethod
+    def missing(cls) -> str:
+        """Return what to say where a protocol does not make this statement: what is open, and the fix."""
+        subject = " and ".join(payload.__name__ for payload in cls.payloads)
+        start = f"{subject}: the protocol" if subject else "the protocol"
+        return f"{start} does not state {cls.about}; state it in structure(): {cls.__name__}(...)"
+
+    def values(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def one_of(field: str, value: str, known: Sequence[str]) -> None:
+    """Raise :class:`FglauditError` unless ``value`` is one of the ``known`` words."""
+    if value not in known:
+        raise unknown(field, value, known)

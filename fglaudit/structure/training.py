@@ -1,0 +1,88 @@
+"""Statements on models that are sent, and on how clients train them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.structure.statement import Statement, one_of
+
+
+@dataclass(frozen=True)
+class Models(Statement):
+    """What clients upload as ``ModelUpdate``.
+
+    Attributes:
+        upload: "weights", or "changes" since the weights that they received.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    about: ClassVar[str] = "whether clients upload weights or changes"
+
+    upload: str
+
+    def __post_init__(self) -> None:
+        one_of("upload", self.upload, ("weights", "changes"))
+
+
+@dataclass(frozen=True)
+class Transformer(Statement):
+    """The clients' network is :class:`fglaudit.nn.graph_transformer.GraphTransformer` of this shape."""
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    about: ClassVar[str] = "the shape of a graph transformer"
+
+    layers: int
+    hidden: int
+    heads: int
+    feed_forward: int
+
+
+@dataclass(frozen=True)
+class Convolutions(Statement):
+    """The clients' network is a GCN without biases, ``logits = A relu(A X W_1) W_2``: one weight [in, out] per layer,
+    in the order of the public layout, each after a propagation over closed neighbourhoods.
+
+    Attributes:
+        activation: between layers, "relu".
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    about: ClassVar[str] = "that its network is a GCN"
+
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        one_of("activation", self.activation, ("relu",))
+
+
+@dataclass(frozen=True)
+class Training(Statement):
+    """How clients train between two messages. What is left at its default is stated not to be used.
+
+    Attributes:
+        optimizer: "sgd" or "adam"; another word for another one.
+        learning_rate: per step.
+        weight_decay: L2 penalty ``weight_decay / 2 ||W||^2``.
+        momentum: of SGD.
+        dropout: share of hidden units dropped between layers.
+        feature_dropout: share of the input features that is dropped, afresh in every step.
+        proximal: weight of half the squared distance to the received weights in the loss.
+        local_steps: steps between two messages; 0: as many as there are batches, which depends on the client.
+        keep_optimizer: whether the optimizer's state is kept from round to round.
+        participation: share of the clients that is sampled in a round.
+    """
+
+    about: ClassVar[str] = "how clients train"
+
+    optimizer: str
+    learning_rate: float
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    dropout: float = 0.0
+    feature_dropout: float = 0.0
+    proximal: float = 0.0
+    local_steps: int = 1
+    keep_optimizer: bool = False
+    participation: float = 1.0
