@@ -90,7 +90,10 @@ class EmbeddingSumEdges(Attack):
                 mine = (owner == client).nonzero().squeeze(1)
                 used = (after.sender == client).nonzero().squeeze(1)
                 for chosen in used.split(_BUCKET):
-                    found, score = _likely(after.sums[chosen], rows[mine], std, after.node[chosen], mine)
+                    likely = _likely(
+                        after.sums[chosen].to(device), rows[mine].to(device), std, after.node[chosen], mine
+                    )
+                    found, score = (part.cpu() for part in likely)
                     other, node = mine[found], after.node[chosen].unsqueeze(1).expand_as(found)
                     low, high = torch.minimum(other, node), torch.maximum(other, node)
                     keep = (low != high) & torch.isfinite(score)
@@ -150,9 +153,11 @@ def _likely(sums: Tensor, rows: Tensor, std: float, node: Tensor, mine: Tensor) 
     size = sums.norm(dim=1).square().mean() / max(1.0, float(rows.norm(dim=1).square().mean()))
     share = float((size - std**2 * sums.shape[1]).clamp(min=0.5).item()) / count
     share = min(0.5, share)
-    spread = share * (1 - share) * rows.T @ rows + std**2 * torch.eye(rows.shape[1], dtype=rows.dtype)
+    spread = share * (1 - share) * rows.T @ rows + std**2 * torch.eye(
+        rows.shape[1], dtype=rows.dtype, device=rows.device
+    )
     score = share * (sums - share * rows.sum(0)) @ torch.linalg.solve(spread, rows.T)
-    score[node.unsqueeze(1) == mine] = -math.inf
+    score[(node.unsqueeze(1) == mine).to(score.device)] = -math.inf
     _pursue(score, sums.clone(), rows, std, count)
     top = score.topk(min(_LISTED, count), dim=1)
     return top.indices, top.values

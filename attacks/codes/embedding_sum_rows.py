@@ -87,7 +87,8 @@ class EmbeddingSumRows(Attack):
         column = torch.full((len(nodes),), -1)
         column[open_.nonzero().squeeze(1)[:_LARGEST]] = torch.arange(len(unknown))
         use = column[place] >= 0
-        found = _solved(row[use], column[place[use]], sums, len(unknown), center, spread, noise_level(view, _up(view)))
+        given_to = [each.to(device) for each in (row[use], column[place[use]], sums, center, spread)]
+        found = _solved(*given_to, count=len(unknown), std=noise_level(view, _up(view))).cpu()
         return Reconstruction(_decoded(view, found, held), unknown, torch.zeros(len(unknown)))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
@@ -167,20 +168,20 @@ def _equations(view: View) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _solved(
-    row: Tensor, column: Tensor, sums: Tensor, count: int, center: Tensor, spread: Tensor, std: float
+    row: Tensor, column: Tensor, sums: Tensor, center: Tensor, spread: Tensor, *, count: int, std: float
 ) -> Tensor:
     """Return the embeddings [count, D] expected of ``sums`` [R, D], of which the terms are entries ``row``, ``column``
     of a matrix of ones."""
     if count == 0:
         return sums[:0]
     used, line = torch.unique(row, return_inverse=True)
-    matrix = torch.zeros(len(used), count, dtype=torch.double)
+    matrix = sums.new_zeros(len(used), count)
     matrix[line, column] = 1.0
     values, base = torch.linalg.eigh(spread)  # in its own directions every number is on its own
     target = (sums[used] - matrix.sum(1, keepdim=True) * center) @ base
     gram, right = matrix.T @ matrix, matrix.T @ target
-    found = torch.empty(count, len(values), dtype=torch.double)
-    noise, eye = max(std, 1e-3) ** 2, torch.eye(count, dtype=torch.double)
+    found = sums.new_empty(count, len(values))
+    noise, eye = max(std, 1e-3) ** 2, torch.eye(count, dtype=sums.dtype, device=sums.device)
     for number, value in enumerate(values.clamp(min=1e-9).tolist()):
         found[:, number] = torch.linalg.solve(gram + noise / value * eye, right[:, number])
     result: Tensor = found @ base.T + center

@@ -87,7 +87,7 @@ class GeneratorTargets(Attack):
         shape = generator_of(view)
         found: dict[int, list[Tensor]] = {}
         for answer in answers(view):
-            found.setdefault(answer.client, []).append(targets(shape, answer).cpu())
+            found.setdefault(answer.client, []).append(targets(shape, answer, device).cpu())
         clients, rows = [], []
         for client, parts in sorted(found.items()):
             distinct = _distinct(_levels(view, torch.cat(parts)))
@@ -162,15 +162,15 @@ def answers(view: View) -> Iterator[Answer]:
             yield Answer(sender, generators[key], *asked[key], batch.payload.vector[place])
 
 
-def targets(shape: FeatureGenerator, answer: Answer) -> Tensor:
+def targets(shape: FeatureGenerator, answer: Answer, device: torch.device) -> Tensor:
     """Return the rows [r, F] that ``answer`` was computed from, one per generated row that counts."""
-    vector, inputs = answer.vector.double().unsqueeze(0), answer.inputs.double().unsqueeze(0)
-    counts = answer.counts.double().unsqueeze(0)
+    held = answer.vector, answer.inputs, answer.counts, answer.gradient
+    vector, inputs, counts, gradient = (each.to(device).double().unsqueeze(0) for each in held)
     units = shape.units(vector, inputs)
     made = shape.rows(vector, units)[0]
-    weights = unflatten(answer.gradient.double().unsqueeze(0), shape.layout())
+    weights = unflatten(gradient, shape.layout())
     sums = torch.cat([weights["rows.weight"][0], weights["rows.bias"]])
-    known = torch.cat([units[0], torch.ones(len(made), 1, dtype=torch.double)], 1)
+    known = torch.cat([units[0], made.new_ones(len(made), 1)], 1)
     slopes = (torch.linalg.pinv(known.T) @ sums).view_as(made)
     flat = 1 - made.square()
     step = 2 * shape.share(counts) * flat
