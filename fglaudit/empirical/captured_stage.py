@@ -122,10 +122,8 @@ def captured_stage(
         present = messages(canary.insert(empty, 1))
         absent = messages(canary.insert(empty, -1)) if turned else zeroed
         farthest = max(farthest, _distance(present, absent, stated.fields if stated else ()))
-        pair = strongest(present, absent, stated, NUMBERS)
-        if pair.numbers:
-            title = f"{name} at node {node} of degree {int(graph.degrees()[node].item())}"
-            found.append((pair.divergence, pair.numbers, Pair(title, pair.present, pair.absent)))
+        title = f"{name} at node {node} of degree {int(graph.degrees()[node].item())}"
+        found += _canary(title, present, absent, stated)
     return _stage(whole, found, farthest, stated, "a canary's row")
 
 
@@ -156,10 +154,16 @@ def _edge_stage(
 
         present, absent = messages(graph), messages(other.graph)
         farthest = max(farthest, _distance(present, absent, stated.fields if stated else ()))
-        pair = strongest(present, absent, stated, NUMBERS)
-        if pair.numbers:
-            found.append((pair.divergence, pair.numbers, Pair(other.what, pair.present, pair.absent)))
+        found += _canary(other.what, present, absent, stated)
     return _stage(whole, found, farthest, stated, "one edge")
+
+
+def _canary(
+    title: str, present: list[MessageBatch], absent: list[MessageBatch], stated: StatedNoise | None
+) -> list[tuple[float, int, Pair]]:
+    """Return how far the messages of two worlds are apart, how many numbers tell, and these; none where none does."""
+    pair = strongest(present, absent, stated, NUMBERS)
+    return [(pair.divergence, pair.numbers, Pair(title, pair.present, pair.absent))] if pair.numbers else []
 
 
 def _stage(

@@ -1,24 +1,19 @@
-"""The feature rows that clients hold: subjects are pairs (client, index) [S, 2], an estimate is a row [S, F].
+"""The feature rows that clients hold, as :mod:`fglaudit.quantities.unplaced_rows` asks for rows and scores them.
 
-Which node a row belongs to is not asked, nor its length; rows are matched and scored as
-:mod:`fglaudit.quantities.layer_inputs` says. Asked about are all rows with an entry of the clients that are not
-observing: an attack need not reach most of them. A guess is the mean of the rows that the observer knows.
+Asked about are all rows with an entry of the clients that are not observing: an attack need not reach most of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 
-from fglaudit.interfaces import Attack, Inference
-from fglaudit.quantities.base import Comparison, InferredQuantity, Question, Truth
-from fglaudit.quantities.layer_inputs import LayerInputs
-from fglaudit.view import View
+from fglaudit.quantities.base import Question, Truth
+from fglaudit.quantities.unplaced_rows import UnplacedRows
 
 
-class HeldRows(LayerInputs):
+class HeldRows(UnplacedRows):
     """See the module docstring."""
 
     name: ClassVar[str] = "held-rows"
@@ -41,13 +36,3 @@ class HeldRows(LayerInputs):
         asked = torch.cat(subjects)
         clusters = torch.full((len(asked),), truth.observer.clients[0]) if truth.pooled else asked[:, 0]
         return Question(asked, torch.cat(rows), clusters)
-
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Question],
-        results: Sequence[Inference],
-        guesses: Sequence[Inference],
-    ) -> Comparison:
-        return InferredQuantity.compare(self, attack, views, asked, results, guesses)
