@@ -19,6 +19,8 @@ from fglaudit.reports.summary import Setting, setting_key, summarize
 
 CHOSEN = "chosen on these seeds; confirm on fresh ones"
 """Said of whatever is the best of several, as long as no fresh seeds were asked."""
+Observer = tuple[str, str]
+"""Parties and knowledge."""
 _GRAVEST_FIRST = (Word.LEAKS, Word.NOT_SHOWN, Word.NOT_TESTED, Word.HELD)
 
 
@@ -35,14 +37,14 @@ class Confirmations:
         again.sort(key=lambda setting: len(setting.seeds))
         return Confirmations({setting_key(setting.records[0]): setting for setting in again})
 
-    def words(self, setting: Setting) -> str:
-        """Return what fresh seeds say of a setting that was chosen; without any, that it was merely chosen."""
+    def words(self, setting: Setting, observer: Observer | None = None) -> str:
+        """Return what fresh seeds say of a setting that was chosen, of all observers or of one; without any, that it
+        was merely chosen."""
         again = self.settings.get(setting_key(setting.records[0]))
         if again is None:
             return CHOSEN
         seeds = f"fresh {'seed' if len(again.seeds) == 1 else 'seeds'} {_listed(again.seeds)}"
-        found = [answer for answer in answers([again]) if answer.quantity == FEATURES]
-        worst = min(found, key=lambda answer: _GRAVEST_FIRST.index(answer.word), default=None)
+        worst = min(_on_features(again, observer), key=lambda a: _GRAVEST_FIRST.index(a.word), default=None)
         if worst is None:
             return f"{CHOSEN}: {seeds} have no result on features"
         accuracy = again.per_seed("accuracy")
@@ -55,21 +57,25 @@ class Confirmations:
 def chosen(settings: Sequence[Setting]) -> list[Setting]:
     """Return, per place and protocol, the setting of highest accuracy under which no attack on features succeeded; and,
     where it is another one, that of highest accuracy under which none was ahead of its guess, on however few parties.
+
+    Both are asked against all observers together, and against each of them alone: what holds against a server need not
+    hold against a client.
     """
-    result: list[Setting] = []
+    result: dict[str, Setting] = {}
     groups: dict[tuple[str, str, str], list[Setting]] = {}
     for setting in settings:
         if is_option(setting) and applies(setting) and setting.per_seed("accuracy"):
             key = (place(setting), setting.first.protocol, setting.first.protocol_args)
             groups.setdefault(key, []).append(setting)
     for mine in groups.values():
-        held = max(filter(_held, mine), key=_accuracy, default=None)
-        open_ = max(filter(_open, mine), key=_accuracy, default=None)
-        if held is not None:
-            result.append(held)
-        if open_ is not None and (held is None or _accuracy(open_) > _accuracy(held)):
-            result.append(open_)
-    return result
+        observers = dict.fromkeys(answer.observer for answer in answers(mine))
+        for observer in (None, *observers):
+            held = max((s for s in mine if _held(s, observer)), key=_accuracy, default=None)
+            open_ = max((s for s in mine if _open(s, observer)), key=_accuracy, default=None)
+            if open_ is not None and held is not None and _accuracy(open_) <= _accuracy(held):
+                open_ = None
+            result |= {setting_key(s.records[0]): s for s in (held, open_) if s is not None}
+    return list(result.values())
 
 
 def seeds_for(setting: Setting, least: int) -> int:
@@ -78,18 +84,19 @@ def seeds_for(setting: Setting, least: int) -> int:
     return max([least, *(need.seeds for need in needs if need is not None and need.seeds is not None)])
 
 
-def _on_features(setting: Setting) -> list[Answer]:
-    return [answer for answer in answers([setting]) if answer.quantity == FEATURES]
+def _on_features(setting: Setting, observer: Observer | None = None) -> list[Answer]:
+    found = [answer for answer in answers([setting]) if answer.quantity == FEATURES]
+    return [answer for answer in found if observer is None or answer.observer == observer]
 
 
-def _held(setting: Setting) -> bool:
-    found = _on_features(setting)
+def _held(setting: Setting, observer: Observer | None) -> bool:
+    found = _on_features(setting, observer)
     return bool(found) and all(answer.word is Word.HELD for answer in found)
 
 
-def _open(setting: Setting) -> bool:
+def _open(setting: Setting, observer: Observer | None) -> bool:
     """Whether more parties alone may show that nothing leaks: all attacks that can tell are not ahead."""
-    found = _on_features(setting)
+    found = _on_features(setting, observer)
     return bool(found) and all(
         answer.word is Word.HELD
         or (

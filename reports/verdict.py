@@ -248,7 +248,7 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels, a
     worked = sum(other.measured for other in tried)
     coverage = "" if worked == len(tried) else f"; only {worked} of {plural(len(tried), 'attack')} applied and worked"
     found = f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}"
-    return f"{found}; {again.words(setting)}."
+    return f"{found}; {again.words(setting, leak.observer)}."
 
 
 def _epsilons_tested(run: Run, settings: Sequence[Setting]) -> list[str]:
