@@ -36,10 +36,10 @@ from bench import (
     obfuscations,
     scale,
     update_inversion,
-    working_defenses,
 )
 from bench.redteam import measure as redteam
 from bench.redteam import power
+from bench.what_stops_it import measure as what_stops_it
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
@@ -56,7 +56,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "defense-matrix": lambda o: defense_matrix.run(o.results),
-    "working-defenses": lambda o: working_defenses.run(o.results),
+    "what-stops-it": lambda o: what_stops_it.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "frontier": lambda o: frontier.run(

@@ -54,12 +54,13 @@ class Confirmations:
         return f"not confirmed on {seeds}: {worst.word}, {worst.reason}{shown}"
 
 
-def chosen(settings: Sequence[Setting]) -> list[Setting]:
+def chosen(settings: Sequence[Setting], against: Observer | None = None) -> list[Setting]:
     """Return, per place and protocol, the setting of highest accuracy under which no attack on features succeeded; and,
     where it is another one, that of highest accuracy under which none was ahead of its guess, on however few parties.
 
-    Both are asked against all observers together, and against each of them alone: what holds against a server need not
-    hold against a client.
+    Args:
+        against: one observer. By default all of them together, and each alone: what holds against a server need not
+            hold against a client.
     """
     result: dict[str, Setting] = {}
     groups: dict[tuple[str, str, str], list[Setting]] = {}
@@ -68,8 +69,8 @@ def chosen(settings: Sequence[Setting]) -> list[Setting]:
             key = (place(setting), setting.first.protocol, setting.first.protocol_args)
             groups.setdefault(key, []).append(setting)
     for mine in groups.values():
-        observers = dict.fromkeys(answer.observer for answer in answers(mine))
-        for observer in (None, *observers):
+        observers = (None, *dict.fromkeys(answer.observer for answer in answers(mine)))
+        for observer in observers if against is None else (against,):
             held = max((s for s in mine if _held(s, observer)), key=_accuracy, default=None)
             open_ = max((s for s in mine if _open(s, observer)), key=_accuracy, default=None)
             if open_ is not None and held is not None and _accuracy(open_) <= _accuracy(held):

@@ -89,25 +89,3 @@ def test_a_failed_attack_is_no_reason(bench: ModuleType) -> None:
         cell, "test", Status.FAILED, "ValueError: no"
     )
     assert bench.strongest(blank.findings)["verdict"] == "broken"
-
-
-def test_search_finds_the_weakest_setting_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-    working = importlib.import_module("bench.working_defenses")
-    server = importlib.import_module("bench.working_cases").SERVER_VIEW
-    case = working.CASES[0]
-    family = case.families[0]
-    asked: list[float] = []
-
-    def evaluated(_case: object, defense: Any, _strength: str, _table: object) -> list[dict[str, str]]:
-        asked.append(defense.epsilon)
-        high = "0.01" if defense.epsilon <= 100 else "0.03"
-        row = {"observer": "server", "status": "ok", "advantage_high": high, "accuracy": "0.5"}
-        return [row, {**row, "status": "not-applicable", "advantage_high": ""}]
-
-    monkeypatch.setattr(working, "evaluated", evaluated)
-    found = working.weakest(case, family, server, None)
-    assert found.epsilon == 100
-    assert len(asked) <= 5
-    broken = [{"observer": "server", "status": "broken-attack", "advantage_high": ""}]
-    assert not working.quiet(broken, server)
