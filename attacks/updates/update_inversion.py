@@ -27,7 +27,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, change_clip, degree_bound, dropped_edges, known_noise, on_gradients, sealed
+from fglaudit.adversary.modelled import (
+    about,
+    change_clip,
+    degree_bound,
+    dropped_edges,
+    known_noise,
+    on_gradients,
+    sealed,
+)
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import sending_clients, unknown_changes
