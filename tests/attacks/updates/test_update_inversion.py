@@ -104,7 +104,7 @@ def test_rows_of_fedgat_are_found() -> None:
 
 @pytest.mark.parametrize("defense", [None, DropSingletons(), MinimumNeighborhood(fewest=3)])
 def test_layer_inputs_are_what_the_first_layer_reads(defense: Defense | None) -> None:
-    """The layer's own gradient, projected on the span of the stated rows, is all of it, over the edges that are left."""
+    """The layer's own gradient, projected on the span of the stated rows, is all of it, over the edges left."""
     for protocol in (FedGCN(**ONE_STEP), FedGCN(hops=2, hidden=64, rounds=1), FedGAT(rounds=1, feature_dropout=0.0)):  # type: ignore[arg-type]
         run = record(protocol, graph(), defense)
         clients = run.truth.about([Observer((SERVER,))], False)[0].clients()
