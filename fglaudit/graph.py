@@ -110,7 +110,8 @@ class ClientGraph:
         """Return it with only those of its edges that are among ``edges`` (global ids [2, E], ``i <- j``)."""
         largest = max((int(ids.max().item()) for ids in (self.edges(), edges) if ids.numel()), default=0) + 1
         kept = torch.isin(self.edges()[0] * largest + self.edges()[1], edges[0] * largest + edges[1])
-        inner, cross = kept.split([self.edge_index.shape[1], self.boundary.shape[1]])
+        count = self.edge_index.shape[1]
+        inner, cross = kept[:count], kept[count:]
         used, position = torch.unique(self.boundary[1, cross], return_inverse=True)
         return replace(
             self,
