@@ -122,6 +122,13 @@ def run(
             help="Audit no guarantee by replays: it is then claimed, never verified. With --dry-run: estimate nothing.",
         ),
     ] = False,
+    confirm: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Then run the settings that come out best again, on so many fresh seeds, or as many as it takes.",
+        ),
+    ] = None,
     cell_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
     ] = None,
@@ -152,6 +159,11 @@ def run(
         resolved = dataclasses.replace(resolved, empirical=False)
     directory = out or output_folder(resolved, dataset or ())
     part = Shard.parse(shard) if shard else None
+    if confirm is not None and part is not None:
+        raise FglauditError(
+            f"what a run chose is known once all its cells are there; got --confirm with --shard {shard}; give"
+            " --confirm in a last command without --shard"
+        )
     chosen = pick_device(device, elsewhere=gpus > 0)
     if dry_run:
         from fglaudit.execution.display import print_plan
@@ -196,6 +208,13 @@ def run(
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)
         raise SystemExit(EXIT) from None
     print_answers(console, Run(resolved.name, tuple(records), planned=True))
+    if confirm is not None:
+        from fglaudit.confirming import confirm_chosen
+        from fglaudit.reports.console import print_confirmed
+
+        whole, fresh = confirm_chosen(resolved, directory, chosen_engine, chosen, console, seeds=confirm, secret=secret)
+        records += fresh
+        print_confirmed(console, whole)
     failed = failed_rows(records)
     if failed:
         console.print(failures_table(failed))

@@ -13,6 +13,7 @@ from fglaudit.errors import printable
 from fglaudit.reports.achieved import in_words
 from fglaudit.reports.alarms import alarms, few
 from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, sd
 from fglaudit.reports.numbers import THIN, percent_spread, plural
@@ -61,6 +62,17 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
             " coverage.csv",
             highlight=False,
         )
+
+
+def print_confirmed(console: Console, run: Run) -> None:
+    """Print what fresh seeds say of the settings that ``run`` chose."""
+    again = Confirmations.of(run)
+    labels = Labels.of(summarize(run))
+    if again.settings:
+        console.print("[bold]Chosen settings on fresh seeds[/bold]", highlight=False)
+    for setting in again.settings.values():
+        text = f"{labels.setting(setting)}: {again.words(setting)}"
+        console.print(f"  {_safe(text)}", highlight=False, soft_wrap=True)
 
 
 def _table(found: Sequence[Answer], labels: Labels, many_places: bool) -> Table:

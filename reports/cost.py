@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fglaudit.reports.answers import Word, answers, applies
+from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, mean, sd
 from fglaudit.reports.numbers import percent_spread
 from fglaudit.reports.options import UPPER_BOUND, is_option, undefended
 from fglaudit.reports.summary import Setting
-
-CHOSEN = "chosen on these seeds; confirm on fresh ones"
-"""Said of whatever is the best of several: the best of many is partly the luckiest."""
-
 
 MOST = 6
 
@@ -23,7 +20,7 @@ def feature_words(setting: Setting) -> set[Word]:
     return {answer.word for answer in answers([setting]) if answer.quantity == FEATURES}
 
 
-def cost_lines(settings: Sequence[Setting], labels: Labels) -> list[str]:
+def cost_lines(settings: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
     """Return sentences per data set and partition, each with the accuracies of the settings it names."""
     lines = []
     places = list(dict.fromkeys(place(s) for s in settings))
@@ -33,11 +30,11 @@ def cost_lines(settings: Sequence[Setting], labels: Labels) -> list[str]:
         if not here:
             lines.append(f"On {where}: no training finished.")
             continue
-        lines += [prefix + text for text in _at(here, labels)]
+        lines += [prefix + text for text in _at(here, labels, again)]
     return lines
 
 
-def _at(here: Sequence[Setting], labels: Labels) -> list[str]:
+def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
     options = [s for s in here if is_option(s)]
     lines = []
     held = [s for s in options if feature_words(s) == {Word.HELD}]
@@ -54,7 +51,7 @@ def _at(here: Sequence[Setting], labels: Labels) -> list[str]:
             lost = 100 * (_accuracy(bare) - _accuracy(best))
             lines.append(
                 f"{protocol}: {_shown(bare)} without a defense; {_shown(best)} with {labels.defense(best)}, where no"
-                f" attack on features succeeded ({lost:+.1f} points lost; {CHOSEN})."
+                f" attack on features succeeded ({lost:+.1f} points lost; {again.words(best)})."
             )
         else:
             others = [s for s in mine if not undefended(s)]

@@ -17,6 +17,9 @@ from fglaudit.user_files import is_folder
 
 __all__ = ["NOT_RUN", "Run", "Unreadable", "load_run"]
 
+CONFIRMED = "confirmed"
+"""Folder of a run with the runs of its chosen settings on fresh seeds, see :mod:`fglaudit.confirming`."""
+
 
 @dataclass(frozen=True)
 class Unreadable:
@@ -38,6 +41,7 @@ class Run:
         suite_yaml: the suite as text; empty if not stored.
         planned: whether there is a usable ``run.json``.
         facts: what all cells have in common: version, threads, data, plugins; empty if not stored.
+        confirmed: runs of settings that this run chose, on fresh seeds.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Run:
     suite_yaml: str = ""
     planned: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
+    confirmed: tuple[Run, ...] = ()
 
 
 def load_run(run_dir: Path) -> Run:
@@ -65,6 +70,7 @@ def load_run(run_dir: Path) -> Run:
     manifest = _manifest(run_dir, unreadable)
     stored = _unplanned(folder) if manifest is None else read_cells(run_dir, manifest)
     damaged = [Unreadable(f"cells/{cell}.json", reason) for cell, reason in stored.damaged.items()]
+    confirmed = _confirmed(run_dir / CONFIRMED, unreadable)
     suites = sorted({finding.suite for record in stored.records for finding in record.findings if finding.suite})
     return Run(
         name=", ".join(suites) or (manifest.suite if manifest else run_dir.resolve().name),
@@ -74,7 +80,22 @@ def load_run(run_dir: Path) -> Run:
         suite_yaml=_text(run_dir / "suite.yaml"),
         planned=manifest is not None,
         facts={**manifest.made.to_json(), "sources": dict(manifest.sources)} if manifest else {},
+        confirmed=confirmed,
     )
+
+
+def _confirmed(folder: Path, unreadable: list[Unreadable]) -> tuple[Run, ...]:
+    """Read the runs in ``folder``; one that cannot be read is announced."""
+    runs = []
+    for path in sorted(folder.iterdir()) if is_folder(folder) else ():
+        try:
+            run = load_run(path)
+        except FglauditError as error:
+            unreadable.append(Unreadable(f"{CONFIRMED}/{path.name}", str(error)))
+            continue
+        runs.append(run)
+        unreadable += [Unreadable(f"{CONFIRMED}/{path.name}/{bad.file}", bad.reason) for bad in run.unreadable]
+    return tuple(runs)
 
 
 def _unplanned(folder: Path) -> Stored:

@@ -11,7 +11,7 @@ from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import Word, says_most
-from fglaudit.reports.cost import CHOSEN as CHOSEN
+from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, sd
@@ -88,14 +88,15 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
     for setting in settings:
         if (text := assurance(setting)) and not setting.contradicted:
             statements.setdefault(text, []).append(labels.setting(setting))
+    again = Confirmations.of(run)
     return Verdict(
         alarms=tuple(find_alarms(run, settings, labels)),
         warnings=(
             *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
             *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
         ),
-        accuracy=tuple(cost_lines(settings, labels)),
-        observers=tuple(_observer(observer, settings, labels) for observer in observers_of(settings)),
+        accuracy=tuple(cost_lines(settings, labels, again)),
+        observers=tuple(_observer(observer, settings, labels, again) for observer in observers_of(settings)),
         certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),
         assurances=tuple(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in statements.items()),
     )
@@ -105,7 +106,9 @@ def _come(number: int) -> str:
     return "comes" if number == 1 else "come"
 
 
-def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> ObserverVerdict:
+def _observer(
+    observer: tuple[str, str], settings: Sequence[Setting], labels: Labels, again: Confirmations
+) -> ObserverVerdict:
     every = [(s, leak) for s in settings for leak in s.leaks if leak.observer == observer]
     measured = [pair for pair in every if pair[1].measured]
     unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for _, leak in every)
@@ -142,7 +145,7 @@ def _observer(observer: tuple[str, str], settings: Sequence[Setting], labels: La
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
     detail = f"{ground} {_also(leaks, worst, labels)}{doubt}".strip()
     where_and_sure = f"{labels.setting(where)}; {interval_words(worst)}"
-    return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels), where_and_sure)
+    return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels, again), where_and_sure)
 
 
 def _exposure(pair: tuple[Setting, Leak]) -> tuple[float, float]:
@@ -227,7 +230,7 @@ def _why_nothing(leaks: Sequence[Leak]) -> str:
     return f"Why: {'; '.join(reason for reason, _ in reasons.most_common(3))}." if reasons else ""
 
 
-def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -> str:
+def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels, again: Confirmations) -> str:
     def weakness(pair: tuple[Setting, Leak]) -> tuple[float, float]:
         high = pair[1].advantage if pair[1].high is None else pair[1].high
         return high or 0.0, -(mean(pair[0].per_seed("accuracy")) or 0.0)
@@ -244,7 +247,8 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -
     tried = [other for other in setting.leaks if other.observer == leak.observer]
     worked = sum(other.measured for other in tried)
     coverage = "" if worked == len(tried) else f"; only {worked} of {plural(len(tried), 'attack')} applied and worked"
-    return f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}; {CHOSEN}."
+    found = f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}"
+    return f"{found}; {again.words(setting)}."
 
 
 def _epsilons_tested(run: Run, settings: Sequence[Setting]) -> list[str]:

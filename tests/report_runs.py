@@ -237,3 +237,32 @@ class _Page(HTMLParser):
     @property
     def words(self) -> str:
         return " ".join(" ".join(self.text).split())
+
+
+def hits_in_clusters(hits: Sequence[float], targets: int = 60, control: float = 0.0) -> list[list[float]]:
+    """Clusters of ``targets`` each with so many hits, all of them gained on a control that loses nothing."""
+    return [[float(targets), control, float(hit), 0.0] for hit in hits]
+
+
+def clustered_cell(
+    attacks: dict[str, list[list[float]]],
+    seed: int = 0,
+    metric: str = "exact_rate",
+    defense: tuple[str, dict[str, Any]] = DEFENSES[0],
+    **columns: Any,
+) -> CellRecord:
+    """A record in which the server's attacks reached what the clusters say."""
+    made = make_cell(PROTOCOLS[0], defense, seed, observers=[0])
+    findings = []
+    for name, clusters in attacks.items():
+        paired = read_clusters(metric, clusters)
+        found = metric_interval(metric, paired)
+        row = replace(
+            made.findings[0], attack=name, metric=metric, value=float(paired.values.sum() / paired.targets.sum()),
+            control=paired.control_rate, advantage=found.value, advantage_low=found.low, advantage_high=found.high,
+            interval=found.kind, worst_client=paired.worst, identifiable_rate=None,
+            exact_rate=float(paired.values.sum() / paired.targets.sum()),
+        )  # fmt: skip
+        findings.append(replace(row, **columns))
+    kept = {f"server||{name}": clusters for name, clusters in attacks.items()}
+    return replace(made, findings=tuple(findings), clusters=kept, breakdowns={})

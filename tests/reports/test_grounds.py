@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from report_runs import ATTACKS, DEFENSES, MADE, PROTOCOLS, _Page, make_cell, store, texts
+from report_runs import clustered_cell as cell
+from report_runs import hits_in_clusters as rows
 
 from fglaudit.execution.plan import Planned
 from fglaudit.execution.stored_run import Manifest
 from fglaudit.finding import CellRecord, Status
 from fglaudit.own_files import stamped, unstamped
+from fglaudit.reports.choice import CHOSEN
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, Leak
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, summarize
-from fglaudit.reports.verdict import CHOSEN, ObserverVerdict, make_verdict
+from fglaudit.reports.verdict import ObserverVerdict, make_verdict
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 
 SERVER = ("server", "")
-
-
-def rows(hits: Sequence[float], targets: int = 60, control: float = 0.0) -> list[list[float]]:
-    """Clusters of ``targets`` each with so many hits, all of them gained on a control that loses nothing."""
-    return [[float(targets), control, float(hit), 0.0] for hit in hits]
-
-
-def cell(
-    attacks: dict[str, list[list[float]]], seed: int = 0, metric: str = "exact_rate", **columns: object
-) -> CellRecord:
-    """A record in which the server's attacks reached what the clusters say."""
-    blank = make_cell(PROTOCOLS[0], DEFENSES[0], seed, observers=[0])
-    findings = []
-    for name, clusters in attacks.items():
-        paired = read_clusters(metric, clusters)
-        found = metric_interval(metric, paired)
-        row = replace(
-            blank.findings[0], attack=name, metric=metric, value=float(paired.values.sum() / paired.targets.sum()),
-            control=paired.control_rate, advantage=found.value, advantage_low=found.low, advantage_high=found.high,
-            interval=found.kind, worst_client=paired.worst, identifiable_rate=None,
-            exact_rate=float(paired.values.sum() / paired.targets.sum()),
-        )  # fmt: skip
-        findings.append(replace(row, **columns))  # type: ignore[arg-type]
-    kept = {f"server||{name}": clusters for name, clusters in attacks.items()}
-    return replace(blank, findings=tuple(findings), clusters=kept, breakdowns={})
 
 
 def summarized(folder: Path, *cells: CellRecord) -> list[Setting]:
