@@ -121,7 +121,7 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
     figures = {name: getattr(found, name) for name in ("targets", "metric", "value", "control", "cosine", "reason")}
     figures |= {"status": found.status.value, "small": None, "rows": None, "rank_limit": None}
     if isinstance(case.attack, UpdateInversion):
-        inputs = protocol.layer_inputs(graph)
+        inputs = protocol.layer_inputs(graph, [graph.client(k) for k in range(graph.num_clients)])
         clients, counts = torch.unique_consecutive(inputs[0], return_counts=True)
         width = next(iter(recording.public.layout.values()))[1]
         rounds = min(case.attack.rounds, case.settings["rounds"])

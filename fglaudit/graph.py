@@ -7,7 +7,7 @@ column); :func:`canonical_edges` makes it so. Protocols add self-loops themselve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -100,6 +100,26 @@ class ClientGraph:
     train: NodeMask
     val: NodeMask
     test: NodeMask
+
+    def edges(self) -> Tensor:
+        """Return all edges ``i <- j`` into own nodes as global ids [2, e + b], those among own nodes first."""
+        cross = torch.stack([self.nodes[self.boundary[0]], self.remote_nodes[self.boundary[1]]])
+        return torch.cat([self.nodes[self.edge_index], cross], 1)
+
+    def keeping(self, edges: Tensor) -> ClientGraph:
+        """Return it with only those of its edges that are among ``edges`` (global ids [2, E], ``i <- j``)."""
+        largest = max((int(ids.max().item()) for ids in (self.edges(), edges) if ids.numel()), default=0) + 1
+        kept = torch.isin(self.edges()[0] * largest + self.edges()[1], edges[0] * largest + edges[1])
+        count = self.edge_index.shape[1]
+        inner, cross = kept[:count], kept[count:]
+        used, position = torch.unique(self.boundary[1, cross], return_inverse=True)
+        return replace(
+            self,
+            edge_index=self.edge_index[:, inner],
+            remote_nodes=self.remote_nodes[used],
+            remote_degrees=None if self.remote_degrees is None else self.remote_degrees[used],
+            boundary=torch.stack([self.boundary[0, cross], position]),
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
@@ -326,10 +326,10 @@ class FederatedProtocol(ABC):
             mine[graph.clients[k]] = True
         return (~mine).nonzero().squeeze(1)
 
-    def layer_inputs(self, graph: FederatedGraph) -> tuple[Tensor, Tensor] | None:
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
         """Return the rows that the first layer of each client's model reads in training, and so every update of it is
-        made of: clients [M], ascending, and rows [M, F], as they are without a defense. Asked by the scorer. None, the
-        default: the protocol does not say."""
+        made of: clients [M], ascending, and rows [M, F]. ``clients`` have the edges that a defense left; rows and
+        messages are as they are without one. Asked by the scorer. None, the default: the protocol does not say."""
         return None
 
     def labelled(self, graph: FederatedGraph, observer: Observer) -> Tensor:

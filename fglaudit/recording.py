@@ -326,7 +326,7 @@ def record_training(
             *(_out_of_reach(verdict) if empirical else ()),
         ),
     )
-    return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated)
+    return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated, wire.edges)
 
 
 def public_facts(

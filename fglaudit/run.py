@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from fglaudit.errors import printable
-from fglaudit.execution.csv_files import write_findings
+from fglaudit.execution.csv_files import GrowingFindings, write_findings
 from fglaudit.execution.display import LiveProgress, PlainProgress
 from fglaudit.execution.engine import Engine, Listener, Running, failed
 from fglaudit.execution.kept import secret_key
@@ -38,6 +38,7 @@ class _Recorder(Listener):
     log: LogFile | None = None
     verbose: Callable[[str], None] | None = None
     claims: Claims | None = None
+    table: GrowingFindings | None = None  # a run in shards has none: its processes share no table
 
     def wanted(self, task: Task) -> bool:
         cell = task.cell.hash()
@@ -60,9 +61,13 @@ class _Recorder(Listener):
 
     def checked(self, running: Sequence[Running]) -> None:
         self.display.checked(running)
+        if self.table is not None:
+            self.table.write()
 
     def finished(self, task: Task, record: CellRecord) -> None:
         record = self.store.write(record)
+        if self.table is not None:
+            self.table.add(record)
         task.cell.dataset.check_pin()  # on another content the rest of the run would fail cell by cell
         self.display.finished(task, record)
         if self.log is not None:
@@ -89,7 +94,8 @@ def run_suite(
 ) -> list[CellRecord]:
     """Run or continue ``suite`` in ``directory``, write findings and reports, and return all records in suite order.
 
-    Findings and reports are written even when the run is interrupted: they then say which cells are missing.
+    ``findings.csv`` grows with every finished cell, but for shards. Findings and reports are written even when the run
+    is interrupted: they then say which cells are missing.
 
     Args:
         device: of the cells, ``cpu`` or ``cuda``.
@@ -136,7 +142,8 @@ def run_suite(
         display = _display(console, len(store.mine), len(finished))
         try:
             said = partial(_say, console) if verbose else None
-            recorder = _Recorder(store, display, log=told, verbose=said, claims=claims)
+            table = GrowingFindings(directory, finished.values()) if shard is None else None
+            recorder = _Recorder(store, display, log=told, verbose=said, claims=claims, table=table)
             with display:
                 for task in tasks:
                     if (why := data.too_large.get(task.cell.dataset)) is not None:

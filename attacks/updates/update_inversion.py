@@ -27,7 +27,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, change_clip, known_noise, on_gradients, sealed
+from fglaudit.adversary.modelled import (
+    about,
+    change_clip,
+    degree_bound,
+    dropped_edges,
+    known_noise,
+    on_gradients,
+    sealed,
+)
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import sending_clients, unknown_changes
@@ -66,13 +74,16 @@ class UpdateInversion(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Errors of uploads and gradients hide directions, which are then not counted; clips and samples of losses or
-        of whole changes scale gradients, and a span stays what it is. Rows must be as their owners have them."""
+        of whole changes scale gradients, and a span stays what it is. Rows must be as their owners have them. What is
+        found are the rows that were read, over the edges that were trained with: no edge is assumed, so that those
+        which were dropped before are none of its concern."""
         if about(fact, NeighborSums):
             return sealed(fact, NeighborSums)
         scaled = change_clip(fact, ModelUpdate) and isinstance(fact, Clipped) and fact.norm != "elementwise"
         sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
-        return sent or scaled or gone or sealed(fact, ModelUpdate) or on_gradients(fact)
+        edges = dropped_edges(fact) or degree_bound(fact)
+        return sent or scaled or gone or edges or sealed(fact, ModelUpdate) or on_gradients(fact)
 
     def unsupported(self, view: View) -> str | None:
         if view.public.features is FeatureKind.REAL:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -27,15 +28,51 @@ def write_findings(directory: Path, records: Sequence[CellRecord] | None = None)
     write_atomic(directory / "guarantees.csv", _states(cells))
     idle = [row for row in every if row.status is Status.NOT_APPLICABLE]
     write_atomic(directory / "coverage.csv", _table(idle))
-    path = directory / "findings.csv"
+    path = directory / FINDINGS
     write_atomic(path, _table([row for row in every if row.status is not Status.NOT_APPLICABLE]))
     return path
 
 
-def _table(rows: Sequence[Finding]) -> str:
+class GrowingFindings:
+    """``findings.csv`` while a run goes on: the rows of the cells that are finished, in the order in which they were.
+
+    The file is whole at any moment. It is written again at most once a second, and seldom enough to take a twentieth
+    of the time; :func:`write_findings` has the last word.
+    """
+
+    def __init__(self, directory: Path, finished: Iterable[CellRecord]) -> None:
+        """Begin with the records of cells that were ``finished`` before; nothing is written yet."""
+        self._path, self._text, self._new = directory / FINDINGS, "", list(finished)
+        self._again = time.monotonic()
+
+    def add(self, record: CellRecord) -> None:
+        """Take the rows of a cell that has just been finished."""
+        self._new.append(record)
+        self.write()
+
+    def write(self) -> None:
+        """Write what is new, if it is time."""
+        begun = time.monotonic()
+        if not self._new or begun < self._again:
+            return
+        rows = [row for record in self._new for row in record.findings if row.status is not Status.NOT_APPLICABLE]
+        self._text += _table(rows, heading=not self._text)
+        self._new.clear()
+        write_atomic(self._path, self._text)
+        now = time.monotonic()
+        self._again = now + max(LEAST_SECONDS, 20 * (now - begun))
+
+
+FINDINGS = "findings.csv"
+LEAST_SECONDS = 1.0
+"""Between two versions of a growing table."""
+
+
+def _table(rows: Iterable[Finding], *, heading: bool = True) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    if heading:
+        writer.writerow(COLUMNS)
     writer.writerows([csv_cell(value) for value in vars(row).values()] for row in rows)  # in the order of COLUMNS
     return text.getvalue()
 

@@ -9,7 +9,7 @@
               truth/HASH/        the truth of the same run, for the scorer alone
               attacks/NAME/      what `fglaudit attack` found later
               secret.key       with --secret, what makes the noise secret
-              findings.csv     what was measured, and what failed
+              findings.csv     what was measured, and what failed; it grows with every finished cell
               coverage.csv     with the same columns, what did not apply and why; both together have every row
               summary.csv report.html report.md findings.json summary.tex figure-1.svg
               .spool/          the messages of cells that are being computed; removed whenever a run ends

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Attack, FederatedProtocol, Inference, Planted, Reconstruction
 from fglaudit.view import Auxiliary, Observer, View
 
@@ -32,6 +32,7 @@ class Truth:
     Attributes:
         trained: see ``fglaudit.interfaces.Trained.truth``.
         pooled: whether the observer is one client of "each client in turn".
+        edges: that a defense left of a client's, by client, where it changed any; global ids [2, E].
     """
 
     graph: FederatedGraph
@@ -40,6 +41,12 @@ class Truth:
     auxiliary: Auxiliary
     trained: Mapping[str, Tensor]
     pooled: bool
+    edges: Mapping[int, Tensor] = field(default_factory=dict)
+
+    def clients(self) -> tuple[ClientGraph, ...]:
+        """Return the clients' graphs with the edges that they trained with."""
+        held = (self.graph.client(k) for k in range(self.graph.num_clients))
+        return tuple(c.keeping(self.edges[c.client]) if c.client in self.edges else c for c in held)
 
     def strangers(self) -> Tensor:
         """Return ids of the nodes of which the observer holds no row: neither its own nor auxiliary."""

@@ -1,7 +1,8 @@
 """The rows that clients' first layers read, as :mod:`fglaudit.quantities.unplaced_rows` asks for rows and scores them.
 
 For FedGCN these are the sums ``S_i`` of the training nodes and the own neighbours in reach, for FedGAT the feature rows
-of their neighbourhoods. Asked about are the clients that are not observing.
+of their neighbourhoods: over the edges that are trained with, where a defense drops some. Asked about are the clients
+that are not observing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class LayerInputs(UnplacedRows):
     name: ClassVar[str] = "layer-inputs"
 
     def ask(self, truth: Truth) -> Question | str:
-        found = truth.protocol.layer_inputs(truth.graph)
+        found = truth.protocol.layer_inputs(truth.graph, truth.clients())
         if found is None:
             return f"{type(truth.protocol).name} does not say which rows its first layer reads"
         clients, rows = found

@@ -7,7 +7,7 @@ folder of its own, beside no recording.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class GroundTruth:
         trained: what came of training; its ``truth`` answers some questions.
         seed: of the cell; auxiliary rows are drawn by it.
         unstated: what the defense did and did not state, as far as the channel saw it.
+        edges: that the defense left of a client's, by client, where it changed any; global ids [2, E].
     """
 
     graph: FederatedGraph
@@ -47,11 +48,13 @@ class GroundTruth:
     trained: Trained
     seed: int
     unstated: tuple[Unstated, ...] = ()
+    edges: Mapping[int, Tensor] = field(default_factory=dict)
 
     def about(self, observers: Sequence[Observer], pooled: bool) -> tuple[Truth, ...]:
         """Return what each of ``observers`` (the members of one, all with the same side knowledge) is asked about."""
         auxiliary = draw_auxiliary(self.graph, observers[0].auxiliary, self.seed)
-        return tuple(Truth(self.graph, self.protocol, o, auxiliary, self.trained.truth, pooled) for o in observers)
+        run = (self.trained.truth, pooled, self.edges)
+        return tuple(Truth(self.graph, self.protocol, o, auxiliary, *run) for o in observers)
 
     def save(self, folder: Path) -> None:
         """Write into ``folder``."""
@@ -65,6 +68,7 @@ class GroundTruth:
         tensors |= {"accuracy": self.trained.accuracy, "accuracy_global": self.trained.accuracy_global}
         tensors |= {f"truth.{name}": value for name, value in self.trained.truth.items()}
         tensors |= {f"weights.{name}": value for name, value in self.trained.weights.items()}
+        tensors |= {f"edges.{client}": edges for client, edges in self.edges.items()}
         stored = save({k: v.contiguous().clone() for k, v in tensors.items()})
         write_atomic(folder / _TENSORS, stored, mode=0o600)
         described = {"name": graph.name, "classes": graph.num_classes, "kind": graph.features.value}
@@ -108,7 +112,8 @@ class GroundTruth:
                 truth=_under("truth.", tensors),
             )
             unstated = tuple(Unstated(target_from_json(u["target"]), u["why"]) for u in described["unstated"])
-            return GroundTruth(graph, protocol, trained, int(described["seed"]), unstated)
+            edges = {int(client): kept for client, kept in _under("edges.", tensors).items()}
+            return GroundTruth(graph, protocol, trained, int(described["seed"]), unstated, edges)
         except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError, FglauditError) as error:
             raise FglauditError(
                 f"a truth folder holds truth.safetensors and truth.json, whole; {folder} does not"

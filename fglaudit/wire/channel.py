@@ -76,6 +76,7 @@ class RecordingChannel:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
         bytes_sealed: those of them that are ciphertexts, in all.
         inputs: feature rows [n_k, F] that a defense changed, as it states, by client.
+        edges: that a defense left (:meth:`fglaudit.graph.ClientGraph.edges`), by client, where it changed any.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class RecordingChannel:
         self.bytes_down = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_sealed = 0
         self.inputs: dict[int, Tensor] = {}
+        self.edges: dict[int, Tensor] = {}
         self._observed = Observed(session)
         self._counter = Counter(num_clients, exact=self._observed.watches("release"))
         self._rng = rng
@@ -109,6 +111,8 @@ class RecordingChannel:
             self._observed.prepared(before, prepared)
         if any(fact.target == ROWS for fact in self.session.facts()):
             self.inputs[client.client] = prepared.x
+        if prepared.edge_index is not client.edge_index or prepared.boundary is not client.boundary:
+            self.edges[client.client] = prepared.edges()
         return prepared
 
     def prepares(self) -> bool:

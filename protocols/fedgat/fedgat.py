@@ -40,7 +40,7 @@ Choices where the paper's text is silent:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -227,10 +227,10 @@ class FedGAT(GatProtocol):
         """
         return foreign_nodes_within(graph, observer, self.layers if self.remote == "matrices" else 1)
 
-    def layer_inputs(self, graph: FederatedGraph) -> tuple[Tensor, Tensor]:
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor]:
         """The rows of the nodes in the neighbourhoods that the first layer attends to for the training nodes: attention
         weighs each of them differently in every unit, so that an update is made of single rows."""
-        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        edges = KeptEdges.of(clients, graph.degrees())
         train = torch.zeros(graph.num_nodes, dtype=torch.bool)
         for nodes, mask in zip(graph.clients, graph.train, strict=True):
             train[nodes[mask]] = True

@@ -203,11 +203,10 @@ class FedGCN(FederatedProtocol):
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
         return foreign_nodes_within(graph, observer, self.hops + self.smoothing_hops)
 
-    def layer_inputs(self, graph: FederatedGraph) -> tuple[Tensor, Tensor] | None:
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
         """The sums of the training nodes and of the own neighbours that their losses see."""
         if self.smoothing_hops:
             return None
-        clients = [graph.client(k) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees())
         problem = Problem.of(clients, edges, self.hops)
         used = needed_rows(problem.propagation, problem.train, self.layers)[0]

@@ -12,11 +12,12 @@ from execution_runs import run, suite
 from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, misbehave
 
 from fglaudit.errors import FglauditError
+from fglaudit.execution import csv_files
 from fglaudit.execution.csv_files import write_findings
 from fglaudit.execution.engines import make_engine
 from fglaudit.execution.store import open_run
 from fglaudit.execution.stored_run import NOT_RUN, read_record, read_records
-from fglaudit.finding import COLUMNS, Status
+from fglaudit.finding import COLUMNS, CellRecord, Status
 from fglaudit.own_files import stamped, unstamped
 
 
@@ -174,3 +175,41 @@ def test_engines(tmp_path: Path) -> None:
         make_engine("local", 0)
     with pytest.raises(FglauditError, match=r"there is no run\.json|run\.json; there is none"):
         read_records(tmp_path)
+
+
+def test_findings_grow_while_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that is finished stands in findings.csv, whole, before the next one is; the end puts it in suite order."""
+    monkeypatch.setattr(csv_files, "LEAST_SECONDS", 0.0)
+    seen: list[list[str]] = []
+
+    class Watched(csv_files.GrowingFindings):
+        def add(self, record: CellRecord) -> None:
+            self._again = 0.0
+            super().add(record)
+            with (tmp_path / "findings.csv").open(newline="") as file:
+                found = list(csv.DictReader(file))
+            assert [row["attack"] for row in found if row["cell"] == record.cell] == [
+                row.attack for row in record.findings if row.status is not Status.NOT_APPLICABLE
+            ]
+            seen.append(list(dict.fromkeys(row["cell"] for row in found)))
+
+    monkeypatch.setattr("fglaudit.run.GrowingFindings", Watched)
+    run(suite(seeds=[0, 6, RAISES]), tmp_path, misbehave)
+    assert [len(cells) for cells in seen] == [1, 2, 3]
+    seen.clear()
+    records, _ = run(suite(seeds=[0, 6, RAISES]), tmp_path)
+    assert [len(cells) for cells in seen] == [3]  # two from before and the one that had failed
+    assert list(dict.fromkeys(row["cell"] for row in rows(tmp_path))) == [record.cell for record in records]
+
+
+def test_growing_findings_are_not_written_all_the_time(tmp_path: Path) -> None:
+    records, _ = run(suite(seeds=[0, 1]), tmp_path)
+    table = csv_files.GrowingFindings(tmp_path / "other", records[:1])
+    (tmp_path / "other").mkdir()
+    table.write()
+    first = (tmp_path / "other" / "findings.csv").read_bytes()
+    table.add(records[1])
+    assert (tmp_path / "other" / "findings.csv").read_bytes() == first
+    table._again = 0.0
+    table.write()
+    assert (tmp_path / "other" / "findings.csv").read_bytes() == (tmp_path / "findings.csv").read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +14,13 @@ from fglaudit.attacks.updates.input_layer import EVERYBODY, input_changes
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
+from fglaudit.defenses.graph.drop_singletons import DropSingletons
+from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Inference
+from fglaudit.interfaces import Defense, Inference
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgat.fedgat import FedGAT
@@ -26,6 +29,7 @@ from fglaudit.quantities import quantity
 from fglaudit.quantities.base import Question
 from fglaudit.rng import derive
 from fglaudit.scoring.score import Scorer
+from fglaudit.scoring.truth import GroundTruth
 from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer
 
@@ -38,6 +42,12 @@ def graph() -> FederatedGraph:
     rng = derive(1, "rows")
     few = tuple(mask & (torch.arange(len(mask)) % 3 == 0) for mask in made.train)
     return replace(made, x=(torch.rand(48, 160, generator=rng) < 0.06).float(), train=few)
+
+
+def across(graph: FederatedGraph) -> int:
+    """Return how many edges into a client come from another one."""
+    owner = graph.owner()
+    return int((owner[graph.edge_index[0]] != owner[graph.edge_index[1]]).sum().item())
 
 
 def finding(run: Run, attack: UpdateInversion, party: str = "server") -> Finding:
@@ -92,16 +102,32 @@ def test_rows_of_fedgat_are_found() -> None:
     assert (finding(record(protocol, graph()), UpdateInversion()).value or 0) >= 0.5
 
 
-def test_layer_inputs_are_what_the_first_layer_reads() -> None:
-    """The layer's own gradient, projected on the span of the stated rows, is all of it."""
+@pytest.mark.parametrize("defense", [None, DropSingletons(), MinimumNeighborhood(fewest=3)])
+def test_layer_inputs_are_what_the_first_layer_reads(defense: Defense | None) -> None:
+    """The layer's own gradient, projected on the span of the stated rows, is all of it, over the edges left."""
     for protocol in (FedGCN(**ONE_STEP), FedGCN(hops=2, hidden=64, rounds=1), FedGAT(rounds=1, feature_dropout=0.0)):  # type: ignore[arg-type]
-        run = record(protocol, graph())
-        stated = protocol.layer_inputs(run.graph)
+        run = record(protocol, graph(), defense)
+        clients = run.truth.about([Observer((SERVER,))], False)[0].clients()
+        assert (sum(c.boundary.shape[1] for c in clients) == across(run.graph)) == (defense is None)
+        stated = protocol.layer_inputs(run.graph, clients)
         assert stated is not None
         for change in input_changes(run.view(Observer((SERVER,))), 1):
             rows = stated[1][stated[0] == change.client].double()
             inside = rows.T @ torch.linalg.lstsq(rows.T, change.change, driver="gelsd").solution
             assert (inside - change.change).norm() < 1e-4 * change.change.norm()
+
+
+def test_dropped_edges_change_the_rows_and_hide_none(tmp_path: Path) -> None:
+    """What is asked for are the sums that were trained on, before and after the truth was saved."""
+    protocol = FedGCN(**ONE_STEP)  # type: ignore[arg-type]
+    run = record(protocol, graph(), MinimumNeighborhood(fewest=3))
+    found = finding(run, UpdateInversion())
+    assert found.adapted == "yes" and (found.value or 0) >= 0.8
+    run.truth.save(tmp_path / "truth")
+    again = replace(run, truth=GroundTruth.load(tmp_path / "truth", protocol))
+    assert finding(again, UpdateInversion()).value == found.value
+    whole = replace(run, truth=replace(run.truth, edges={}))
+    assert (finding(whole, UpdateInversion()).value or 0) < (found.value or 0)
 
 
 def test_the_global_models_show_rows_of_all_clients() -> None:
