@@ -115,7 +115,9 @@ def test_rows_of_perceptrons_are_found(samples: int) -> None:
         made,
         x=x.squeeze(1) if samples == 1 else x,
         clients=tuple(torch.arange(24).unsqueeze(1)),
-        **{name: tuple(mask.unsqueeze(1)) for name, mask in (("train", mine), ("val", ~mine), ("test", mine))},
+        train=tuple(mine.unsqueeze(1)),
+        val=tuple(~mine.unsqueeze(1)),
+        test=tuple(mine.unsqueeze(1)),
     )
     found = finding(record(FedMLP(rounds=1), users), UpdateInversion())
     assert found.value is not None and found.value >= 0.8 and found.targets == 24 * samples
