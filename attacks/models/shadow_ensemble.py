@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.graph import EdgeIndex
 from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, train_ensemble
 from fglaudit.payloads import ModelUpdate
 from fglaudit.rng import split
+from fglaudit.shapes import EdgeIndex
 from fglaudit.structure import Training
 from fglaudit.view import View
 
@@ -51,7 +51,7 @@ def batched_shadows(
     drawn = split(rng, "ensemble")
     parts = [
         train_ensemble(graph, layout, y.clamp(min=0).to(device), part.to(device), settings, drawn).cpu()
-        for part in weights.split(size)
+        for part in torch.split(weights, size)
     ]
     return torch.cat(parts)
 
