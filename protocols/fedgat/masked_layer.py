@@ -49,7 +49,9 @@ class Bases:
         order = torch.argsort(client, stable=True)
         place = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
         shapes = [batch.m1.shape[:2] for batch in found]
-        index = [part.view(shape) for part, shape in zip(place.split([p * c for p, c in shapes]), shapes, strict=True)]
+        index = [
+            part.view(shape) for part, shape in zip(torch.split(place, [p * c for p, c in shapes]), shapes, strict=True)
+        ]
         return Bases(found, vectors[order], torch.bincount(client, minlength=clients).tolist(), index)
 
     def project(self, maps: Sequence[Tensor]) -> Iterator[tuple[Batch, Sequence[Tensor]]]:
@@ -58,12 +60,12 @@ class Bases:
         # Clients have different numbers of rows: padding them to one shape would cost more than the loop.
         products = [
             rows @ torch.cat([part[client] for part in maps], 1)
-            for client, rows in enumerate(self.rows.split(list(self.lengths)))
+            for client, rows in enumerate(torch.split(self.rows, list(self.lengths)))
             if len(rows)
         ]
         joint = torch.cat(products)
         for batch, index in zip(self.batches, self.index, strict=True):
-            yield batch, joint[index].split(sizes, 2)
+            yield batch, torch.split(joint[index], sizes, 2)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class MaskedLayer:
                 (own.transpose(1, 2), neighbor.transpose(1, 2), layer.weight)
             ):
                 mean = batch.mean(ours.transpose(1, 2), theirs.transpose(1, 2), self.series)
-                parts.append(torch.einsum("phc,pcho->pho", mean, weight.unflatten(2, (heads, out))))
+                parts.append(torch.einsum("phc,pcho->pho", mean, weight.view(*weight.shape[:2], heads, out)))
                 places.append(batch.place)
             means = means.index_copy(0, torch.cat(places), torch.cat(parts))
         means = means.view(self.clients, self.rows, heads, out)

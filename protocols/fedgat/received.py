@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,10 +40,10 @@ chance only, whose probability falls with the fourth power of how small it must 
 
 def basis_of(rows: Tensor, rank: int) -> Tensor:
     """Return an orthonormal basis [P, F, rank] of the leading directions of ``rows`` [P, n, F], ``rank <= n < F``."""
-    wide, triangle = torch.linalg.qr(rows.transpose(1, 2))
-    if rank == rows.shape[1]:
-        return wide
-    basis: Tensor = wide @ torch.linalg.svd(triangle).U[:, :, :rank]
+    basis: Tensor
+    basis, triangle = torch.linalg.qr(rows.transpose(1, 2))
+    if rank < rows.shape[1]:
+        basis = basis @ torch.linalg.svd(triangle).U[:, :, :rank]
     return basis
 
 
@@ -50,7 +51,8 @@ def spanned(basis: Tensor, columns: Tensor) -> Tensor:
     """Return for which p the ``columns`` [P, F, c] lie in the span of ``basis`` [P, F, r] up to rounding [P]."""
     outside = columns - basis @ (basis.transpose(1, 2) @ columns)
     bound = RESIDUAL * torch.finfo(columns.dtype).eps * columns.flatten(1).norm(dim=1)
-    return outside.flatten(1).norm(dim=1) <= bound
+    inside: Tensor = outside.flatten(1).norm(dim=1) <= bound
+    return inside
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Batch:
         if len(batches) == 1 or len(bases) not in (0, len(batches)):
             return list(batches)
         names = ("client", "place", "m1", "m2", "k1", "k2")
-        whole = {name: torch.cat([getattr(b, name) for b in batches]) for name in names}
+        whole: dict[str, Any] = {name: torch.cat([getattr(b, name) for b in batches]) for name in names}
         return [replace(batches[0], **whole, basis=torch.cat(bases) if bases else None)]
 
     def select(self, part: slice | Tensor) -> Batch:
