@@ -6,6 +6,7 @@ import importlib
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from report_runs import DEFENSES, PROTOCOLS, make_cell
@@ -25,7 +26,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_every_line_names_settings_and_attacks_of_its_suite(bench: ModuleType) -> None:
-    cells = {}
+    cells: dict[str, list[dict[str, Any]]] = {}
     for row in (row for table in bench.read_tables() for row in table["rows"]):
         suite = load_suite(row["suite"])
         trainings = cells.setdefault(row["suite"], [identity(cell) for cell in suite.cells()])
