@@ -31,6 +31,7 @@ from fglaudit.suite.overrides import dataset_entry, pick_device
 from fglaudit.suite.suite import dataset_spec, fitting
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
 Named = str | Mapping[str, Any]
@@ -89,7 +90,7 @@ def audit(
     defense: Named | Defense = "none",
     observers: Sequence[str | ObserverSpec] = ("server", "client:each"),
     attacks: str | Sequence[Named | Attack] = "all",
-    clients: int | Sequence[int] = 10,
+    clients: int | Sequence[int] | npt.NDArray[Any] | torch.Tensor = 10,
     partition: PartitionSpec | None = None,
     seeds: Sequence[int] = (0,),
     split: str | None = None,
