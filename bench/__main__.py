@@ -26,6 +26,7 @@ from bench import (
     fedgt_tables,
     fedgt_weights,
     frontier,
+    gap,
     gfl_appnp,
     gfl_appnp_attacks,
     intervals,
@@ -62,6 +63,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "frontier": lambda o: frontier.run(
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
+    "gap": lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
@@ -108,6 +110,7 @@ def main() -> None:
     parser.add_argument(
         "--settings", nargs="*", choices=[one.name for one in frontier.SETTINGS], default=(), help="of frontier"
     )
+    parser.add_argument("--gap-datasets", nargs="+", choices=gap.DATASETS, default=gap.DATASETS, help="of gap")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:
