@@ -102,11 +102,11 @@ _REPORTS = tuple(
 _STEPS: Fields = {"unit": NODE, "local_steps": 1}
 _NODES = tuple(
     (
-        {"hops": (1, 2), "most_uses": 50, "encoder_rounds": 5, "rounds": 5, "learning_rate": rate, **_STEPS},
+        {"hops": (2, 3), "most_uses": 50, "encoder_rounds": 10, "rounds": rounds, "learning_rate": 8.0, **_STEPS},
         _split(share),
     )
-    for rate in (4.0, 8.0)
-    for share in (0.25, 0.5)
+    for rounds in (5, 10)
+    for share in (0.125, 0.25)
 )
 _ALONE = tuple(
     ({"hops": (1,), "encoder_rounds": rounds, "rounds": 1, "learning_rate": rate, **_STEPS}, _PRIVATE)
