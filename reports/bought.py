@@ -24,7 +24,8 @@ MODELS = "ModelUpdate"
 
 def chance(setting: Setting) -> float | None:
     """Return the share of the test nodes' most frequent class, over seeds; None where records do not say."""
-    return mean([facts["chance"] for record in setting.records if "chance" in (facts := record.partition_facts)])
+    found = [record.partition_facts.get("chance") for record in setting.records]
+    return mean([float(level) for level in found if isinstance(level, (int, float))])
 
 
 def beside(setting: Setting, found: Mapping[str, Bought]) -> str:
