@@ -18,20 +18,14 @@ from bench import (
     fedgat_attacks,
     fedgat_defenses,
     fedgat_memory,
-    fedgat_table1,
     fedgat_theory,
     fedgt_attacks,
     fedgt_choices,
-    fedgt_preprocessing,
-    fedgt_tables,
-    fedgt_weights,
     frontier,
-    gfl_appnp,
     gfl_appnp_attacks,
     intervals,
     links,
     membership,
-    nfedgnn,
     obfuscation_cost,
     obfuscations,
     scale,
@@ -42,18 +36,12 @@ from bench.redteam import power
 from bench.what_stops_it import measure as what_stops_it
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
-    "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
     "fedgat-attacks": lambda o: fedgat_attacks.run(o.results, o.root),
     "fedgat-memory": lambda o: fedgat_memory.run(o.results, o.root),
     "fedgat-defenses": lambda o: fedgat_defenses.run(o.results, o.root),
     "theory": lambda o: fedgat_theory.run(o.results, o.root),
-    "gfl-appnp": lambda o: gfl_appnp.run(o.results, o.root, o.draws),
-    "fedgt": lambda o: fedgt_tables.run(o.results, o.root, min(o.seeds, 3), tuple(o.fedgt_datasets)),
     "fedgt-choices": lambda o: fedgt_choices.run(o.results, o.root),
-    "fedgt-weights": lambda o: fedgt_weights.run(o.results, o.root, min(o.seeds, 3)),
-    "fedgt-preprocessing": lambda o: fedgt_preprocessing.run(o.results, o.root),
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
-    "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "defense-matrix": lambda o: defense_matrix.run(o.results),
     "what-stops-it": lambda o: what_stops_it.run(o.results),
@@ -89,19 +77,9 @@ def main() -> None:
     parser.add_argument(
         "--only", help="part of the name of a case of redteam (built-in: honest ones); a part of obfuscations"
     )
-    parser.add_argument("--draws", type=int, default=20, help="draws of GFL-APPNP's data sets")
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
     parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
-    parser.add_argument(
-        "--datasets", nargs="*", choices=tuple(nfedgnn.GRIDS), default=tuple(nfedgnn.GRIDS), help="of nfedgnn"
-    )
-    parser.add_argument(
-        "--fedgt-datasets", nargs="+", choices=fedgt_tables.DATASETS, default=fedgt_tables.DATASETS, help="of fedgt"
-    )
-    parser.add_argument(
-        "--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn"
-    )
     parser.add_argument(
         "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
     )

@@ -100,6 +100,8 @@ class Finding:
     guarantee: str = ""  # verified | claimed | refuted | none, towards this observer: see fglaudit.guarantees
     succeeds_weakened: str = ""  # yes | no: through the same defense at next to no strength; "" where it was not asked
     tpr_at_fpr_01: float | None = None  # members found at 0.1 % false ones; "" below 1000 non-members
+    tpr_at_fpr_1_low: float | None = None  # 95 % interval of members found at 1 % false ones, over nodes of both kinds
+    tpr_at_fpr_1_high: float | None = None
 
     @property
     def confused(self) -> bool:

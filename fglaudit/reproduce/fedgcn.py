@@ -13,11 +13,11 @@ import time
 from dataclasses import replace
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.interfaces import DefenseSession
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.reproduce import published_one_hop
+from fglaudit.reproduce import published_one_hop, unprinted
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
@@ -25,28 +25,43 @@ from fglaudit.wire.channel import RecordingChannel
 
 SEEDS = range(10)
 AS_PUBLISHED = "FedGCN(1-hop), as published code"
-_NOT_BUILT = {"BDS-GCN": "sampling of boundary nodes is not built"}
 GENERATOR_NOISE = 0.1
 """What the authors add to neighbours' rows in place of a generator, for FedSage+."""
-_HOPS = {"FedGCN(0-hop)": 0, "FedGCN(1-hop)": 1, "FedGCN(2-hop)": 2}
+_HOPS = {"FedGCN(0-hop)": 0, "FedGCN(1-hop)": 1, "FedGCN(2-hop)": 2, AS_PUBLISHED: 1}
 
 
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
     if row.dataset.startswith("ogbn"):
         return "the networks with batch normalisation that the paper uses there are not built"
-    if row.method in _NOT_BUILT:
-        return _NOT_BUILT[row.method]
+    found = protocol(row)
+    if isinstance(found, str):
+        return found
     dataset = DatasetSpec(row.dataset, root=root)
-    central = row.method == "Centralized GCN"
-    beta = 10000.0 if central else float(row.setting.removeprefix("beta="))
+    scheme = row.setting.split(", ")[0]
+    beta = float(scheme.removeprefix("beta=")) if scheme.startswith("beta=") else 10000.0
     partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
     if row.method in (AS_PUBLISHED, "FedSage+"):
         noise = GENERATOR_NOISE if row.method == "FedSage+" else 0.0
         return _as_published(dataset, partition, seed, noise)
-    protocol = GCN() if central else FedGCN(hops=_HOPS[row.method])
-    outcome, measured = trained(Training(dataset, partition, protocol), seed)
+    outcome, measured = trained(Training(dataset, partition, found), seed)
     return replace(measured, value=100 * outcome.client_mean)
+
+
+def protocol(row: Published) -> FederatedProtocol | str:
+    """Return what trains the row's method, or why nothing does.
+
+    FedSage+ is the 1-hop variant of the published code (:mod:`.published_one_hop`) with noise on neighbours' rows.
+    """
+    changed = unprinted.fields(row.setting)
+    match row.method:
+        case "Centralized GCN":
+            return GCN(**changed)
+        case "BDS-GCN":
+            return "sampling of boundary nodes is not built"
+        case "FedSage+":
+            return FedGCN(hops=1)
+    return FedGCN(hops=_HOPS[row.method], **changed)
 
 
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
@@ -54,7 +69,7 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     return tuple(
         replace(row, method=AS_PUBLISHED)
         for row in rows
-        if row.method == "FedGCN(1-hop)" and not row.dataset.startswith("ogbn")
+        if row.table == "fedgcn-table2" and row.method == "FedGCN(1-hop)" and not row.dataset.startswith("ogbn")
     )
 
 

@@ -65,7 +65,7 @@ from fglaudit.payloads import (
     RawFeatures,
 )
 from fglaudit.protocols.fedgat.gat_field import Clients, Field
-from fglaudit.protocols.fedgat.gat_plan import GatProtocol, Plan, edge_layer
+from fglaudit.protocols.fedgat.gat_plan import GatProtocol, Plan, attended_rows, edge_layer
 from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatTraining
 from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
@@ -230,14 +230,7 @@ class FedGAT(GatProtocol):
     def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor]:
         """The rows of the nodes in the neighbourhoods that the first layer attends to for the training nodes: attention
         weighs each of them differently in every unit, so that an update is made of single rows."""
-        edges = KeptEdges.of(clients, graph.degrees())
-        train = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        for nodes, mask in zip(graph.clients, graph.train, strict=True):
-            train[nodes[mask]] = True
-        parties = Clients(edges, edges.owner, graph.num_clients)
-        cross = "compute" if self.remote == "matrices" else "leave"
-        codes = torch.unique(parties.into(parties.needed(parties.own(train), self.layers, cross)[0])[1])
-        return codes // graph.num_nodes, graph.x[codes % graph.num_nodes].float()
+        return attended_rows(graph, clients, self.layers, "compute" if self.remote == "matrices" else "leave")
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         training, initial, rest = self.prepare(graph, channel, rng, device)
