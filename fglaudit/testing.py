@@ -185,7 +185,9 @@ def _check_right(trained: Trained, graph: FederatedGraph) -> None:
         return
     places = [int(mask.sum().item()) for mask in graph.test]
     assert trained.right.shape == (sum(places),), "right has one entry per test place"
-    for part, accuracy in zip(trained.right.double().split(places), trained.accuracy[trained.round], strict=True):
+    for part, accuracy in zip(
+        torch.split(trained.right.double(), places), trained.accuracy[trained.round], strict=True
+    ):
         close = bool(accuracy.isnan()) if not len(part) else abs(part.mean().item() - accuracy.item()) < 1e-6
         assert close, "right is in order of clients and adds up to each one's accuracy in the round that counts"
 

@@ -81,7 +81,7 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
 
 def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     """Say what costs nothing, chance included, and which settings bought anything above it."""
-    level = next((found for s in options if (found := chance(s)) is not None), None)
+    level = next((share for s in options if (share := chance(s)) is not None), None)
     free = sorted(filter(costs_nothing, options), key=_accuracy, reverse=True)
     named = [f"{labels.protocol(s)} {_shown(s)}" for s in free]
     named += [] if level is None else [f"always naming the largest class {percent(level)}"]

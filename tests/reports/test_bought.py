@@ -33,7 +33,7 @@ def cell(
     """A record of a training that sent ``sent`` and answered the test nodes as ``right`` says."""
     made = make_cell((protocol, {"rounds": 9}, 0.5), defense, seed, observers=[0])
     accuracy, size = sum(right) / len(right), 8 if sent else 0
-    known = {"accuracy": accuracy, "accuracy_global": accuracy, "bytes_up": size, "bytes_down": size}
+    known: dict[str, Any] = {"accuracy": accuracy, "accuracy_global": accuracy, "bytes_up": size, "bytes_down": size}
     return replace(
         made,
         findings=tuple(replace(row, **known) for row in made.findings),
