@@ -22,6 +22,7 @@ from bench import (
     fedgt_attacks,
     fedgt_choices,
     frontier,
+    gap,
     gfl_appnp_attacks,
     intervals,
     links,
@@ -50,6 +51,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "frontier": lambda o: frontier.run(
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
+    "gap": lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
@@ -86,6 +88,7 @@ def main() -> None:
     parser.add_argument(
         "--settings", nargs="*", choices=[one.name for one in frontier.SETTINGS], default=(), help="of frontier"
     )
+    parser.add_argument("--gap-datasets", nargs="+", choices=gap.DATASETS, default=gap.DATASETS, help="of gap")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:

@@ -98,6 +98,7 @@ _SUMS = tuple(
 """The class default is the paper's optimizer, which does not train on every data set."""
 
 
+_ATTENTION = ("gaussian", {"epsilon": 8.0, "on": "RawFeatures"})
 _KPROP = tuple({**_SUMS[1], "smoothing_hops": hops} for hops in (16, 32))
 """LPGNN's multi-bit rows, propagated."""
 _EDGES: tuple[Mapping[str, Any], ...] = tuple(
@@ -135,6 +136,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("reports at 1", "private-reports", _REPORTS[:1], ("k-ary-response", {"epsilon": 1.0})),
     _noisy(8.0, (0,)),
     _noisy(8.0, (16, 32)),
+    Setting("fedgat, rows at 8, as sent", "fedgat", defense=_ATTENTION),
+    Setting(
+        "fedgat, rows at 8, smoothed",
+        "fedgat",
+        tuple({"smoothing_hops": hops} for hops in (16, 32)),
+        _ATTENTION,
+    ),
     Setting("lpgnn, rows at 8", "fedgcn", _KPROP, ("multi-bit", {"epsilon": 8.0})),
     Setting("gap, rows at 8", "gap", _ROWS, _embeddings("reporting node")),
     Setting("gap, edges at 8", "gap", _EDGES, _embeddings("edge"), edges=True),

@@ -174,6 +174,8 @@ class GatTraining:
         self.outside: Callable[[LayerWeights], Tensor] | None = None
         """Returns the share of edge scores outside the series' domain; called after every round if set."""
         self.worst_outside = 0.0
+        self.notes: tuple[str, ...] = ()
+        """What a reader must know of the rows that are trained on."""
 
     def run(self, initial: Tensor, rng: torch.Generator, *, federated: bool) -> Trained:
         """Train from one ``initial`` model [D].
@@ -234,7 +236,8 @@ class GatTraining:
         final = {name: w.squeeze(0).cpu() for name, w in unflatten(model.unsqueeze(0), self.layout).items()}
         tested = self.problem.is_test
         order = torch.argsort(self.problem.groups[tested], stable=True)
-        return Trained(accuracy, accuracy_global, final, self.layout, chosen, right=right[tested][order].cpu())
+        right = right[tested][order].cpu()
+        return Trained(accuracy, accuracy_global, final, self.layout, chosen, notes=self.notes, right=right)
 
     def _by_group(self, flags: Tensor) -> Tensor:
         counts = torch.zeros(self.problem.num_groups, device=flags.device)
