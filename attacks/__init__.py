@@ -50,6 +50,7 @@ ATTACKS: dict[str, str] = {
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
     "functional-labels": "fglaudit.attacks.functional.functional_labels:FunctionalLabels",
+    "boundary-labels": "fglaudit.attacks.boundaries.boundary_labels:BoundaryLabels",
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",

@@ -13,7 +13,9 @@ from fglaudit.payloads import (
     GeneratorGradients,
     GeneratorInputs,
     GlobalNodes,
+    HiddenGradients,
     HiddenRepresentations,
+    HiddenStates,
     HopSums,
     Jacobians,
     Latents,
@@ -240,3 +242,20 @@ class Functional(Statement):
 
     weight: str
     bias: str
+
+
+@dataclass(frozen=True)
+class BoundaryRows(Statement):
+    """Hidden states are first-layer outputs of a GCN of two layers; holders of copies send back gradients of the sum of
+    their training nodes' cross-entropies, times a positive factor, edges weighted by degrees in the whole graph.
+
+    Attributes:
+        rate: share of the copies that take part in a step.
+        dropout: share of the units that a copy's holder drops, so that their gradient is 0.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (HiddenStates, HiddenGradients)
+    about: ClassVar[str] = "what hidden states and their gradients are computed from"
+
+    rate: float
+    dropout: float
