@@ -73,10 +73,18 @@ class Boundary:
         column = source.clone()
         column[away] = count + place
         pair, node = torch.div(copies, count, rounding_mode="floor"), copies % count
-        by_column = torch.argsort(column, stable=True)
-        weight = (scale[row] * scale[source]).float()
-        there = (part.to(device) for part in (node, row, column, weight, by_column))
-        return Boundary(pair % num_clients, node, pair // num_clients, *there, count, num_clients)
+        return Boundary(
+            client=pair % num_clients,
+            node=node,
+            owner=torch.div(pair, num_clients, rounding_mode="floor"),
+            source=node.to(device),
+            row=row.to(device),
+            column=column.to(device),
+            weight=(scale[row] * scale[source]).float().to(device),
+            by_column=torch.argsort(column, stable=True).to(device),
+            num_nodes=count,
+            num_clients=num_clients,
+        )
 
     def sample(self, used: Tensor) -> Sample:
         """Return the copies where ``used`` [R], a mask on the host, is true."""
