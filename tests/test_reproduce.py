@@ -27,7 +27,7 @@ from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
 from fglaudit.reproduce.published import TITLES, Published, all_published
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
-from fglaudit.reproduce.trainings import Measured
+from fglaudit.reproduce.trainings import Measured, Training
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 
@@ -109,6 +109,22 @@ def test_updates_do_not_depend_on_how_often_models_are_averaged() -> None:
     row = next(row for row in rows_of("gfl-appnp-table2") if row.method == "GFL-APPNP-V2 I=10")
     protocol = gfl_appnp.protocol(row)
     assert isinstance(protocol, GFLAPPNP) and protocol.variant == "v2" and protocol.num_rounds == 300
+
+
+def test_rows_as_published_have_the_authors_graphs_or_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Training] = []
+
+    def kept(training: Training, seed: int) -> None:
+        asked.append(training)
+        raise ReachedError
+
+    monkeypatch.setattr(gfl_appnp, "trained", kept)
+    for row in (row for row in rows_of("gfl-appnp-table2") if row.method.endswith(gfl_appnp.AS_PUBLISHED)):
+        with pytest.raises(ReachedError):
+            gfl_appnp.figure(row, 3, None)
+    names = [training.dataset.name for training in asked]
+    assert set(names) == {"subcora-published", "csbm-sc"} and names.count("csbm-sc") == 1
+    assert all(t.protocol.source == "code" for t in asked if isinstance(t.protocol, GFLAPPNP))
 
 
 def test_lambda_max_is_the_largest_eigenvalue_of_the_product() -> None:
