@@ -48,6 +48,7 @@ ATTACKS: dict[str, str] = {
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
+    "update-subset-sum": "fglaudit.attacks.updates.update_subset_sum:UpdateSubsetSum",
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
     "functional-labels": "fglaudit.attacks.functional.functional_labels:FunctionalLabels",
     "boundary-labels": "fglaudit.attacks.boundaries.boundary_labels:BoundaryLabels",

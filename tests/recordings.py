@@ -71,6 +71,7 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),
     "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
     "fedgat-matrix": Setup("fedgat", {"variant": "matrix", **ATTENTION}),
+    "fedgat-smoothed": Setup("fedgat", {"smoothing_hops": 2, **ATTENTION}),
     "fedgat-vector": Setup("fedgat", {"variant": "vector", **ATTENTION}),
     "fedgat-merged": Setup("fedgat", {"variant": "matrix", **ATTENTION}, defense=MergeNeighbors(size=2)),
     "dist-gat": Setup("dist-gat", ATTENTION),

@@ -214,6 +214,10 @@ class InferredQuantity(Quantity):
 
     def score(self, question: Question, result: Inference, guess: Inference) -> Scores:
         """Score ``result``; where it says nothing about a subject, the guess stands."""
+        return self.judge(question, self.estimated(question, result, guess))
+
+    def estimated(self, question: Question, result: Inference, guess: Inference) -> Tensor:
+        """Return what ``result`` says of the question's subjects, in their order; where it says nothing, the guess."""
         estimate = guess.estimate.clone()
         codes, wanted = subject_codes(result.subjects, question.subjects)
         if len(codes):
@@ -221,7 +225,7 @@ class InferredQuantity(Quantity):
             source = order[torch.searchsorted(codes[order], wanted).clamp(max=len(codes) - 1)]
             found = codes[source] == wanted
             estimate[found] = result.estimate[source[found]].to(estimate)
-        return self.judge(question, estimate)
+        return estimate
 
     def accepts(self, result: object) -> bool:
         return isinstance(result, Inference) and result.quantity == self.name

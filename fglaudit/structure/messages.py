@@ -63,7 +63,7 @@ class Attention(Statement):
     Attributes:
         degree, domain: of the series, on [-domain, domain].
         rows: "unit-ball": feature rows are scaled to norm at most 1 before anything is computed from them; "as-held":
-            they are not scaled.
+            they are not scaled; "smoothed": they are propagated over the graph before, so that a row is a sum of many.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors, Embeddings)
@@ -74,7 +74,7 @@ class Attention(Statement):
     rows: str = "unit-ball"
 
     def __post_init__(self) -> None:
-        one_of("rows", self.rows, ("unit-ball", "as-held"))
+        one_of("rows", self.rows, ("unit-ball", "as-held", "smoothed"))
 
 
 @dataclass(frozen=True)
