@@ -22,6 +22,7 @@ from bench import (
     fedgt_attacks,
     fedgt_choices,
     frontier,
+    gap,
     gfl_appnp_attacks,
     intervals,
     links,
@@ -33,6 +34,7 @@ from bench import (
 )
 from bench.redteam import measure as redteam
 from bench.redteam import power
+from bench.what_leaks import measure as what_leaks
 from bench.what_stops_it import measure as what_stops_it
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
@@ -44,12 +46,14 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "defense-matrix": lambda o: defense_matrix.run(o.results),
+    "what-leaks": lambda o: what_leaks.run(o.results),
     "what-stops-it": lambda o: what_stops_it.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "frontier": lambda o: frontier.run(
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
+    "gap": lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
@@ -86,6 +90,7 @@ def main() -> None:
     parser.add_argument(
         "--settings", nargs="*", choices=[one.name for one in frontier.SETTINGS], default=(), help="of frontier"
     )
+    parser.add_argument("--gap-datasets", nargs="+", choices=gap.DATASETS, default=gap.DATASETS, help="of gap")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:

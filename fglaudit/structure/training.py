@@ -42,7 +42,8 @@ class Transformer(Statement):
 @dataclass(frozen=True)
 class Convolutions(Statement):
     """The clients' network is a GCN without biases, ``logits = A relu(A X W_1) W_2``: one weight [in, out] per layer,
-    in the order of the public layout, each after a propagation over closed neighbourhoods.
+    in the order of the public layout, each after a propagation over closed neighbourhoods with symmetric weights
+    ``A_ij = 1 / sqrt((d_i + 1)(d_j + 1))``; ``Sums`` states other weights of the first.
 
     Attributes:
         activation: between layers, "relu".

@@ -122,7 +122,8 @@ class PrivateReports(FederatedProtocol):
         return Structure((codes, Reports(graph.num_classes), Models("weights"), training))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
-        """The reports, once. No row of a reporting node enters a model if inputs hold a node's own row alone."""
+        """The reports, once. If inputs hold more than a node's own row, models are a release of reporting nodes' rows
+        too."""
         alone = self.features_at_home == OWN_ROW
         why = (
             "the encoder is trained on the rows of training nodes, which models carry, and settings are chosen on "
@@ -130,7 +131,9 @@ class PrivateReports(FederatedProtocol):
         )
         if not alone:
             why = f"rows up to {HOME_HOPS[self.features_at_home]} own steps from a training node enter the models"
-        return (Release(ClassReports, 1, None, REPORTING_NODE, alone, why, fields=("values",), one_message=True),)
+        reports = Release(ClassReports, 1, None, REPORTING_NODE, alone, why, fields=("values",), one_message=True)
+        models = Release(ModelUpdate, self.num_rounds, None, REPORTING_NODE, False, why)
+        return (reports,) if alone else (reports, models)
 
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's loss sees features of its own client's nodes alone; what reports carry is not counted here."""
