@@ -74,11 +74,11 @@ class ClientGains(Attack):
         for senders, models in sent_models(view, self.rounds):
             vectors = torch.cat([models.received, models.received + models.change])
             logits = evaluated(view, graph, vectors, device)[:, nodes]
-            before, after = log_chance(logits, graph.y[nodes]).split(len(senders))
+            before, after = log_chance(logits, graph.y[nodes]).view(2, len(senders), -1)
             gain = after - before
             gain = gain - gain.mean(0)
             total[senders] += gain / gain.square().mean(1, keepdim=True).sqrt().clamp(min=1e-12)
-            clients = torch.cat([clients, senders]).unique()
+            clients = torch.unique(torch.cat([clients, senders]))
         return Inference(type(self).quantity, torch.cartesian_prod(clients, nodes), total[clients].flatten())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
