@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import os
 from dataclasses import replace
 from itertools import combinations
@@ -215,6 +216,9 @@ def test_facts_by_hand() -> None:
     assert facts["label_heterogeneity_with_self"] == pytest.approx((1 - 5**-0.5) / 2)
     overlap = partition_facts(federated((torch.tensor([0, 1]), torch.tensor([1, 2]))), whole)
     assert overlap["missing_links"] == 1 and overlap["nodes_at_no_client"] == 1
+    tested = tuple(torch.ones_like(c, dtype=torch.bool) for c in clients)
+    assert "chance" not in facts
+    assert partition_facts(dataclasses.replace(federated(clients[:1]), test=tested[:1]))["chance"] == 2 / 3
 
 
 def test_facts_count_links_of_the_whole_graph_where_given() -> None:
