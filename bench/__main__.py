@@ -36,6 +36,7 @@ from bench import (
 )
 from bench.redteam import measure as redteam
 from bench.redteam import power
+from bench.what_leaks import measure as what_leaks
 from bench.what_stops_it import measure as what_stops_it
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
@@ -47,6 +48,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "defense-matrix": lambda o: defense_matrix.run(o.results),
+    "what-leaks": lambda o: what_leaks.run(o.results),
     "what-stops-it": lambda o: what_stops_it.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),

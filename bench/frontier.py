@@ -32,8 +32,9 @@ from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
 from fglaudit.partition import PartitionSpec
+from fglaudit.partition.facts import chance
 from fglaudit.registry import build
-from fglaudit.reports.controls import Measured, bought, chance_level
+from fglaudit.reports.controls import Measured, bought
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
@@ -228,14 +229,11 @@ def measure(
     else:
         accuracy, before = spread_labels(data), ""
     seconds = time.perf_counter() - start
-    test = torch.zeros(data.num_nodes, dtype=torch.bool)
-    for ids, mask in zip(data.clients, data.test, strict=True):
-        test[ids[mask]] = True
     table.add(
         {
             **key,
             "accuracy": accuracy,
-            "chance": chance_level(data.y, test),
+            **chance(data),
             "epsilon": setting.epsilon,
             "seconds": f"{seconds:.2f}",
             "before": before,

@@ -2,8 +2,10 @@
 
 PROTOCOLS: dict[str, str] = {
     "appnp": "fglaudit.protocols.baselines.appnp:APPNP",
+    "bds-gcn": "fglaudit.protocols.distributed_gcn.bds_gcn:BDSGCN",
     "cnfgnn": "fglaudit.protocols.nfedgnn.cnfgnn:CNFGNN",
     "dist-gat": "fglaudit.protocols.baselines.dist_gat:DistGAT",
+    "distributed-gcn": "fglaudit.protocols.distributed_gcn.distributed_gcn:DistributedGCN",
     "fedavg-gophormer": "fglaudit.protocols.baselines.fedavg_gophormer:FedAvgGophormer",
     "fedavg-graphgps": "fglaudit.protocols.baselines.fedavg_graphgps:FedAvgGraphGPS",
     "fedavg-sage": "fglaudit.protocols.baselines.fedavg_sage:FedAvgSage",

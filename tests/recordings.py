@@ -117,6 +117,8 @@ SETUPS: dict[str, Setup] = {
     "fedsage": Setup("fedsage", {"hidden": 8, "rounds": 3, **GENERATOR}),
     "fedsage-simulated": Setup("fedsage", {"hidden": 8, "rounds": 3, "generator": "simulated"}),
     "fedpub": Setup("fedpub", {"hidden": 8, "rounds": 12}, two_classes),
+    "distributed-gcn": Setup("distributed-gcn", {"rounds": 4}),
+    "bds-gcn": Setup("bds-gcn", {"rounds": 4}),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

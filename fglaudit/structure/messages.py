@@ -13,7 +13,9 @@ from fglaudit.payloads import (
     GeneratorGradients,
     GeneratorInputs,
     GlobalNodes,
+    HiddenGradients,
     HiddenRepresentations,
+    HiddenStates,
     HopSums,
     Jacobians,
     Latents,
@@ -97,13 +99,14 @@ class Latent(Statement):
 
 @dataclass(frozen=True)
 class Encoder(Statement):
-    """``h = activation(x W1) W2``, averaged over a node's samples; W1 and W2 are the two weights of the public layout.
+    """``h = activation(x W1) W2``, averaged over samples of a node; W1 and W2 are the two weights of the public layout.
 
     A Jacobian is ``dh / d(W1, W2)``, with the weights flattened one after the other as in ``ModelUpdate``.
 
     Attributes:
         activation: "relu".
         noise: standard deviation of Gaussian noise that the protocol itself adds to every entry of a Jacobian.
+        samples: over which of a node's samples, "all" or those for "training".
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, Jacobians)
@@ -111,6 +114,10 @@ class Encoder(Statement):
 
     activation: str = "relu"
     noise: float = 0.0
+    samples: str = "all"
+
+    def __post_init__(self) -> None:
+        one_of("samples", self.samples, ("all", "training"))
 
 
 @dataclass(frozen=True)
@@ -247,3 +254,20 @@ class Functional(Statement):
 
     weight: str
     bias: str
+
+
+@dataclass(frozen=True)
+class BoundaryRows(Statement):
+    """Hidden states are first-layer outputs of a GCN of two layers; holders of copies send back gradients of the sum of
+    their training nodes' cross-entropies, times a positive factor, edges weighted by degrees in the whole graph.
+
+    Attributes:
+        rate: share of the copies that take part in a step.
+        dropout: share of the units that a copy's holder drops, so that their gradient is 0.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (HiddenStates, HiddenGradients)
+    about: ClassVar[str] = "what hidden states and their gradients are computed from"
+
+    rate: float
+    dropout: float

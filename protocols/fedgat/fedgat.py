@@ -304,7 +304,8 @@ class FedGAT(GatProtocol):
                 grid = field.outputs[0]
                 found = [(batch, grid.find(codes)) for codes, batch in received]
                 chosen = [batch.at(torch.where(at >= 0, grid.place[at], -1)) for batch, at in found]
-                return MaskedLayer([batch for batch in chosen if batch is not None], grid.size, series)
+                present = [batch for batch in chosen if batch is not None]
+                return MaskedLayer(present, grid.size, graph.num_clients, series)
 
         else:
             announce(messages, x, self.masked, channel)
