@@ -55,6 +55,7 @@ ATTACKS: dict[str, str] = {
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",
+    "client-gains": "fglaudit.attacks.models.client_gains:ClientGains",
     "model-links": "fglaudit.attacks.models.model_links:ModelLinks",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }
