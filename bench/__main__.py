@@ -27,10 +27,12 @@ from bench import (
     intervals,
     large_training,
     links,
+    lpgnn,
     membership,
     obfuscation_cost,
     obfuscations,
     scale,
+    threshold_encryption,
     update_inversion,
 )
 from bench.redteam import measure as redteam
@@ -58,6 +60,8 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
+    "lpgnn": lambda o: lpgnn.run(o.results, o.root, min(o.seeds, 3)),
+    "threshold-encryption": lambda o: threshold_encryption.run(),
     "links": lambda o: links.run(o.results, o.root),
     "membership": lambda o: membership.run(o.results, o.root),
     "audit-power": lambda o: power.run(o.results, o.seeds),
