@@ -52,9 +52,11 @@ ATTACKS: dict[str, str] = {
     "update-subset-sum": "fglaudit.attacks.updates.update_subset_sum:UpdateSubsetSum",
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
     "functional-labels": "fglaudit.attacks.functional.functional_labels:FunctionalLabels",
+    "boundary-labels": "fglaudit.attacks.boundaries.boundary_labels:BoundaryLabels",
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",
+    "client-gains": "fglaudit.attacks.models.client_gains:ClientGains",
     "model-links": "fglaudit.attacks.models.model_links:ModelLinks",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }

@@ -22,17 +22,22 @@ from bench import (
     fedgt_attacks,
     fedgt_choices,
     frontier,
+    gap,
     gfl_appnp_attacks,
     intervals,
+    large_training,
     links,
+    lpgnn,
     membership,
     obfuscation_cost,
     obfuscations,
     scale,
+    threshold_encryption,
     update_inversion,
 )
 from bench.redteam import measure as redteam
 from bench.redteam import power
+from bench.what_leaks import measure as what_leaks
 from bench.what_stops_it import measure as what_stops_it
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
@@ -44,15 +49,19 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "defense-matrix": lambda o: defense_matrix.run(o.results),
+    "what-leaks": lambda o: what_leaks.run(o.results),
     "what-stops-it": lambda o: what_stops_it.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "frontier": lambda o: frontier.run(
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
+    "gap": lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
+    "lpgnn": lambda o: lpgnn.run(o.results, o.root, min(o.seeds, 3)),
+    "threshold-encryption": lambda o: threshold_encryption.run(),
     "links": lambda o: links.run(o.results, o.root),
     "membership": lambda o: membership.run(o.results, o.root),
     "audit-power": lambda o: power.run(o.results, o.seeds),
@@ -61,7 +70,10 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "estimates": lambda o: estimates.run(o.results, calibrate=False),
     "devices": lambda o: devices.run(o.results),
     "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
-    "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
+    "scale": lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients),
+    "large-training": lambda o: large_training.run(
+        o.results, large_training.Size(o.nodes, o.edges or 61_900_000, o.clients), o.hops
+    ),
 }
 
 
@@ -77,15 +89,17 @@ def main() -> None:
     parser.add_argument(
         "--only", help="part of the name of a case of redteam (built-in: honest ones); a part of obfuscations"
     )
-    parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
-    parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
-    parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
+    parser.add_argument("--nodes", type=int, default=2_400_000, help="of the drawn graph of scale and large-training")
+    parser.add_argument("--edges", type=int, help="undirected edges: scale 60 million, large-training 61.9 million")
+    parser.add_argument("--hops", type=int, choices=(0, 1, 2), default=2, help="most hops of large-training")
+    parser.add_argument("--clients", type=int, default=10, help="clients of that graph")
     parser.add_argument(
         "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
     )
     parser.add_argument(
         "--settings", nargs="*", choices=[one.name for one in frontier.SETTINGS], default=(), help="of frontier"
     )
+    parser.add_argument("--gap-datasets", nargs="+", choices=gap.DATASETS, default=gap.DATASETS, help="of gap")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:

@@ -136,7 +136,7 @@ class CellRecord:
         examples: by the same key: a few true rows beside the rebuilt ones, see ``fglaudit.quantities.row_examples``.
         partition_facts: missing links, label heterogeneity, client sizes, and a digest that is equal where clients hold
             the same nodes.
-        history: client-mean and whole-test accuracy per round.
+        history: client-mean and whole-test accuracy per round; ``right``: 1 or 0 for every test place, by node id.
         notes: warnings a reader must see.
         verdict: what is said of the defense's guarantee; None where it was not judged.
         fields: what protects every field that is sent: the rows of ``guarantees.csv``.

@@ -27,7 +27,7 @@ from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
 from fglaudit.reproduce.published import TITLES, Published, all_published
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
-from fglaudit.reproduce.trainings import Measured
+from fglaudit.reproduce.trainings import Measured, Training
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 
@@ -64,7 +64,7 @@ def test_every_printed_method_is_a_protocol_or_trains_nothing() -> None:
     nothing = {method for (_, method), names in mapped.items() if names == {NO_TRAINING}}
     assert nothing == {"", "CKKS", "CKKS (Boolean packing)", "plaintext (bool)", "plaintext (long and double)"}
     trained = {name for (_, method), names in mapped.items() if method not in nothing for name in names}
-    assert trained - {"sampling of boundary nodes is not built"} <= set(registry.names("protocol"))
+    assert trained <= set(registry.names("protocol"))
 
 
 class ReachedError(Exception):
@@ -109,6 +109,22 @@ def test_updates_do_not_depend_on_how_often_models_are_averaged() -> None:
     row = next(row for row in rows_of("gfl-appnp-table2") if row.method == "GFL-APPNP-V2 I=10")
     protocol = gfl_appnp.protocol(row)
     assert isinstance(protocol, GFLAPPNP) and protocol.variant == "v2" and protocol.num_rounds == 300
+
+
+def test_rows_as_published_have_the_authors_graphs_or_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Training] = []
+
+    def kept(training: Training, seed: int) -> None:
+        asked.append(training)
+        raise ReachedError
+
+    monkeypatch.setattr(gfl_appnp, "trained", kept)
+    for row in (row for row in rows_of("gfl-appnp-table2") if row.method.endswith(gfl_appnp.AS_PUBLISHED)):
+        with pytest.raises(ReachedError):
+            gfl_appnp.figure(row, 3, None)
+    names = [training.dataset.name for training in asked]
+    assert set(names) == {"subcora-published", "csbm-sc"} and names.count("csbm-sc") == 1
+    assert all(t.protocol.source == "code" for t in asked if isinstance(t.protocol, GFLAPPNP))
 
 
 def test_lambda_max_is_the_largest_eigenvalue_of_the_product() -> None:
@@ -208,7 +224,8 @@ def test_a_stopped_table_goes_on_and_files_agree(tmp_path: Path, monkeypatch: py
     assert len(stored) == len(set(stored)) and len(stored) - 1 == sum(len(row.values) for row in rows)
     assert len(first) >= 8
     done = [row for row in rows if row.values]
-    assert all(row.gap == 0 and row.gigabytes == 0.75 for row in done)
+    assert all(row.gap in (0, None) and row.gigabytes == 0.75 for row in done)
+    assert {row.row.method for row in done if row.gap is None} == {"Distributed GCN"}
     assert {row.row.method for row in rows if not row.values} == {"FedSage+"}
     paths = write("fedgcn-table2", rows, tmp_path)
     with paths[1].open(newline="") as file:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from fglaudit.attacks.models.likelihood_ratio import relative_score
+from fglaudit.attacks.models.likelihood_ratio import log_chance, relative_score
 from fglaudit.attacks.models.planting import planted_twins
 from fglaudit.attacks.models.shadow_federations import (
     check_rates,
@@ -75,7 +74,7 @@ class Rmia(Attack):
         shadows = train_shadows(view, self.references, self.training_share, rng, device, batched=self.batched)
         rest = shadows.graph.own_rest
         population = rest if len(rest) >= _FEWEST_POPULATION else shadows.nodes
-        target, references = (_log_chance(part, shadows.graph.y) for part in (shadows.target, shadows.logits))
+        target, references = (log_chance(part, shadows.graph.y) for part in (shadows.target, shadows.logits))
         nodes = shadows.nodes
         score = relative_score(target[nodes], references[:, nodes], target[population], references[:, population])
         return Inference(type(self).quantity, nodes, score)
@@ -83,9 +82,3 @@ class Rmia(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant nodes that were learned by heart, and twins of theirs with another label."""
         return planted_twins(view, rng)
-
-
-def _log_chance(logits: Tensor, y: Tensor) -> Tensor:
-    """Return the log probability [..., N] of the labels ``y`` [N], from logits [..., N, C]; any for nodes without."""
-    index = y.clamp(min=0).view(*[1] * (logits.dim() - 2), -1, 1).expand(*logits.shape[:-1], 1)
-    return logits.double().log_softmax(-1).gather(-1, index).squeeze(-1)

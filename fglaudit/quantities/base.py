@@ -78,6 +78,7 @@ class Question:
         rest: how many further subjects there are, all of them negative; not listed because they are too many (pairs of
             nodes without an edge).
         among: which nodes these pairs are made of, a mask [N]; None where subjects are no pairs or all nodes count.
+        training: which subjects are about training nodes, a mask [S] for a breakdown; None: there is none.
     """
 
     subjects: Tensor
@@ -85,6 +86,7 @@ class Question:
     clusters: Tensor
     rest: int = 0
     among: Tensor | None = None
+    training: Tensor | None = None
 
 
 class Scores(NamedTuple):
