@@ -4,8 +4,9 @@ What leaves one call may have the stated distribution and hide nothing: noise th
 a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here, and which
 states that it draws, is called three times from one place in the code: on the session itself, on a copy with another
 generator, and on a copy with the same draws and other values. Noise must differ in the second and be the same in the
-third. Now and then some more draws are looked at together, which shows rows whose noise is made of other rows'. The copies are made before the session is called, so whatever a session remembers, they remember too; what is
-sent is what the session itself made.
+third. Now and then some more draws are looked at together, which shows rows whose noise is made of other rows'. The
+copies are made before the session is called, so whatever a session remembers, they remember too; what is sent is what
+the session itself made.
 """
 
 from __future__ import annotations
