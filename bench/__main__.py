@@ -18,53 +18,49 @@ from bench import (
     fedgat_attacks,
     fedgat_defenses,
     fedgat_memory,
-    fedgat_table1,
     fedgat_theory,
     fedgt_attacks,
     fedgt_choices,
-    fedgt_preprocessing,
-    fedgt_tables,
-    fedgt_weights,
     frontier,
-    gfl_appnp,
+    gap,
     gfl_appnp_attacks,
     intervals,
     links,
+    lpgnn,
     membership,
-    nfedgnn,
     obfuscation_cost,
     obfuscations,
     scale,
+    threshold_encryption,
     update_inversion,
 )
 from bench.redteam import measure as redteam
 from bench.redteam import power
+from bench.what_leaks import measure as what_leaks
 from bench.what_stops_it import measure as what_stops_it
 
 MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
-    "fedgat": lambda o: fedgat_table1.run(o.results, o.root, o.seeds),
     "fedgat-attacks": lambda o: fedgat_attacks.run(o.results, o.root),
     "fedgat-memory": lambda o: fedgat_memory.run(o.results, o.root),
     "fedgat-defenses": lambda o: fedgat_defenses.run(o.results, o.root),
     "theory": lambda o: fedgat_theory.run(o.results, o.root),
-    "gfl-appnp": lambda o: gfl_appnp.run(o.results, o.root, o.draws),
-    "fedgt": lambda o: fedgt_tables.run(o.results, o.root, min(o.seeds, 3), tuple(o.fedgt_datasets)),
     "fedgt-choices": lambda o: fedgt_choices.run(o.results, o.root),
-    "fedgt-weights": lambda o: fedgt_weights.run(o.results, o.root, min(o.seeds, 3)),
-    "fedgt-preprocessing": lambda o: fedgt_preprocessing.run(o.results, o.root),
     "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
-    "nfedgnn": lambda o: nfedgnn.run(o.results, o.root, min(o.seeds, 3), tuple(o.datasets), tuple(o.models)),
     "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
     "defense-matrix": lambda o: defense_matrix.run(o.results),
+    "what-leaks": lambda o: what_leaks.run(o.results),
     "what-stops-it": lambda o: what_stops_it.run(o.results),
     "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
     "encryption-protocols": lambda o: encryption_protocols.run(o.results),
     "frontier": lambda o: frontier.run(
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
+    "gap": lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
+    "lpgnn": lambda o: lpgnn.run(o.results, o.root, min(o.seeds, 3)),
+    "threshold-encryption": lambda o: threshold_encryption.run(),
     "links": lambda o: links.run(o.results, o.root),
     "membership": lambda o: membership.run(o.results, o.root),
     "audit-power": lambda o: power.run(o.results, o.seeds),
@@ -89,25 +85,16 @@ def main() -> None:
     parser.add_argument(
         "--only", help="part of the name of a case of redteam (built-in: honest ones); a part of obfuscations"
     )
-    parser.add_argument("--draws", type=int, default=20, help="draws of GFL-APPNP's data sets")
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
     parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
     parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
-    parser.add_argument(
-        "--datasets", nargs="*", choices=tuple(nfedgnn.GRIDS), default=tuple(nfedgnn.GRIDS), help="of nfedgnn"
-    )
-    parser.add_argument(
-        "--fedgt-datasets", nargs="+", choices=fedgt_tables.DATASETS, default=fedgt_tables.DATASETS, help="of fedgt"
-    )
-    parser.add_argument(
-        "--models", nargs="*", choices=tuple(nfedgnn.MODELS), default=tuple(nfedgnn.MODELS), help="of nfedgnn"
-    )
     parser.add_argument(
         "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
     )
     parser.add_argument(
         "--settings", nargs="*", choices=[one.name for one in frontier.SETTINGS], default=(), help="of frontier"
     )
+    parser.add_argument("--gap-datasets", nargs="+", choices=gap.DATASETS, default=gap.DATASETS, help="of gap")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MEASUREMENTS))
     if unknown:

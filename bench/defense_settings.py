@@ -92,6 +92,8 @@ SETUPS: tuple[Setup, ...] = (
     Setup("gap", {"encoder_rounds": 5, "rounds": 5}, *CLIENTS),
     Setup("gap", {"unit": "node", "noise_at": "server", "encoder_rounds": 5, "rounds": 5}, *CLIENTS),
     Setup("progap", {"encoder_rounds": 5, "rounds": 5}, *CLIENTS),
+    Setup("distributed-gcn", {"rounds": 10}, *CLIENTS),
+    Setup("bds-gcn", {"rounds": 10}, *CLIENTS),
     Setup("local-gcn", {"rounds": 10}, *CLIENTS),
     Setup("local-gt", {"rounds": 4, "hidden": 32, "feed_forward": 64}, *COMMUNITIES),
     Setup("gcn", {"rounds": 10}, *CLIENTS),

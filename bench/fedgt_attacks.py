@@ -1,9 +1,9 @@
 """What FedGT's uploads tell the server: every attack on Cora, 10 non-overlapping clients, with and without noise, and
 how fast noise averages out.
 
-Partitions and seeds as in ``bench.fedgt_tables``; the server knows one row in ten. The attacks were made on Cora with
-seed 0 and on CiteSeer; no figure of the seeds measured here was seen before. Training runs as many rounds as the
-attacks read, but 100 for the averaging of noise.
+Partitions and seeds as in ``fglaudit reproduce fedgt-table1``; the server knows one row in ten. The attacks were made
+on Cora with seed 0 and on CiteSeer; no figure of the seeds measured here was seen before. Training runs as many rounds
+as the attacks read, but 100 for the averaging of noise.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bench import fedgt_tables
-from bench.fedgt_tables import FIRST_SEED, federated
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
@@ -38,6 +36,7 @@ from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
 from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.recording import Recording, record_training
+from fglaudit.reproduce import fedgt
 from fglaudit.reproduce.measurements import Table
 from fglaudit.scoring import GroundTruth, score
 from fglaudit.view import Observer
@@ -142,10 +141,7 @@ def run(results: Path, root: str | None, seeds: int) -> None:
     tables."""
     table = Table(results / "fedgt_attacks.csv", KEY, VALUES)
     noise = Table(results / "fedgt_noise.csv", NOISE_KEY, NOISE_VALUES)
-    graphs = {
-        seed: federated(fedgt_tables.Case("cora", "non-overlapping", 10, "fedgt", seed), root)
-        for seed in range(FIRST_SEED, FIRST_SEED + seeds)
-    }
+    graphs = {seed: fedgt.federated("cora", "non-overlapping", 10, seed, root) for seed in fedgt.SEEDS[:seeds]}
     for name, (seed, graph) in itertools.product(CASES, graphs.items()):
         case = CASES[name]
         missing = [a for a in case.attacks or ATTACKS if not table.has(_key(name, seed, attack=a.name))]

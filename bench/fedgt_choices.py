@@ -15,14 +15,24 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bench.fedgt_tables import BASELINES, Case, federated, noisy_channel
+from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import FederatedProtocol, bound
+from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
+from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.reproduce import fedgt
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
+from fglaudit.wire.channel import RecordingChannel
 
 KEY = ("method", "settings", "noise", "seed")
 VALUES = ("validation", "round", "used_global_nodes")
+TRAINEES: dict[str, type[FederatedProtocol]] = {
+    "fedgt": FedGT,
+    "fedavg-graphgps": FedAvgGraphGPS,
+    "fedavg-gophormer": FedAvgGophormer,
+}
 TRANSFORMERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("fedavg-graphgps", {}),
     ("fedavg-graphgps", {"dropout": 0.2}),
@@ -59,7 +69,7 @@ def run(results: Path, root: str | None) -> None:
     table = Table(results / "fedgt_choices.csv", KEY, VALUES)
     for choice in choices():
         if not table.has(choice.key()):
-            graph = federated(Case("cora", "non-overlapping", 10, choice.method, choice.seed), root)
+            graph = fedgt.federated("cora", "non-overlapping", 10, choice.seed, root)
             table.add({**choice.key(), **measure(choice, graph)})
             print(*table.rows()[-1].values(), flush=True)
 
@@ -67,8 +77,9 @@ def run(results: Path, root: str | None) -> None:
 def measure(choice: Choice, graph: FederatedGraph) -> dict[str, str]:
     """Train once; no test node is looked at."""
     graph = dataclasses.replace(graph, test=graph.val)
-    trainee = (FedGT if choice.method == "fedgt" else BASELINES[choice.method])(**choice.settings)
-    channel = noisy_channel(trainee, graph, choice.seed, noise=choice.noise)
+    trainee = TRAINEES[choice.method](**choice.settings)
+    session = bound(fedgt.NOISE if choice.noise else NoDefense(), trainee.context(graph))
+    channel = RecordingChannel(session, graph.num_clients, derive(choice.seed, "defense"))
     trained = trainee.train(graph, channel, rng=derive(choice.seed, "train"), device=torch.device("cpu"))
     used = [len(set(row[row >= 0].tolist())) for row in trained.truth.get("clusters", torch.empty(0))]
     return {

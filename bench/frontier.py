@@ -32,8 +32,9 @@ from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
 from fglaudit.partition import PartitionSpec
+from fglaudit.partition.facts import chance
 from fglaudit.registry import build
-from fglaudit.reports.controls import Measured, bought, chance_level
+from fglaudit.reports.controls import Measured, bought
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
@@ -97,6 +98,7 @@ _SUMS = tuple(
 """The class default is the paper's optimizer, which does not train on every data set."""
 
 
+_ATTENTION = ("gaussian", {"epsilon": 8.0, "on": "RawFeatures"})
 _KPROP = tuple({**_SUMS[1], "smoothing_hops": hops} for hops in (16, 32))
 """LPGNN's multi-bit rows, propagated."""
 _EDGES: tuple[Mapping[str, Any], ...] = tuple(
@@ -134,6 +136,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("reports at 1", "private-reports", _REPORTS[:1], ("k-ary-response", {"epsilon": 1.0})),
     _noisy(8.0, (0,)),
     _noisy(8.0, (16, 32)),
+    Setting("fedgat, rows at 8, as sent", "fedgat", defense=_ATTENTION),
+    Setting(
+        "fedgat, rows at 8, smoothed",
+        "fedgat",
+        tuple({"smoothing_hops": hops} for hops in (16, 32)),
+        _ATTENTION,
+    ),
     Setting("lpgnn, rows at 8", "fedgcn", _KPROP, ("multi-bit", {"epsilon": 8.0})),
     Setting("gap, rows at 8", "gap", _ROWS, _embeddings("reporting node")),
     Setting("gap, edges at 8", "gap", _EDGES, _embeddings("edge"), edges=True),
@@ -220,14 +229,11 @@ def measure(
     else:
         accuracy, before = spread_labels(data), ""
     seconds = time.perf_counter() - start
-    test = torch.zeros(data.num_nodes, dtype=torch.bool)
-    for ids, mask in zip(data.clients, data.test, strict=True):
-        test[ids[mask]] = True
     table.add(
         {
             **key,
             "accuracy": accuracy,
-            "chance": chance_level(data.y, test),
+            **chance(data),
             "epsilon": setting.epsilon,
             "seconds": f"{seconds:.2f}",
             "before": before,

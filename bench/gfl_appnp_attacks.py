@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import normalize
 
-from bench.gfl_appnp import SETTINGS
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
@@ -30,6 +29,7 @@ from fglaudit.protocols.gfl_appnp import gfl_appnp
 from fglaudit.quantities.claims import SAME_DIRECTION, check_claims
 from fglaudit.quantities.game import Game, score
 from fglaudit.recording import record_training
+from fglaudit.reproduce.gfl_appnp import SETTINGS
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.scoring import GroundTruth

@@ -25,7 +25,13 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from bench.roc_figure import draw
-from fglaudit.attacks.models.likelihood_ratio import offline_score, online_score, relative_score, scaled_confidence
+from fglaudit.attacks.models.likelihood_ratio import (
+    log_chance,
+    offline_score,
+    online_score,
+    relative_score,
+    scaled_confidence,
+)
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import Graph
 from fglaudit.nn.gcn_ensemble import (
@@ -111,7 +117,7 @@ def scores(models: Models, target: int, attack: str) -> tuple[Tensor, Tensor]:
     if attack == "rmia":
         other = 2 * ((pair + 1) % (len(models.logits) // 2))
         references = models.logits[[other, other + 1]]
-        chances = [_log_chance(part, models.labels) for part in (models.logits[target], references)]
+        chances = [log_chance(part, models.labels) for part in (models.logits[target], references)]
         mine, usual = chances
         found = relative_score(mine[nodes], usual[:, nodes], mine[models.population], usual[:, models.population])
     else:
@@ -122,11 +128,6 @@ def scores(models: Models, target: int, attack: str) -> tuple[Tensor, Tensor]:
             ratio = online_score if attack == "lira-online" else offline_score
             found = ratio(confidence[target], confidence[rest], models.members[rest][:, nodes])
     return found[member], found[~member]
-
-
-def _log_chance(logits: Tensor, labels: Tensor) -> Tensor:
-    index = labels.view(*[1] * (logits.dim() - 2), -1, 1).expand(*logits.shape[:-1], 1)
-    return logits.double().log_softmax(-1).gather(-1, index).squeeze(-1)
 
 
 def figures(positive: Tensor, negative: Tensor) -> dict[str, str]:

@@ -2,7 +2,9 @@
 training nodes per client, and label distributions of training nodes from honest and from crafted weights.
 
 Clients by Dirichlet with beta 10000. ``small`` is the exact rate at clients with up to 8 training nodes; ``rank_limit``
-is the number of units times the rounds that are read, ``rows`` the median number of rows per client.
+is the number of units times the rounds that are read, ``rows`` the median number of rows per client. Of feature rows
+(``update-subset-sum``), ``rows`` is how many different ones the sums are made of, ``rank_limit`` how many of these have
+a degree that no other row in one of their sums has, and ``small`` the share of ``rows`` that is found.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.attacks.updates.update_shares import UpdateShares
+from fglaudit.attacks.updates.update_subset_sum import UpdateSubsetSum
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
@@ -60,6 +63,7 @@ ONE_STEP = {"hops": 1, "hidden": 64, "rounds": 1, "local_steps": 1, "dropout": 0
 def cases() -> Iterator[Case]:
     """Yield all cases, those with a bar first."""
     yield Case("1 hop, 64 units, 1 step, no dropout", ONE_STEP)
+    yield Case("1 hop, 64 units, 1 step, no dropout", ONE_STEP, UpdateSubsetSum())
     for hops in (1, 2):
         for rounds in (1, 2, 4, 8):
             name = f"{hops} hops, defaults, {rounds} rounds"
@@ -120,6 +124,11 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
     found = result.finding
     figures = {name: getattr(found, name) for name in ("targets", "metric", "value", "control", "cosine", "reason")}
     figures |= {"status": found.status.value, "small": None, "rows": None, "rank_limit": None}
+    if isinstance(case.attack, UpdateSubsetSum):
+        reached, apart = summed_rows(graph)
+        figures |= {"rows": reached, "rank_limit": apart}
+        if found.value is not None:
+            figures["small"] = found.value * (found.targets or 0) / reached
     if isinstance(case.attack, UpdateInversion):
         inputs = protocol.layer_inputs(graph, [graph.client(k) for k in range(graph.num_clients)])
         clients, counts = torch.unique_consecutive(inputs[0], return_counts=True)
@@ -132,6 +141,22 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
             exact = sum(control + gained - lost for _, control, gained, lost in kept)
             figures["small"] = exact / sum(row[0] for row in kept) if kept else None
     return {name: _text(figures[name]) for name in VALUES}
+
+
+def summed_rows(graph: FederatedGraph) -> tuple[int, int]:
+    """Return how many different feature rows the sums of training nodes and of their own neighbours are made of, and
+    how many of them have a degree that no other row in one of these sums has."""
+    owner, degrees = graph.owner(), graph.degrees()
+    row, source = torch.cat([graph.edge_index, torch.arange(graph.num_nodes).expand(2, -1)], 1)
+    train = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    for nodes, mask in zip(graph.clients, graph.train, strict=True):
+        train[nodes[mask]] = True
+    read = torch.zeros_like(train)
+    read[source[train[row] & (owner[row] == owner[source])]] = True
+    row, source = row[read[row]], source[read[row]]
+    entries = torch.stack([row, degrees[source]], 1)
+    _, which, count = torch.unique(entries, dim=0, return_inverse=True, return_counts=True)
+    return len(source.unique()), len(source[count[which] == 1].unique())
 
 
 def _text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 
 from fglaudit import registry
 from fglaudit.attacking import run_attacks
-from fglaudit.datasets.from_memory import content_digest, graph_from
+from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.execution.rows import cell_record
@@ -30,6 +31,7 @@ from fglaudit.suite.overrides import dataset_entry, pick_device
 from fglaudit.suite.suite import dataset_spec, fitting
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
 Named = str | Mapping[str, Any]
@@ -88,7 +90,7 @@ def audit(
     defense: Named | Defense = "none",
     observers: Sequence[str | ObserverSpec] = ("server", "client:each"),
     attacks: str | Sequence[Named | Attack] = "all",
-    clients: int = 10,
+    clients: int | Sequence[int] | npt.NDArray[Any] | torch.Tensor = 10,
     partition: PartitionSpec | None = None,
     seeds: Sequence[int] = (0,),
     split: str | None = None,
@@ -110,7 +112,8 @@ def audit(
         observers: "server", "client:0", "client:each", "wire", joined by "+"; or with side knowledge as
             :class:`fglaudit.observers.ObserverSpec`.
         attacks: "all" that read what the protocol sends, or a list of names, mappings or instances.
-        clients: over how many the nodes are split, at random and evenly, unless ``partition`` says it.
+        clients: over how many the nodes are split, at random and evenly, unless ``partition`` says it; or the number
+            of the client that holds each node [N], also as an array or tensor.
         seeds: one training each.
         split: "public" masks of the graph, "random" or "random-shared"; by default the masks where there are any.
         device: "auto", "cpu" or "cuda".
@@ -124,6 +127,10 @@ def audit(
         raise FglauditError("an audit needs at least one seed; got none; use e.g. seeds=(0,)")
     spec, whole = _dataset(graph, name, split)
     watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
+    if not isinstance(clients, int):
+        whole, clients = _held_by(whole, clients, partition)
+        spec = dataclasses.replace(spec, name="npz", path=f"{whole.name}.npz", sha256=content_digest(whole))
+        partition = PartitionSpec("given", clients)
     chosen = partition or PartitionSpec("dirichlet", clients, 10000.0)
     check_observers(watching, [chosen])
     built: FederatedProtocol = registry.named("protocol", protocol, "protocol")
@@ -169,6 +176,14 @@ def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Gra
     whole, _ = graph_from(graph, name)
     chosen = split or ("random" if whole.train is None else "public")
     return DatasetSpec("npz", path=f"{whole.name}.npz", sha256=content_digest(whole), split=chosen), whole
+
+
+def _held_by(whole: Graph, clients: Any, partition: PartitionSpec | None) -> tuple[Graph, int]:
+    """Return the graph with the client of every node, and how many clients there are."""
+    if partition is not None:
+        raise FglauditError("clients per node are a partition; got a partition beside them; give one of the two")
+    held = clients_of(clients, whole.num_nodes)
+    return dataclasses.replace(whole, clients=held), int(held.max().item()) + 1
 
 
 def _frame(rows: Sequence[Finding]) -> pd.DataFrame:

@@ -103,6 +103,8 @@ class Finding:
     guarantee: str = ""  # verified | claimed | refuted | none, towards this observer: see fglaudit.guarantees
     succeeds_weakened: str = ""  # yes | no: through the same defense at next to no strength; "" where it was not asked
     tpr_at_fpr_01: float | None = None  # members found at 0.1 % false ones; "" below 1000 non-members
+    tpr_at_fpr_1_low: float | None = None  # 95 % interval of members found at 1 % false ones, over nodes of both kinds
+    tpr_at_fpr_1_high: float | None = None
 
     @property
     def confused(self) -> bool:
@@ -137,7 +139,7 @@ class CellRecord:
         examples: by the same key: a few true rows beside the rebuilt ones, see ``fglaudit.quantities.row_examples``.
         partition_facts: missing links, label heterogeneity, client sizes, and a digest that is equal where clients hold
             the same nodes.
-        history: client-mean and whole-test accuracy per round.
+        history: client-mean and whole-test accuracy per round; ``right``: 1 or 0 for every test place, by node id.
         notes: warnings a reader must see.
         verdict: what is said of the defense's guarantee; None where it was not judged.
         fields: what protects every field that is sent: the rows of ``guarantees.csv``.

@@ -46,6 +46,7 @@ class Graph:
         edge_index: [2, E], canonical (see module docstring).
         train, val, test: public split masks [N], or [N, S] where labels are; None where the data set has none.
         name: for reports.
+        clients: which client holds each node [N], numbered from 0 without a gap; None where nobody says.
     """
 
     x: Tensor
@@ -55,6 +56,7 @@ class Graph:
     train: NodeMask | None = None
     val: NodeMask | None = None
     test: NodeMask | None = None
+    clients: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -67,6 +69,11 @@ class Graph:
     @property
     def num_classes(self) -> int:
         return int(self.y.max().item()) + 1
+
+    @property
+    def num_clients(self) -> int | None:
+        """How many clients the graph itself names."""
+        return None if self.clients is None else int(self.clients.max().item()) + 1
 
     def degrees(self) -> Degrees:
         """Number of neighbours [N], self-loops not counted."""

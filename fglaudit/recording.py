@@ -59,8 +59,8 @@ class Recording:
         guarantee: what the defense promises.
         verdict: what this tool says of the guarantee.
         fields: what protects every field that was sent, as far as attacks have not read it.
-        history: client-mean and whole-test accuracy per round, and the protocol's own series
-            (``fglaudit.interfaces.Trained.series``).
+        history: client-mean and whole-test accuracy per round, the protocol's own series
+            (``fglaudit.interfaces.Trained.series``), and ``right``: 1 or 0 for every test place, by node id.
         partition: missing links, label heterogeneity, client sizes.
         notes: warnings a reader must see.
     """
@@ -317,6 +317,7 @@ def record_training(
             "accuracy": [float(v) for v in trained.accuracy.nanmean(1).tolist()],
             "accuracy_global": [float(v) for v in trained.accuracy_global.tolist()],
             **{name: [float(v) for v in values.tolist()] for name, values in trained.series.items()},
+            **right_by_node(trained, graph),
         },
         partition={},
         notes=(
@@ -346,6 +347,17 @@ def public_facts(
         hooks=hooks_of(session),
         **rehearsal(protocol, defense),
     )
+
+
+def right_by_node(trained: Trained, graph: FederatedGraph) -> dict[str, list[float]]:
+    """Return under ``right`` which test places were classified correctly, 1 or 0, by node id, then by client: the same
+    place in every training on the same split. Nothing where the protocol does not say."""
+    if trained.right is None:
+        return {}
+    places = [mask.long() if mask.dim() == 1 else mask.sum(1) for mask in graph.test]
+    nodes = torch.cat([ids.repeat_interleave(times) for ids, times in zip(graph.clients, places, strict=True)])
+    order = torch.argsort(nodes, stable=True)
+    return {"right": trained.right.long()[order].tolist()}
 
 
 def _out_of_reach(verdict: Verdict) -> tuple[str, ...]:

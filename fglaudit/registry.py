@@ -234,9 +234,9 @@ def _coerce(value: Any, hint: Any, what: str) -> Any:
 
     def refuse(reason: str) -> FglauditError:
         wanted = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")
-        return FglauditError(
-            f"{what} must be {wanted}; got {shown(value)} ({type(value).__name__}): {reason}; change it"
-        )
+        one = "give one value (the defenses of a suite take several, as {sweep: [...]})"
+        fix = one if isinstance(value, list) and isinstance(hint, type) else "change it"
+        return FglauditError(f"{what} must be {wanted}; got {shown(value)} ({type(value).__name__}): {reason}; {fix}")
 
     if (kind := _listed_kind(hint)) is not None and isinstance(value, list | tuple):
         return tuple(named(kind, entry, f"{what}[{number}]") for number, entry in enumerate(value))

@@ -166,6 +166,7 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     trained = run.trained
     assert trained.accuracy.shape[1] == graph.num_clients, "accuracy has one column per client"
     assert len(trained.accuracy) == len(trained.accuracy_global), "both accuracies have one row per round"
+    _check_right(trained, graph)
     for accuracy in (trained.accuracy[~trained.accuracy.isnan()], trained.accuracy_global):
         assert bool(((accuracy >= 0) & (accuracy <= 1)).all()), "accuracies are fractions in [0, 1]"
     again = record(protocol, graph)
@@ -176,6 +177,19 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
         assert not _same_weights(corrupted.trained, trained), (
             f"what is sent is trained on (rule 2): corrupting {name} changed nothing"
         )
+
+
+def _check_right(trained: Trained, graph: FederatedGraph) -> None:
+    """Check that ``right``, if it is given, adds up to the accuracies: of all places, and client by client."""
+    if trained.right is None:
+        return
+    places = [int(mask.sum().item()) for mask in graph.test]
+    assert trained.right.shape == (sum(places),), "right has one entry per test place"
+    for part, accuracy in zip(
+        torch.split(trained.right.double(), places), trained.accuracy[trained.round], strict=True
+    ):
+        close = bool(accuracy.isnan()) if not len(part) else abs(part.mean().item() - accuracy.item()) < 1e-6
+        assert close, "right is in order of clients and adds up to each one's accuracy in the round that counts"
 
 
 def check_defense(

@@ -40,6 +40,7 @@ def import_graph(
     label: Annotated[str | None, typer.Option(help="Attribute with the class; by default label, y, class.")] = None,
     name: Annotated[str | None, typer.Option("--id", help="Column that names nodes; by default id, node.")] = None,
     split: Annotated[str | None, typer.Option(help="Attribute with train, val, test; by default split.")] = None,
+    client: Annotated[str | None, typer.Option(help="Attribute with who holds the node; by default client.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="An attribute that is no feature (may be repeated).")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Write over the .npz.")] = False,
 ) -> None:
@@ -48,7 +49,7 @@ def import_graph(
     from fglaudit.importing.convert import import_graph as convert
     from fglaudit.importing.node_table import Choice
 
-    for line in convert(sources, out, Choice(label, split, tuple(drop or ())), name, replace=replace):
+    for line in convert(sources, out, Choice(label, split, client, tuple(drop or ())), name, replace=replace):
         print(printable(line))
 
 

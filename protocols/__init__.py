@@ -2,8 +2,10 @@
 
 PROTOCOLS: dict[str, str] = {
     "appnp": "fglaudit.protocols.baselines.appnp:APPNP",
+    "bds-gcn": "fglaudit.protocols.distributed_gcn.bds_gcn:BDSGCN",
     "cnfgnn": "fglaudit.protocols.nfedgnn.cnfgnn:CNFGNN",
     "dist-gat": "fglaudit.protocols.baselines.dist_gat:DistGAT",
+    "distributed-gcn": "fglaudit.protocols.distributed_gcn.distributed_gcn:DistributedGCN",
     "fedavg-gophormer": "fglaudit.protocols.baselines.fedavg_gophormer:FedAvgGophormer",
     "fedavg-graphgps": "fglaudit.protocols.baselines.fedavg_graphgps:FedAvgGraphGPS",
     "fedavg-sage": "fglaudit.protocols.baselines.fedavg_sage:FedAvgSage",
@@ -22,6 +24,7 @@ PROTOCOLS: dict[str, str] = {
     "graphsage": "fglaudit.protocols.baselines.graphsage:GraphSAGE",
     "local-gcn": "fglaudit.protocols.baselines.local_gcn:LocalGCN",
     "nfedgnn": "fglaudit.protocols.nfedgnn.nfedgnn:NFedGNN",
+    "lpgnn": "fglaudit.protocols.private.lpgnn:LPGNN",
     "private-reports": "fglaudit.protocols.private.private_reports:PrivateReports",
     "progap": "fglaudit.protocols.private.progap:ProGAP",
     "structure-only": "fglaudit.protocols.private.structure_only:StructureOnly",

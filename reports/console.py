@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,10 +13,11 @@ from fglaudit.errors import printable
 from fglaudit.reports.achieved import in_words
 from fglaudit.reports.alarms import alarms, few
 from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.bought import beside, chance, gains
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, sd
-from fglaudit.reports.numbers import THIN, percent_spread, plural
+from fglaudit.reports.numbers import THIN, percent, percent_spread, plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, summarize
 from fglaudit.reports.wording import QUANTITY_NAMES, observer_label
@@ -43,6 +44,7 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
         return
     console.print(f"[bold]Who learns what[/bold] {_safe('; '.join(places))}", highlight=False)
     found = [answer for answer in answers(settings) if answer.applies]
+    beside_accuracy = _accuracies(settings, labels)
     for observer in dict.fromkeys(answer.observer for answer in found):
         console.print(f"[bold]{_safe(observer_label(observer))}[/bold]", highlight=False)
         mine = [answer for answer in found if answer.observer == observer]
@@ -51,7 +53,7 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
         for quantity in sorted(measured, key=lambda name: (name != FEATURES, name)):
             if about := [a for a in mine if a.quantity == quantity]:
                 console.print(f"  {_name(quantity)}", highlight=False)
-                console.print(_table(about, labels, len(places) > 1))
+                console.print(_table(about, labels, beside_accuracy, len(places) > 1))
         if untried := sorted({_name(a.quantity) for a in mine if a.quantity not in measured}):
             told = f"  not tested: {', '.join(untried)} (coverage.csv says why)"
             console.print(told, highlight=False, soft_wrap=True)
@@ -75,7 +77,7 @@ def print_confirmed(console: Console, run: Run) -> None:
         console.print(f"  {_safe(text)}", highlight=False, soft_wrap=True)
 
 
-def _table(found: Sequence[Answer], labels: Labels, many_places: bool) -> Table:
+def _table(found: Sequence[Answer], labels: Labels, beside_accuracy: Mapping[int, str], many_places: bool) -> Table:
     """One line per setting; settings without a figure and with the same reason share one, and of other quantities than
     features those with the same figure."""
     groups: dict[tuple[Word, str], list[Answer]] = {}
@@ -90,7 +92,7 @@ def _table(found: Sequence[Answer], labels: Labels, many_places: bool) -> Table:
         table.add_column(overflow="fold")
     shown = list(groups.items())
     for (word, _), same in shown[:MOST]:
-        names = few(dict.fromkeys(_where(answer, labels, many_places) for answer in same), 4)
+        names = few(dict.fromkeys(_where(answer, labels, beside_accuracy, many_places) for answer in same), 4)
         style = STYLES[word]
         table.add_row(f"    [{style}]{word.upper()}[/{style}]", _safe(in_words(same[0])), _safe(names))
     if len(shown) > MOST:
@@ -108,9 +110,19 @@ def _safe(text: str) -> str:
     return escape(printable(text.replace(THIN, " ")))
 
 
-def _where(answer: Answer, labels: Labels, many_places: bool) -> str:
+def _accuracies(settings: Sequence[Setting], labels: Labels) -> dict[int, str]:
+    """Return what is said of the accuracy of each setting, by its identity: beside it chance, and what it bought."""
+    found, result = gains(settings, labels), {}
+    for setting in settings:
+        if values := setting.per_seed("accuracy"):
+            level, bought = chance(setting), beside(setting, found)
+            parts = [f"{percent_spread(values, sd(values))} accuracy"]
+            parts += [f"chance {percent(level)}"] if level is not None else []
+            result[id(setting)] = f" ({', '.join([*parts, *([bought] if bought else [])])})"
+    return result
+
+
+def _where(answer: Answer, labels: Labels, beside_accuracy: Mapping[int, str], many_places: bool) -> str:
     setting = answer.setting
-    values = setting.per_seed("accuracy")
-    accuracy = f" ({percent_spread(values, sd(values))} accuracy)" if values else ""
     where = f" on {place(setting)}" if many_places else ""
-    return f"{labels.setting(setting)}{where}{accuracy}"
+    return f"{labels.setting(setting)}{where}{beside_accuracy.get(id(setting), '')}"

@@ -1,18 +1,18 @@
 """What a defense bought: its accuracy beside the best control whose epsilon is not larger (design, rule 13).
 
 A control costs nothing: it sends no feature, or nothing at all (epsilon 0), or it is a cheaper private setting. The
-accuracies that are compared come from the same seeds, so from the same partitions, and are paired on them.
+accuracies that are compared come from the same seeds, so from the same partitions, and are paired on them; where it is
+known which test nodes either gets right, on these nodes too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-import torch
+import numpy as np
 from scipy import stats
-from torch import Tensor
 
 CONFIDENCE = 0.95
 
@@ -26,12 +26,14 @@ class Measured:
         accuracy: over the whole test set, by seed.
         epsilon: that it spends on a node's features; 0 where none is sent, infinite in the clear.
         control: whether it is one that others are measured against.
+        right: by seed, 1 or 0 for every test node, the same nodes in the same order for all settings; empty: not known.
     """
 
     name: str
     accuracy: Mapping[int, float]
     epsilon: float
     control: bool = False
+    right: Mapping[int, Sequence[float]] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -46,7 +48,8 @@ class Bought:
     Attributes:
         control: its name.
         gain: mean difference of the accuracies over the common seeds.
-        low, high: its 95 % interval over seeds by Student's t; both are ``gain`` from one seed, which shows nothing.
+        low, high: its 95 % interval: over seeds (Student's t) or over test nodes, whichever is wider; both are ``gain``
+            from one seed of which no nodes are known, which shows nothing.
         seeds: how many were common.
     """
 
@@ -57,17 +60,18 @@ class Bought:
     seeds: int
 
     @property
+    def anything(self) -> bool:
+        """Whether the interval lies above 0."""
+        return self.low > 0 and self.low < self.gain
+
+    @property
     def words(self) -> str:
         """What a table says."""
-        figure = f"{100 * self.gain:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f}) over {self.control}"
-        if self.seeds < 2:
-            return f"{100 * self.gain:+.1f} over {self.control}, one seed"
-        return figure if self.low > 0 else f"{figure}: nothing"
-
-
-def chance_level(y: Tensor, test: Tensor) -> float:
-    """Return the accuracy of always answering the most frequent class of the test nodes; ``y``, mask ``test`` [N]."""
-    return float(torch.bincount(y[test]).max().item()) / int(test.sum().item())
+        few = ", one seed" if self.seeds < 2 else ""
+        if self.low == self.high:
+            return f"{100 * self.gain:+.1f} over {self.control}{few}"
+        figure = f"{100 * self.gain:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f}) over {self.control}{few}"
+        return figure if self.anything else f"{figure}: nothing"
 
 
 def best_control(setting: Measured, others: Iterable[Measured]) -> Measured | None:
@@ -91,11 +95,25 @@ def bought(setting: Measured, others: Iterable[Measured]) -> Bought | None:
     seeds = sorted(setting.accuracy.keys() & control.accuracy.keys())
     gains = [setting.accuracy[seed] - control.accuracy[seed] for seed in seeds]
     mean = math.fsum(gains) / len(gains)
-    if len(gains) < 2:
-        return Bought(control.name, mean, mean, mean, len(gains))
-    spread = math.sqrt(math.fsum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1) / len(gains))
-    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(gains) - 1)) * spread
+    reach = max(_reach(gains), _reach(_by_node(setting, control, seeds)))
     return Bought(control.name, mean, mean - reach, mean + reach, len(gains))
+
+
+def _by_node(setting: Measured, control: Measured, seeds: Sequence[int]) -> Sequence[float]:
+    """Return, for every test node, the mean difference over ``seeds``; nothing where the nodes are not known or not the
+    same number in every seed. Public splits have the same nodes in each; drawn ones are as if drawn from one graph."""
+    answers = [np.asarray(one.right.get(seed, ()), dtype=float) for seed in seeds for one in (setting, control)]
+    if len({len(each) for each in answers}) > 1:
+        return ()
+    gains: list[float] = np.mean(np.subtract(answers[::2], answers[1::2]), axis=0).tolist()
+    return gains
+
+
+def _reach(gains: Sequence[float]) -> float:
+    """Return half the width of the interval of the mean of ``gains``, by Student's t; 0 from fewer than two."""
+    if len(gains) < 2:
+        return 0.0
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(gains) - 1)) * float(stats.sem(gains))
 
 
 def _mean_on(control: Measured, setting: Measured) -> float:

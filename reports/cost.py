@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import Word, answers, applies
+from fglaudit.reports.bought import chance, costs_nothing, gains
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, mean, sd
-from fglaudit.reports.numbers import percent_spread
+from fglaudit.reports.numbers import percent, percent_spread
 from fglaudit.reports.options import UPPER_BOUND, is_option, undefended
-from fglaudit.reports.summary import Setting
+from fglaudit.reports.summary import Setting, setting_key
 
 MOST = 6
 
@@ -74,7 +76,23 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
     if bounds:
         top = max(bounds, key=_accuracy)
         lines.append(f"{UPPER_BOUND}: {labels.protocol(top)} {_shown(top)}.")
-    return lines
+    return [*lines, *_beside(options, labels)]
+
+
+def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
+    """Say what costs nothing, chance included, and which settings bought anything above it."""
+    level = next((share for s in options if (share := chance(s)) is not None), None)
+    free = sorted(filter(costs_nothing, options), key=_accuracy, reverse=True)
+    named = [f"{labels.protocol(s)} {_shown(s)}" for s in free]
+    named += [] if level is None else [f"always naming the largest class {percent(level)}"]
+    lines = [f"What costs no epsilon: {few(named, MOST)}."] if named else []
+    found = gains(options, labels)
+    told = [(labels.setting(s), found[key]) for s in options if (key := setting_key(s.records[0])) in found]
+    more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
+    less = [f"{name} ({100 * gain.gain:+.1f})" for name, gain in told if not gain.anything]
+    if told:
+        lines.append(f"Points bought above that: {few(more, MOST) if more else 'none by any setting'}.")
+    return [*lines, *([f"Nothing, beside the best of what costs nothing: {few(less, MOST)}."] if less else [])]
 
 
 def _accuracy(setting: Setting) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import in_words
 from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.bought import beside, chance, gains
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, mean, sd
 from fglaudit.reports.numbers import decimal, interval, percent_spread, plural
@@ -38,6 +39,8 @@ class HeatCell:
 
 @dataclass(frozen=True)
 class HeatRow:
+    """One setting; ``chance`` and ``bought`` are of :mod:`fglaudit.reports.bought`."""
+
     setting: Setting
     protocol: str
     defense: str
@@ -45,11 +48,13 @@ class HeatRow:
     accuracy_text: str
     cells: tuple[HeatCell | None, ...]
     option: bool
+    chance: float | None
+    bought: str
 
 
 def heat_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[tuple[str, str]]) -> list[HeatRow]:
     """Return the rows of the settings that could be run, in their order."""
-    rows = []
+    rows, found = [], gains(settings, labels)
     for setting in settings:
         if not applies(setting):
             continue
@@ -68,6 +73,8 @@ def heat_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[t
                 percent_spread(values, sd(values)),
                 cells,
                 is_option(setting),
+                chance(setting),
+                beside(setting, found),
             )
         )
     return rows

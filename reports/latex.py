@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fglaudit.reports.heat import HeatCell
-from fglaudit.reports.numbers import MINUS, MISSING, THIN, epsilon
+from fglaudit.reports.numbers import MINUS, MISSING, THIN, epsilon, percent
 from fglaudit.reports.pages import Section
 from fglaudit.reports.wording import observer_label
 
@@ -30,10 +30,18 @@ def summary_tex(sections: Sequence[Section]) -> str:
     for section in sections:
         if not section.heat:
             continue
-        heads = ["Protocol", "Defense", "Accuracy", *map(observer_label, section.observers), "ε accounted"]
+        heads = [
+            "Protocol",
+            "Defense",
+            "Accuracy",
+            "Chance",
+            "Bought",
+            *map(observer_label, section.observers),
+            "ε accounted",
+        ]
         width = f"p{{{0.6 / max(1, len(section.observers)):.2f}\\linewidth}}"
         lines += [
-            rf"\begin{{longtable}}{{llr{width * len(section.observers)}r}}",
+            rf"\begin{{longtable}}{{llrrl{width * len(section.observers)}r}}",
             rf"\caption{{{latex(section.title)}}}\\",
             r"\toprule",
             _line(heads),
@@ -43,7 +51,11 @@ def summary_tex(sections: Sequence[Section]) -> str:
         for row in section.heat:
             accounted = epsilon(row.setting.largest("epsilon_accounted"))
             cells = [_cell(cell) for cell in row.cells]
-            lines.append(_line([row.protocol, row.defense, row.accuracy_text, *cells, accounted]))
+            lines.append(
+                _line(
+                    [row.protocol, row.defense, row.accuracy_text, percent(row.chance), row.bought, *cells, accounted]
+                )
+            )
         lines += [r"\bottomrule", r"\end{longtable}"]
     return "\n".join(lines) + "\n"
 

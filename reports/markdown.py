@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fglaudit import __version__
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.numbers import decimal, epsilon, interval, percent_spread, size
+from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, size
 from fglaudit.reports.pages import ObserverCell, Row, Section, failures
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
@@ -43,13 +43,26 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
     ]
     lines += ["", "**How sure are we?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
     for section in parts:
-        heads = ["protocol", "defense", "accuracy", "whole test set", *map(observer_label, section.observers)]
+        heads = [
+            "protocol",
+            "defense",
+            "accuracy",
+            "whole test set",
+            "chance",
+            "bought",
+            *map(observer_label, section.observers),
+        ]
         heads += ["ε accounted", "ε claimed", "bytes up", "bytes down"]
         lines += [f"## {escape(section.title)}", "", _line(heads), _line(["---"] * len(heads))]
-        lines += [_line(_row(row)) for row in section.rows]
+        said = {id(row.setting): (percent(row.chance), row.bought) for row in section.heat}
+        lines += [_line(_row(row, *said.get(id(row.setting), ("", "")))) for row in section.rows]
         lines.append("")
     if settings:
         lines += ["Per observer: score of the strongest attack (a guess's score); advantage [interval]; attack.", ""]
+        lines += [
+            "Bought: points of the whole test set above the best setting that sends no feature but in models.",
+            "",
+        ]
     if problems := failures(settings, labels):
         lines += ["| status | findings | reason |", "| --- | --- | --- |"]
         lines += [_line([item.status.value, str(item.findings), item.reason]) for item in problems]
@@ -60,12 +73,14 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
     return "\n".join(lines) + "\n"
 
 
-def _row(row: Row) -> list[str]:
+def _row(row: Row, chance: str, bought: str) -> list[str]:
     return [
         row.protocol,
         row.defense,
         percent_spread(*row.stat("accuracy")),
         percent_spread(*row.stat("accuracy_global")),
+        chance,
+        bought,
         *([row.outcome[0].value] * len(row.observers) if row.outcome else map(_observer, row.observers)),
         epsilon(row.setting.largest("epsilon_accounted")),
         epsilon(row.setting.largest("epsilon_claimed")),

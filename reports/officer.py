@@ -98,16 +98,11 @@ def _lines(rows: Sequence[HeatRow], used: set[str]) -> list[Line]:
             continue
         text = UPPER_BOUND if not row.option else f"{row.protocol}: features {_word(row)}"
         lines.append(Line(row.accuracy, f"{text} ({percent(row.accuracy)})"))
-    classes = max((len(_classes(row)) for row in rows), default=0)
-    chance = [Line(1 / classes, f"chance: 1 of {classes} classes")] if classes > 1 else []
-    return [*lines[: MOST_LINES - 1], *chance]
+    level = next((row.chance for row in rows if row.chance is not None), None)
+    named = [] if level is None else [Line(level, f"chance: the largest class ({percent(level)})")]
+    return [*lines[: MOST_LINES - 1], *named]
 
 
 def _word(row: HeatRow) -> str:
     words = [cell.main.word.value for cell in row.cells if cell is not None and cell.main.quantity == FEATURES]
     return words[0] if words else Word.NOT_TESTED.value
-
-
-def _classes(row: HeatRow) -> set[str]:
-    found = (leak.breakdowns.get("class", {}) for leak in row.setting.leaks)
-    return {name for buckets in found for name in buckets}

@@ -6,6 +6,8 @@ from fglaudit.reports.summary import Setting
 
 CENTRALIZED = frozenset({"appnp", "gat", "gcn", "graphsage"})
 """Protocols that train on all data in one place."""
+NO_FEATURES = frozenset({"structure-only"})
+"""Protocols of whose messages models alone depend on features: the others are made of public codes and edges."""
 UPPER_BOUND = "All data in one place: an upper bound, not an option"
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fglaudit.execution.stored_record import csv_cell
 from fglaudit.finding import Status
+from fglaudit.reports.bought import chance, gains
+from fglaudit.reports.controls import Bought
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import Leak, mean, sd
-from fglaudit.reports.summary import Setting
+from fglaudit.reports.summary import Setting, setting_key
 
 _NAMES = ("suite", "dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args")
 _OBSERVED = ("observer", "observer_knowledge", "attack")
@@ -23,6 +26,7 @@ _LARGEST = ("epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "delta"
 _TEXTS = ("privacy_unit", "mechanism")
 _COSTS = ("bytes_up", "bytes_down", "ciphertext_bytes")
 _ACCURACIES = ("accuracy_mean", "accuracy_sd", "accuracy_global_mean", "accuracy_global_sd")
+_BOUGHT = ("bought", "bought_low", "bought_high", "bought_over")
 _SECONDS = ("seconds_train", "seconds_attack")
 _STATUSES = {
     Status.OK: "ok",
@@ -38,8 +42,10 @@ def summary_csv(settings: Sequence[Setting]) -> str:
     """Return the file's text. Means and standard deviations are over seeds; epsilons are the largest of all seeds.
 
     ``leak`` says on which grounds the attack is called a leak, ``clusters_needed`` how many clusters it takes at the
-    least to show that it is none."""
-    rows = [_row(shared, leak) for setting in settings if (shared := _shared(setting)) for leak in setting.leaks]
+    least to show that it is none; ``bought`` the accuracy over the whole test set above that of ``bought_over``, the
+    best setting that costs nothing."""
+    found = gains(settings, Labels.of(settings))
+    rows = [_row(shared, leak) for s in settings if (shared := _shared(s, found)) for leak in s.leaks]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_columns())
@@ -55,10 +61,11 @@ def _columns() -> list[str]:
         "advantage", "advantage_low", "advantage_high", "interval", "advantage_worst_seed",
         *_MEANS, *_LARGEST, *_TEXTS, *_COSTS, *_SECONDS, "device", "cells",
         "worst_client", "leak", "clusters", "clusters_needed",
+        "chance", *_BOUGHT,
     ]  # fmt: skip
 
 
-def _shared(setting: Setting) -> dict[str, Value]:
+def _shared(setting: Setting, found: Mapping[str, Bought]) -> dict[str, Value]:
     """Return the columns that all rows of a setting have in common."""
     row: dict[str, Value] = {}
     for column in ("accuracy", "accuracy_global"):
@@ -66,6 +73,9 @@ def _shared(setting: Setting) -> dict[str, Value]:
         row |= {f"{column}_mean": mean(values), f"{column}_sd": sd(values)}
     row |= {column: setting.largest(column) for column in _LARGEST}
     row |= {column: setting.text(column) for column in (*_TEXTS, "device")}
+    gain = found.get(setting_key(setting.records[0]))
+    bought = (None,) * 4 if gain is None else (gain.gain, gain.low, gain.high, gain.control)
+    row |= {"chance": chance(setting), **dict(zip(_BOUGHT, bought, strict=True))}
     return row | {column: mean(setting.per_seed(column)) for column in (*_COSTS, "seconds_train")}
 
 
@@ -94,5 +104,6 @@ def _row(shared: dict[str, Value], leak: Leak) -> dict[str, Value]:
     row |= {"worst_client": leak.worst_client, "leak": ", ".join(leak.grounds)}
     row |= {"clusters": None if needs is None else needs.has}
     row |= {"clusters_needed": None if needs is None else needs.need}
+    row |= {column: shared[column] for column in ("chance", *_BOUGHT)}
     assert list(row) == _columns()
     return row

@@ -32,6 +32,8 @@ METRICS = {
     "cosine": "mean cosine between rebuilt and true feature rows",
     "relative_error": "L2 error of the rebuilt row relative to the true row; lower is a stronger attack",
     "tpr_at_fpr_1": "share of members found when 1 % of the non-members are called members too",
+    "tpr_at_fpr_1_low": "lower end of its 95 % interval",
+    "tpr_at_fpr_1_high": "upper end of its 95 % interval",
     "tpr_at_fpr_01": "the same at 0.1 %, where there are at least 1000 non-members",
     "tv_error": "total variation distance between the inferred and the true distribution; lower is a stronger attack",
     "identifiable_rate": (
@@ -60,11 +62,20 @@ METRIC_NAMES = {
     "relative_error": "relative error", "tpr_at_fpr_1": "TPR at 1 % FPR", "tv_error": "TV distance",
     "identifiable_rate": "proven", "worst_decile": "best-rebuilt tenth", "worst_client": "worst client",
     "targets": "targets", "tpr_at_fpr_01": "TPR at 0.1 % FPR",
+    "tpr_at_fpr_1_low": "TPR at 1 % FPR, low", "tpr_at_fpr_1_high": "TPR at 1 % FPR, high",
     "control_exact_rate": "guess: exact rows", "label_accuracy": "labels right", "overlap": "overlap",
     "direction_rate": "directions", "claimed_rate": "claimed", "false_claim_rate": "false claims",
     "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
 }  # fmt: skip
-_SHARES = {"exact_rate", "matched_rate", "tpr_at_fpr_1", "tpr_at_fpr_01", "label_accuracy"}
+_SHARES = {
+    "exact_rate",
+    "matched_rate",
+    "tpr_at_fpr_1",
+    "tpr_at_fpr_1_low",
+    "tpr_at_fpr_1_high",
+    "tpr_at_fpr_01",
+    "label_accuracy",
+}
 
 _DEFENSES = {
     "none": "Nothing is changed: every message leaves as the protocol computes it.",

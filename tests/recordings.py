@@ -71,6 +71,7 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),
     "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
     "fedgat-matrix": Setup("fedgat", {"variant": "matrix", **ATTENTION}),
+    "fedgat-smoothed": Setup("fedgat", {"smoothing_hops": 2, **ATTENTION}),
     "fedgat-vector": Setup("fedgat", {"variant": "vector", **ATTENTION}),
     "fedgat-merged": Setup("fedgat", {"variant": "matrix", **ATTENTION}, defense=MergeNeighbors(size=2)),
     "dist-gat": Setup("dist-gat", ATTENTION),
@@ -104,6 +105,7 @@ SETUPS: dict[str, Setup] = {
     "structure-only-home": Setup(
         "structure-only", {"hops": [2], "width": 48, "rounds": 3, "features_at_home": "own-subgraph"}
     ),
+    "lpgnn": Setup("lpgnn", {"rounds": 3}),
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
     "gap": Setup("gap", {"hops": [1, 2], "dimension": 8, **_FEW_ROUNDS}),
@@ -115,6 +117,8 @@ SETUPS: dict[str, Setup] = {
     "fedsage": Setup("fedsage", {"hidden": 8, "rounds": 3, **GENERATOR}),
     "fedsage-simulated": Setup("fedsage", {"hidden": 8, "rounds": 3, "generator": "simulated"}),
     "fedpub": Setup("fedpub", {"hidden": 8, "rounds": 12}, two_classes),
+    "distributed-gcn": Setup("distributed-gcn", {"rounds": 4}),
+    "bds-gcn": Setup("bds-gcn", {"rounds": 4}),
     "local-gt": Setup("local-gt", {"hidden": 8, "feed_forward": 8, "heads": 2, "rounds": 2}),
 }
 

@@ -20,6 +20,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.finding import COLUMNS
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.observers import ObserverSpec
+from fglaudit.partition import PartitionSpec
 from fglaudit.testing import example_graph
 
 FEDGCN = {"name": "fedgcn", "rounds": 2, "hops": 1}
@@ -45,6 +46,23 @@ def test_the_same_graph_in_any_form_is_the_same_data_set() -> None:
     assert len(digests) == 1
     other = {**given, "x": 1 - given["x"]}
     assert content_digest(graph_from(other)[0]) not in digests
+
+
+def test_who_holds_which_node_is_given_and_is_part_of_the_data_set(tmp_path: Path) -> None:
+    held = np.arange(30) % 3
+    report = fglaudit.audit(arrays(), protocol=FEDGCN, clients=held, observers=["client:2"], attacks=["subset-sum"])
+    found = report.findings
+    assert set(found.partition) == {"given"} and set(found.clients) == {3}
+    reversed_report = fglaudit.audit(arrays(), protocol=FEDGCN, clients=held[::-1].tolist(), observers=["client:2"])
+    digests = {one.records[0].partition_facts["digest"] for one in (report, reversed_report)}
+    assert len(digests) == 2
+    graphs = [graph_from({**arrays(), "clients": who})[0] for who in (held, held[::-1].copy())]
+    assert len({content_digest(graph) for graph in (*graphs, graph_from(arrays())[0])}) == 3
+    for wrong, words in ((held[:4], "must hold 30"), (held + 1, "without a gap"), (held / 2, "whole numbers")):
+        with pytest.raises(FglauditError, match=words):
+            fglaudit.audit(arrays(), protocol=FEDGCN, clients=wrong)
+    with pytest.raises(FglauditError, match="give one of the two"):
+        fglaudit.audit(arrays(), protocol=FEDGCN, clients=held, partition=PartitionSpec("metis", 3))
 
 
 def test_an_audit_measures_and_saves_what_a_run_would(tmp_path: Path) -> None:
@@ -99,7 +117,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"attacks": [3]}, "must be of kind attack"),
     ({"seeds": ()}, "at least one seed"),
     ({"clients": 0}, "at least one client"),
-    ({"clients": 31}, "31 clients for 30 nodes"),
+    ({"clients": 31}, "31 clients for the 30 nodes"),
     ({"split": "public"}, "public"),
     ({"device": "gpu"}, "gpu"),
 ]

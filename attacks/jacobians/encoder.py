@@ -140,6 +140,9 @@ def misfit(view: View, *needed: type[_Values]) -> str | None:
             f"the encoder reads {shape.features} features, the data have {view.public.num_features}: not a transcript"
             " of this run"
         )
+    stated = view.public.structure.get(Encoder)
+    if stated is not None and stated.samples != "all":
+        return "representations are means over training samples alone, and which samples these are is not known"
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
     expected: dict[type[Payload], tuple[int, ...]] = {ModelUpdate: (shape.parameters,)}
     for kind in needed:

@@ -32,6 +32,13 @@ def scaled_confidence(logits: Tensor, labels: Tensor) -> Tensor:
     return own - others
 
 
+def log_chance(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the log probability [..., n] of every node's label, from logits [..., n, C] and labels [n]; where a label
+    is -1, that of the first class."""
+    index = labels.clamp(min=0).view(*[1] * (logits.dim() - 2), -1, 1).expand(*logits.shape[:-1], 1)
+    return logits.double().log_softmax(-1).gather(-1, index).squeeze(-1)
+
+
 def online_score(target: Tensor, shadows: Tensor, members: Tensor) -> Tensor:
     """Return the log likelihood ratio of "was a member" [n].
 

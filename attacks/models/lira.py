@@ -16,6 +16,8 @@ import torch
 from fglaudit.attacks.models.likelihood_ratio import offline_score, online_score, scaled_confidence
 from fglaudit.attacks.models.planting import planted_twins
 from fglaudit.attacks.models.shadow_federations import (
+    check_rates,
+    few_others,
     needed_shadows,
     train_shadows,
     training_share,
@@ -23,7 +25,7 @@ from fglaudit.attacks.models.shadow_federations import (
     untrainable,
 )
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.facts import Fact, is_built_in
+from fglaudit.facts import Fact, Sealed, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.view import View
@@ -41,6 +43,9 @@ class Lira(Attack):
         shadows: models that are trained; the larger the training share is off one half, the more it takes.
         variant: "online": with and without each node; "offline": those without it alone.
         training_share: assumed share of the nodes that train; an observer with nodes of its own takes theirs.
+        batched: train them as one batch, which is far quicker and goes through no defense; false: the protocol trains
+            each of them, through a fresh bind of the public defense.
+        fpr: false-positive rate that is to be read off, e.g. 0.01: with too few nodes for it the attack is refused.
     """
 
     name: ClassVar[str] = "lira"
@@ -53,32 +58,36 @@ class Lira(Attack):
     shadows: int = 16
     variant: str = "online"
     training_share: float = 0.5
+    batched: bool = False
+    fpr: float | None = None
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise unknown("variant", self.variant, VARIANTS)
-        if not 0 < self.training_share < 1:
-            raise FglauditError(
-                f"training_share is a share of the nodes in (0, 1); got {self.training_share:g}; use e.g. 0.5"
-            )
+        check_rates(self.training_share, self.fpr)
         if (least := needed_shadows(self.training_share, _EACH)) > self.shadows:
             raise FglauditError(
                 f"{_too_few(self.training_share, least)}; got {self.shadows}; use shadows: {least} or more"
             )
 
     def models(self, fact: Fact) -> bool:
-        """Everything that is built in: shadow models are trained through a fresh bind of the same defense."""
-        return is_built_in(fact)
+        """Everything that is built in: shadow models are trained through a fresh bind of the same defense.
+
+        As one batch they allow for what does not change the training: messages that travel sealed.
+        """
+        return isinstance(fact, Sealed) if self.batched else is_built_in(fact)
 
     def unsupported(self, view: View) -> str | None:
-        if (missing := unknown_models(view) or untrainable(view)) is not None:
+        if (missing := unknown_models(view) or untrainable(view, self.batched)) is not None:
             return missing
         share = training_share(view, self.training_share)
         least = needed_shadows(share, _EACH)
-        return None if self.shadows >= least else f"{_too_few(share, least)}; got {self.shadows}; use shadows: {least}"
+        if self.shadows >= least:
+            return few_others(view, self.fpr, self.training_share)
+        return f"{_too_few(share, least)}; got {self.shadows}; use shadows: {least}"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        shadows = train_shadows(view, self.shadows, self.training_share, rng, device)
+        shadows = train_shadows(view, self.shadows, self.training_share, rng, device, batched=self.batched)
         labels = shadows.graph.y[shadows.nodes]
         target = scaled_confidence(shadows.target[shadows.nodes], labels)
         others = scaled_confidence(shadows.logits[:, shadows.nodes], labels)

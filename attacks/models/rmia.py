@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from fglaudit.attacks.models.likelihood_ratio import relative_score
+from fglaudit.attacks.models.likelihood_ratio import log_chance, relative_score
 from fglaudit.attacks.models.planting import planted_twins
-from fglaudit.attacks.models.shadow_federations import train_shadows, unknown_models, untrainable
+from fglaudit.attacks.models.shadow_federations import (
+    check_rates,
+    few_others,
+    train_shadows,
+    unknown_models,
+    untrainable,
+)
 from fglaudit.errors import FglauditError
-from fglaudit.facts import Fact, is_built_in
+from fglaudit.facts import Fact, Sealed, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.view import View
@@ -32,7 +37,7 @@ class Rmia(Attack):
 
     Attributes:
         references: models that are trained.
-        training_share: see :class:`fglaudit.attacks.models.lira.Lira`.
+        training_share, batched, fpr: see :class:`fglaudit.attacks.models.lira.Lira`.
     """
 
     name: ClassVar[str] = "rmia"
@@ -44,29 +49,32 @@ class Rmia(Attack):
 
     references: int = 2
     training_share: float = 0.5
+    batched: bool = False
+    fpr: float | None = None
 
     def __post_init__(self) -> None:
         if self.references < 2:
             raise FglauditError(
                 f"a node must be in some reference models and not in others; got {self.references}; use references: 2"
             )
-        if not 0 < self.training_share < 1:
-            raise FglauditError(
-                f"training_share is a share of the nodes in (0, 1); got {self.training_share:g}; use e.g. 0.5"
-            )
+        check_rates(self.training_share, self.fpr)
 
     def models(self, fact: Fact) -> bool:
-        """Everything that is built in: reference models are trained through a fresh bind of the same defense."""
-        return is_built_in(fact)
+        """Everything that is built in: reference models are trained through a fresh bind of the same defense.
+
+        As one batch they allow for what does not change the training: messages that travel sealed.
+        """
+        return isinstance(fact, Sealed) if self.batched else is_built_in(fact)
 
     def unsupported(self, view: View) -> str | None:
-        return unknown_models(view) or untrainable(view)
+        missing = unknown_models(view) or untrainable(view, self.batched)
+        return missing or few_others(view, self.fpr, self.training_share)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        shadows = train_shadows(view, self.references, self.training_share, rng, device)
+        shadows = train_shadows(view, self.references, self.training_share, rng, device, batched=self.batched)
         rest = shadows.graph.own_rest
         population = rest if len(rest) >= _FEWEST_POPULATION else shadows.nodes
-        target, references = (_log_chance(part, shadows.graph.y) for part in (shadows.target, shadows.logits))
+        target, references = (log_chance(part, shadows.graph.y) for part in (shadows.target, shadows.logits))
         nodes = shadows.nodes
         score = relative_score(target[nodes], references[:, nodes], target[population], references[:, population])
         return Inference(type(self).quantity, nodes, score)
@@ -74,9 +82,3 @@ class Rmia(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant nodes that were learned by heart, and twins of theirs with another label."""
         return planted_twins(view, rng)
-
-
-def _log_chance(logits: Tensor, y: Tensor) -> Tensor:
-    """Return the log probability [..., N] of the labels ``y`` [N], from logits [..., N, C]; any for nodes without."""
-    index = y.clamp(min=0).view(*[1] * (logits.dim() - 2), -1, 1).expand(*logits.shape[:-1], 1)
-    return logits.double().log_softmax(-1).gather(-1, index).squeeze(-1)

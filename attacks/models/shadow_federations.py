@@ -19,6 +19,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import known_edges, own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import dealt, planted_rows
+from fglaudit.attacks.models.shadow_ensemble import batched_shadows, client_weights, unbatched
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, canonical_edges
 from fglaudit.nn.gcn_ensemble import SharedGraph, ensemble_logits
@@ -82,12 +83,16 @@ class KnownGraph:
             own_rest=torch.cat([none, *rest]),
         )
 
-    def federation(self, view: View, members: Tensor, rng: torch.Generator) -> FederatedGraph:
-        """Return the federation in which the nodes ``members`` [N] train; who holds whom of the others is drawn."""
-        strangers = (self.owner >= 0) & ~own_nodes(view)
+    def owners(self, view: View, rng: torch.Generator) -> Tensor:
+        """Return who holds whom [N]; of the nodes of others it is drawn."""
         owner = self.owner.clone()
-        places = strangers.nonzero().squeeze(1)
+        places = ((self.owner >= 0) & ~own_nodes(view)).nonzero().squeeze(1)
         owner[places] = owner[places[torch.randperm(len(places), generator=rng)]]
+        return owner
+
+    def federation(self, view: View, members: Tensor, rng: torch.Generator) -> FederatedGraph:
+        """Return the federation in which the nodes ``members`` [N] train, held by drawn :meth:`owners`."""
+        owner = self.owners(view, rng)
         clients = tuple((owner == k).nonzero().squeeze(1) for k in range(view.public.num_clients))
         none = tuple(torch.zeros(len(nodes), dtype=torch.bool) for nodes in clients)
         return FederatedGraph(
@@ -140,8 +145,29 @@ def unknown_models(view: View) -> str | None:
     return None
 
 
-def untrainable(view: View) -> str | None:
+def few_others(view: View, fpr: float | None, assumed: float) -> str | None:
+    """Return why a false-positive rate ``fpr`` cannot be read off the candidates, or None; None asks for no rate.
+
+    Args:
+        assumed: share of the nodes that train, see :func:`training_share`.
+    """
+    if fpr is None:
+        return None
+    known = view.auxiliary
+    candidates = int((~own_nodes(view)[known.nodes] & (known.y >= 0)).sum().item())
+    others = round((1 - training_share(view, assumed)) * candidates)
+    if others >= round(1 / fpr):
+        return None
+    return (
+        f"a false-positive rate of {fpr:g} needs at least {round(1 / fpr)} non-members; of the {candidates} nodes asked"
+        f" about some {others} are; give the observer more auxiliary rows, or ask for a higher fpr"
+    )
+
+
+def untrainable(view: View, batched: bool = False) -> str | None:
     """Return why no shadow models can be trained, or None."""
+    if batched:
+        return unbatched(view)
     if view.public.fit is None:
         return (
             "shadow models need the public training function; this view has public.fit None; add what"
@@ -167,6 +193,14 @@ def training_share(view: View, assumed: float) -> float:
     return training / labelled if 0 < training < labelled else assumed
 
 
+def check_rates(training_share: float | None, fpr: float | None) -> None:
+    """Raise :class:`FglauditError` unless both, where they are given, are shares in (0, 1)."""
+    if training_share is not None and not 0 < training_share < 1:
+        raise FglauditError(f"training_share is a share of the nodes in (0, 1); got {training_share:g}; use e.g. 0.5")
+    if fpr is not None and not 0 < fpr < 1:
+        raise FglauditError(f"fpr is a false-positive rate in (0, 1); got {fpr:g}; use e.g. 0.01")
+
+
 def models_with(share: float, shadows: int) -> int:
     """Return how many of ``shadows`` models train on a candidate: about ``share`` of them."""
     return min(max(round(share * shadows), 1), shadows - 1)
@@ -187,25 +221,35 @@ def balanced_members(count: int, shadows: int, share: float, rng: torch.Generato
     return rank < models_with(share, shadows)
 
 
-def train_shadows(view: View, shadows: int, assumed: float, rng: torch.Generator, device: torch.device) -> Shadows:
+def train_shadows(
+    view: View, shadows: int, assumed: float, rng: torch.Generator, device: torch.device, *, batched: bool = False
+) -> Shadows:
     """Train ``shadows`` models and evaluate them beside the attacked one.
 
     Args:
         assumed: share of the nodes that train, where the observer has no nodes of its own.
+        batched: as one batch, see :mod:`fglaudit.attacks.models.shadow_ensemble`; else the protocol trains each.
     """
     graph = KnownGraph.of(view, split(rng, "known graph"))
     share = training_share(view, assumed)
     candidates = balanced_members(len(graph.candidates), shadows, share, split(rng, "members"))
-    draws = split(rng, "made up")
-    found = []
-    for model in range(shadows):
-        members = torch.zeros(view.public.num_nodes, dtype=torch.bool)
-        members[graph.candidates[candidates[model]]] = True
-        members[graph.own_training] = True
-        members[graph.made_up] = torch.rand(len(graph.made_up), generator=draws) < share
-        own = split(rng, f"shadow {model}")
-        found.append(fitted(view, graph.federation(view, members, split(own, "owners")), own, device))
-    vectors = torch.stack([_received(view), *found])
+    members = torch.zeros(shadows, view.public.num_nodes, dtype=torch.bool)
+    members[:, graph.candidates] = candidates
+    members[:, graph.own_training] = True
+    members[:, graph.made_up] = torch.rand(shadows, len(graph.made_up), generator=split(rng, "made up")) < share
+    if batched:
+        owners = torch.stack([graph.owners(view, split(rng, f"owners {model}")) for model in range(shadows)])
+        weights = client_weights(members, owners, view.public.num_clients)
+        found = batched_shadows(view, graph.x, graph.y, graph.edges, weights, rng, device)
+    else:
+        streams = [split(rng, f"shadow {model}") for model in range(shadows)]
+        found = torch.stack(
+            [
+                fitted(view, graph.federation(view, who, split(own, "owners")), own, device)
+                for who, own in zip(members, streams, strict=True)
+            ]
+        )
+    vectors = torch.cat([_received(view).unsqueeze(0), found])
     logits = evaluated(view, graph, vectors, device)
     return Shadows(graph.candidates, logits[0], logits[1:], candidates, graph)
 

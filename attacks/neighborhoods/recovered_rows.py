@@ -106,6 +106,8 @@ def unknown_scale(view: View) -> str | None:
     stated = view.public.structure.get(Attention)
     if stated is None:
         return Attention.missing()
+    if stated.rows == "smoothed":
+        return "messages hold rows smoothed over the graph; taking them apart is not modelled: no sign of protection"
     if stated.rows != "unit-ball":
         return "rows are read as scaled to norm at most 1; rows as held are not modelled, and no sign of protection"
     return None

@@ -20,12 +20,10 @@ found without the client that has them.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from fglaudit.adversary.modelled import (
     about,
@@ -36,18 +34,16 @@ from fglaudit.adversary.modelled import (
     on_gradients,
     sealed,
 )
-from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import sending_clients, unknown_changes
-from fglaudit.attacks.updates.input_layer import input_changes, input_layer, unreadable_layer
+from fglaudit.adversary.uploads import unknown_changes
+from fglaudit.attacks.updates.input_layer import input_changes, unreadable_layer
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
+from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages
 from fglaudit.facts import Absent, Clipped, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
-from fglaudit.nn.weights import unflatten
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
-from fglaudit.structure import Models, Training
 from fglaudit.view import View
 
 ROUNDS = 8
@@ -105,46 +101,15 @@ class UpdateInversion(Attack):
         """Plant clients of two rows that share a word, and have others of their own; for an observer of the global
         models alone, one client for all. The gradients at the first layer's outputs are drawn at random."""
         rng = split(rng, "plant")
-        public = view.public
-        name = input_layer(public.layout, public.num_features)
-        assert name is not None
-        single = next(iter(input_changes(view, 1))).client >= 0
-        clients = sending_clients(view, ModelUpdate) if single else torch.tensor([0])
-        half = public.num_features // 2
+        features, clients = view.public.num_features, planted_clients(view)
+        half = features // 2
         own = min(_PLANTED_WORDS, max(1, half - 1))
-        rows = torch.zeros(len(clients), 2, public.num_features)
+        rows = torch.zeros(len(clients), 2, features)
         for place in range(len(clients)):
-            words = torch.randperm(public.num_features, generator=rng)
+            words = torch.randperm(features, generator=rng)
             rows[place, 0, words[:own]] = 1
             rows[place, 1, words[half : half + own]] = 1
             rows[place, :, words[-1]] = 1
-        size = sum(math.prod(shape) for shape in public.layout.values())
-        model = 0.1 * torch.randn(size, generator=rng)
-        change = torch.zeros(len(clients), size)
-        outputs = torch.randn(len(clients), 2, public.layout[name][1], generator=rng)
-        gradient = torch.einsum("krf,krh->kfh", rows, outputs)
-        stated = public.structure.of(Training)
-        left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
-        unflatten(change, public.layout)[name].copy_(
-            (left - 1) * unflatten(model[None], public.layout)[name] - gradient
-        )
-        messages = _messages(view, clients if single else None, model, change)
-        order = torch.arange(2)
-        of = clients if single else torch.tensor([-1])
-        return Planted(without_defense(view, messages), rows.flatten(0, 1), torch.cartesian_prod(of, order))
-
-
-def _messages(view: View, clients: Tensor | None, model: Tensor, change: Tensor) -> MemoryMessages:
-    """Return one round in which ``clients`` receive ``model`` [D] and upload its ``change`` [K, D]; without clients the
-    server sends the model and the changed one."""
-    receivers = torch.arange(view.public.num_clients) if clients is None else clients
-    server = torch.full_like(receivers, SERVER)
-    first = MessageBatch(0, server, receivers, ModelUpdate(model.repeat(len(receivers), 1)))
-    whole = view.public.structure.of(Models).upload == "weights" or clients is None
-    value = model + change if whole else change
-    if clients is None:
-        hidden = ModelUpdate.__name__ in view.public.sealed
-        changes = hidden and view.public.structure.of(Models).upload == "changes"
-        value = (change if changes else value).repeat(len(receivers), 1)
-        return MemoryMessages((first, MessageBatch(1, server, receivers, ModelUpdate(value))))
-    return MemoryMessages((first, MessageBatch(1, clients, server, ModelUpdate(value))))
+        messages = planted_messages(view, rows, rng)
+        subjects = torch.cartesian_prod(clients, torch.arange(2))
+        return Planted(without_defense(view, messages), rows.flatten(0, 1), subjects)

@@ -13,6 +13,7 @@ DESCRIPTIONS = {
     "csbm-snc": "the same with 40 samples per node that share its label, [N, S, F]",
     "csbm-sc": "the same with 50 nodes, 120 samples per node and a label for each sample",
     "subcora": "GFL-APPNP's subgraphs of Cora, 300 nodes around a training set of 30 to 50; needs Cora's files",
+    "subcora-published": "the 36 such subgraphs whose seeds its authors published; some fall into parts",
     "npz": "a graph of your own: path to an .npz with x, edge_index, y, optional train_mask, val_mask, test_mask",
     "cora": "citations, 2708 nodes, 7 classes, binary words",
     "citeseer": "citations, 3327 nodes, 6 classes, binary words",

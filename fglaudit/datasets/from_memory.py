@@ -13,7 +13,7 @@ import networkx as nx
 import numpy as np
 import torch
 
-from fglaudit.datasets.npz import MASKS, REQUIRED, checked
+from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, REQUIRED, checked, checked_clients
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.datasets.raw import RawGraph, to_graph
 from fglaudit.errors import FglauditError
@@ -29,8 +29,9 @@ def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[
 
     Args:
         source: a :class:`fglaudit.graph.Graph`; an object with attributes (``torch_geometric.data.Data``) or a mapping
-            with keys x [N, F], edge_index [2, E], y [N] and, all or none, train_mask, val_mask, test_mask [N]; or a
-            networkx graph whose nodes have attributes ``x`` (a row of numbers) and ``y`` (a class number).
+            with keys x [N, F], edge_index [2, E], y [N] and, all or none, train_mask, val_mask, test_mask [N], perhaps
+            clients [N]; or a networkx graph whose nodes have attributes ``x`` (a row of numbers), ``y`` (a class
+            number) and perhaps ``clients`` (the number of the one that holds it).
         split_index: which public split, where masks are [N, splits].
 
     Raises:
@@ -41,9 +42,9 @@ def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[
     if isinstance(source, nx.Graph):
         arrays = _networkx_arrays(source)
     elif isinstance(source, Mapping):
-        arrays = {key: _array(value, key) for key, value in source.items() if key in (*REQUIRED, *MASKS)}
+        arrays = {key: _array(value, key) for key, value in source.items() if key in KEYS}
     elif all(hasattr(source, key) for key in REQUIRED):
-        there = {key: getattr(source, key, None) for key in (*REQUIRED, *MASKS)}
+        there = {key: getattr(source, key, None) for key in KEYS}
         arrays = {key: _array(value, key) for key, value in there.items() if value is not None}
     else:
         raise FglauditError(f"a graph is {_ACCEPTED}; got {type(source).__name__}; convert it")
@@ -62,7 +63,18 @@ def content_digest(graph: Graph) -> str:
             continue
         digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
         digest.update(value.contiguous().cpu().numpy().tobytes())
+    if graph.clients is not None:
+        digest.update(b"clients" + graph.clients.cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def clients_of(value: Any, nodes: int) -> torch.Tensor:
+    """Return who holds each node [N] as a tensor, checked.
+
+    Raises:
+        FglauditError: not a whole number per node, or clients are not numbered 0, 1, ... without a gap.
+    """
+    return checked_clients(_array(value, CLIENTS), nodes)
 
 
 def _array(value: Any, key: str) -> Array:
@@ -78,7 +90,8 @@ def _array(value: Any, key: str) -> Array:
 def _networkx_arrays(graph: Any) -> dict[str, Array]:
     """Return x, y and edges of a networkx graph; nodes are numbered in the graph's own order."""
     nodes = list(graph.nodes)
-    for key in ("x", "y"):
+    keys = ("x", "y", *([CLIENTS] if any(CLIENTS in graph.nodes[node] for node in nodes) else []))
+    for key in keys:
         without = [node for node in nodes if key not in graph.nodes[node]]
         if without:
             raise FglauditError(
@@ -87,8 +100,4 @@ def _networkx_arrays(graph: Any) -> dict[str, Array]:
             )
     number = {node: i for i, node in enumerate(nodes)}
     edges = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2).T
-    return {
-        "x": _array([graph.nodes[node]["x"] for node in nodes], "x"),
-        "y": _array([graph.nodes[node]["y"] for node in nodes], "y"),
-        "edge_index": edges,
-    }
+    return {**{key: _array([graph.nodes[node][key] for node in nodes], key) for key in keys}, "edge_index": edges}

@@ -18,11 +18,14 @@ from fglaudit.errors import FglauditError, shown
 from fglaudit.user_files import is_file, read_file, user_path
 
 REQUIRED, MASKS = ("x", "edge_index", "y"), ("train_mask", "val_mask", "test_mask")
+CLIENTS = "clients"
+KEYS = (*REQUIRED, *MASKS, CLIENTS)
 Integers = NDArray[np.int64]
 
 
 def load_npz(path: str, sha256: str | None = None) -> RawGraph:
-    """Read x [N, F], edge_index [2, E], y [N] and, all or none, boolean masks [N] from ``path``.
+    """Read x [N, F], edge_index [2, E], y [N] and, all or none, boolean masks [N] from ``path``; ``clients`` [N], the
+    number of the client that holds each node, may be there too.
 
     Args:
         sha256: what the file's content must have as its SHA-256; None takes any content.
@@ -31,7 +34,7 @@ def load_npz(path: str, sha256: str | None = None) -> RawGraph:
         FglauditError: the file is missing, corrupt or has another content than ``sha256`` says, an array is missing or
             has the wrong shape or type, features are NaN or infinite as float32, an edge names a node that does not
             exist, labels lie outside of -1 ... classes - 1, masks overlap, name an unlabelled node or leave nothing to
-            train on or to test.
+            train on or to test, clients are not numbered 0, 1, ... without a gap.
     """
     file, data = _content(path)
     if sha256 is not None and (found := hashlib.sha256(data).hexdigest()) != sha256:
@@ -39,12 +42,12 @@ def load_npz(path: str, sha256: str | None = None) -> RawGraph:
             f"the file of an own graph stays the same while a run lasts; {file} has sha256 {found} instead of {sha256};"
             " put the old file back, or start a new run with another --out"
         )
-    arrays, names = read_arrays(data, (*REQUIRED, *MASKS), str(file))
+    arrays, names = read_arrays(data, KEYS, str(file))
     return checked(arrays, str(file), names)
 
 
 def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | None = None) -> RawGraph:
-    """Return the graph of x [N, F], edge_index [2, E], y [N] and, all or none, boolean masks [N].
+    """Return the graph of x [N, F], edge_index [2, E], y [N], perhaps clients [N] and, all or none, boolean masks [N].
 
     Args:
         where: they are from, for messages.
@@ -72,6 +75,7 @@ def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | No
         train=masks.get("train"),
         val=masks.get("val"),
         test=masks.get("test"),
+        clients=checked_clients(arrays[CLIENTS], nodes) if CLIENTS in arrays else None,
     )
 
 
@@ -181,6 +185,23 @@ def _masks(arrays: Mapping[str, Array], labels: Integers) -> dict[str, torch.Ten
         shared == 0, f"train, val and test masks must be disjoint; {shared} nodes are in more than one", "fix the masks"
     )
     return masks
+
+
+def checked_clients(clients: Array, nodes: int) -> torch.Tensor:
+    """Return the client of every node [N]; raises :class:`FglauditError` unless they are 0, 1, ... without a gap."""
+    _require(
+        clients.shape == (nodes,) and clients.dtype.kind in "iu",
+        f"{CLIENTS} must hold {nodes} whole numbers, the client of every row of x; got shape {clients.shape}, dtype"
+        f" {clients.dtype}",
+        "number the clients 0, 1, ...",
+    )
+    found = np.unique(clients)
+    _require(
+        int(found[0]) == 0 and int(found[-1]) == len(found) - 1,
+        f"clients are numbered 0, 1, ... without a gap; got {len(found)} of them, {found[0]} to {found[-1]}",
+        "renumber them, e.g. by numpy.unique(clients, return_inverse=True)[1]",
+    )
+    return torch.from_numpy(clients.astype(np.int64))
 
 
 def _require(holds: bool, message: str, fix: str) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from fglaudit import limits
@@ -84,5 +83,7 @@ def _read(folder: Path, source: OgbSource) -> RawGraph:
 
 def _table(path: Path, dtype: type[np.generic], most: int) -> Any:
     """Return a table of numbers; of more than ``most`` rows one too many is read, which the counts then show."""
+    import pandas as pd  # a quarter of a second, which few processes need
+
     frame = pd.read_csv(path, header=None, compression="gzip", dtype=dtype, nrows=most + 1)
     return frame.to_numpy(dtype=dtype, copy=True)

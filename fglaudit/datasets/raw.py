@@ -23,6 +23,7 @@ class RawGraph:
         y: labels [N] int64; -1 means unlabelled.
         edge_index: [2, E] as read: perhaps directed, with repeats or self-loops.
         train, val, test: masks [N, S] for S public splits, or None.
+        clients: number of the client that holds each node [N], or None.
         notes: on the files themselves.
     """
 
@@ -32,6 +33,7 @@ class RawGraph:
     train: Tensor | None = None
     val: Tensor | None = None
     test: Tensor | None = None
+    clients: Tensor | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -56,6 +58,7 @@ def to_graph(raw: RawGraph, name: str, split_index: int) -> tuple[Graph, tuple[s
         train=chosen(raw.train),
         val=chosen(raw.val),
         test=chosen(raw.test),
+        clients=raw.clients,
     )
     return graph, (*raw.notes, *notes)
 
@@ -105,4 +108,5 @@ def largest_component(graph: Graph) -> Graph:
         train=kept(graph.train),
         val=kept(graph.val),
         test=kept(graph.test),
+        clients=None if graph.clients is None else torch.unique(graph.clients[nodes], return_inverse=True)[1],
     )

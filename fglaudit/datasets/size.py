@@ -48,7 +48,7 @@ def expected_size(spec: DatasetSpec) -> Size:
     if spec.name in OGB_SOURCES:
         source = OGB_SOURCES[spec.name]
         return Size(_bytes(source.nodes, source.features, 0), exact=False)
-    published = PYG_SOURCES["cora" if spec.name == "subcora" else spec.name]
+    published = PYG_SOURCES["cora" if spec.name.startswith("subcora") else spec.name]
     return Size(_bytes(published.nodes, published.features, published.edges or 0), exact=published.edges is not None)
 
 

@@ -16,13 +16,14 @@ from fglaudit.datasets.ogb import load_ogb
 from fglaudit.datasets.pyg import load_pyg
 from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, to_graph
 from fglaudit.datasets.subcora import subcora
+from fglaudit.datasets.subcora_published import subcora_published
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.graph import Graph
 
 FEATURES = ("raw", "row-normalised")
 SPLITS = ("public", "random", "random-shared")
 COMPONENTS = ("all", "largest")
-DRAWN = ("subcora", *TASK_SETS)
+DRAWN = ("subcora", "subcora-published", *TASK_SETS)
 """Sets of which there are many random draws."""
 
 
@@ -43,7 +44,7 @@ class DatasetSpec:
             missing links are those of Cora's 2485 nodes in it.
         csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.datasets.csbm.CsbmOptions`.
         task: parameters for csbm-dnc, csbm-snc and csbm-sc; omitted ones have the paper's values.
-        draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora: its graph, samples and split.
+        draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora(-published): its graph, samples and split.
         sha256: for ``name: npz`` only, of the file's content in hex digits: another content is refused. None:
             :meth:`pinned` fills it in.
     """
@@ -148,6 +149,9 @@ class DatasetSpec:
         if self.name == "subcora":
             cora, notes = to_graph(load_pyg("cora", self.root), "cora", self.split_index)
             return subcora(cora, self.draw), notes
+        if self.name == "subcora-published":
+            cora, notes = to_graph(load_pyg("cora", self.root), "cora", self.split_index)
+            return subcora_published(cora, self.draw), notes
         return to_graph(self._read(), self.name, self.split_index)
 
     def _read(self) -> RawGraph:

@@ -38,7 +38,7 @@ def subcora(cora: Graph, draw: int = 0) -> Graph:
             continue
         near = train
         for _ in range(HOPS):
-            near = near | _neighbours(cora.edge_index, near)
+            near = near | neighbours(cora.edge_index, near)
         if int(near.sum().item()) >= SIZE:  # every node of it is linked to the component within it
             break
     else:
@@ -77,7 +77,7 @@ def _training_component(cora: Graph, rng: torch.Generator) -> Tensor | None:
     return mask
 
 
-def _neighbours(edge_index: Tensor, nodes: Tensor) -> Tensor:
+def neighbours(edge_index: Tensor, nodes: Tensor) -> Tensor:
     """Return the mask [N] of nodes with a neighbour in the mask ``nodes`` [N]."""
     reached = torch.zeros_like(nodes)
     reached[edge_index[1, nodes[edge_index[0]]]] = True
@@ -88,6 +88,6 @@ def _grown(edge_index: Tensor, start: Tensor, allowed: Tensor, count: int, rng: 
     """Return a mask [N] of ``count`` nodes of ``allowed`` [N] grown from ``start`` [N] along ``edge_index`` [2, E]."""
     taken = start.clone()
     for _ in range(count):
-        candidates = (_neighbours(edge_index, taken) & allowed & ~taken).nonzero().squeeze(1)
+        candidates = (neighbours(edge_index, taken) & allowed & ~taken).nonzero().squeeze(1)
         taken[candidates[torch.randint(len(candidates), (1,), generator=rng)]] = True
     return taken & ~start

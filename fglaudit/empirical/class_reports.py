@@ -68,10 +68,11 @@ def _answers(stage: ReportStage, seed: int, generator: int) -> Tensor:
     return classes_of(stage.fresh().release(_copied(stage.batch), rng), stage.field)
 
 
-def _copied(batch: MessageBatch) -> MessageBatch:
-    """Return the messages in memory of their own: a hook may change them in place."""
-    payload = type(batch.payload).from_tensors({n: v.clone() for n, v in batch.payload.tensors().items()})
-    return MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+def _copied(batch: MessageBatch, **changed: Tensor) -> MessageBatch:
+    """Return the messages, with other fields if any, in memory of their own: a hook may change them in place."""
+    fields = {**batch.payload.tensors(), **changed}
+    payload = type(batch.payload).from_tensors({name: values.clone() for name, values in fields.items()})
+    return dataclasses.replace(batch, payload=payload)
 
 
 def _law(stage: ReportStage, seed: int) -> list[Found]:
@@ -147,10 +148,8 @@ def _order(stage: ReportStage, seed: int) -> Audit:
 
 def _with_classes(stage: ReportStage, classes: Tensor) -> MessageBatch:
     """Return the real messages with other true ``classes`` [n], row by row."""
-    batch, fields = stage.batch, stage.batch.payload.tensors()
-    changed = {**fields, stage.field: one_hot(classes, stage.classes).to(fields[stage.field])}
-    payload = type(batch.payload).from_tensors({n: v.clone() for n, v in changed.items()})
-    return MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
+    true = stage.batch.payload.tensors()[stage.field]
+    return _copied(stage.batch, **{stage.field: one_hot(classes, stage.classes).to(true)})
 
 
 def _two_sided(

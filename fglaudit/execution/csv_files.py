@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fglaudit.execution.stored_record import csv_cell
 from fglaudit.execution.stored_run import read_records
+from fglaudit.execution.whole_protocol import whole_protocol
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.own_files import write_atomic
@@ -78,11 +79,12 @@ def _table(rows: Iterable[Finding], *, heading: bool = True) -> str:
 
 
 def _states(records: Sequence[CellRecord]) -> str:
-    """Return what protects every field that is sent, by cell."""
+    """Return what protects every field that is sent, by cell, and at the end what that comes to for each observer."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns = [column.name for column in fields(FieldState)]
     writer.writerow(["cell", *columns])
     for record in records:
-        writer.writerows([record.cell, *(csv_cell(getattr(s, c)) for c in columns)] for s in record.fields)
+        rows = (*record.fields, *whole_protocol(record))
+        writer.writerows([record.cell, *(csv_cell(getattr(s, c)) for c in columns)] for s in rows)
     return text.getvalue()

@@ -29,12 +29,14 @@ class Loaded:
     Attributes:
         digest: over its content, see :func:`digest`.
         notes: what had to be changed in it, e.g. directed edges.
+        clients: how many it names itself.
     """
 
     name: str
     nodes: int
     digest: str
     notes: tuple[str, ...]
+    clients: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,13 @@ def look(spec: DatasetSpec) -> Loaded:
         MemoryError: it does not fit.
     """
     graph, notes = spec.load_with_notes()
-    return Loaded(graph.name, graph.num_nodes, digest(graph), notes)
+    return Loaded(graph.name, graph.num_nodes, digest(graph), notes, graph.num_clients)
 
 
 def digest(graph: Graph) -> str:
-    """Return 16 hex digits over features, labels, edges and public splits."""
+    """Return 16 hex digits over features, labels, edges, public splits and own clients."""
     content = hashlib.blake2b(digest_size=8)
-    for name in ("x", "y", "edge_index", "train", "val", "test"):
+    for name in ("x", "y", "edge_index", "train", "val", "test", "clients"):
         if (tensor := getattr(graph, name)) is not None:
             content.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             content.update(tensor.contiguous().numpy().tobytes())

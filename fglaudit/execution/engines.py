@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.execution.engine import Engine, available_cores
+from fglaudit.execution.cores import threads_of
+from fglaudit.execution.engine import Engine
 from fglaudit.execution.local_engine import LocalEngine
 from fglaudit.execution.ray_engine import RayEngine, import_ray
 
@@ -32,7 +33,7 @@ def make_engine(
         return LocalEngine(jobs, threads, cell_timeout)
     if name == "ray":
         import_ray()
-        return RayEngine(address, jobs, threads or max(1, available_cores() // jobs), cell_timeout, gpus, memory)
+        return RayEngine(address, jobs, threads or threads_of(jobs), cell_timeout, gpus, memory)
     raise unknown("engine", name, ENGINES)
 
 

@@ -14,13 +14,13 @@ from multiprocessing.process import BaseProcess
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
+from fglaudit.execution.cores import threads_of
 from fglaudit.execution.data_child import estimate
 from fglaudit.execution.engine import (
     CHECK_SECONDS,
     Engine,
     Listener,
     Running,
-    available_cores,
     check_timeout,
     failed,
     too_long,
@@ -55,7 +55,7 @@ class LocalEngine(Engine):
 
     Attributes:
         jobs: cells computed at the same time.
-        threads: CPU threads of each worker; by default the cores are shared evenly.
+        threads: CPU threads of each worker; by default the cores are shared evenly, see :func:`threads_of`.
     """
 
     jobs: int = 1
@@ -68,7 +68,7 @@ class LocalEngine(Engine):
         if self.jobs < 1:
             raise FglauditError(f"--jobs must be 1 or more; got {self.jobs}")
         check_timeout(self.cell_timeout)
-        self.threads = self.threads or max(1, available_cores() // self.jobs)
+        self.threads = self.threads or threads_of(self.jobs)
 
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
         waiting = deque(tasks)

@@ -51,9 +51,8 @@ def check_data(suite: Suite) -> DataCheck:
         result.notes += [note for note in found.notes if note not in result.notes]
         result.digests[where] = found.digest
         for i, partition in enumerate(suite.partitions):
-            if partition.scheme != "per-node" and partition.clients > found.nodes:
-                raise FglauditError(
-                    f"partitions[{i}]: every client needs at least one node; got {partition.clients} clients for the "
-                    f"{found.nodes} nodes of {found.name}; lower clients, or use scheme: per-node"
-                )
+            try:
+                partition.check(found.name, found.nodes, found.clients)
+            except FglauditError as error:
+                raise FglauditError(f"partitions[{i}]: {error}") from error
     return result

@@ -8,6 +8,7 @@ import torch
 
 from fglaudit.graph import FederatedGraph
 from fglaudit.outcomes import Trained
+from fglaudit.partition.facts import tested_labels
 
 DEVIATIONS = 2.0
 """Of the share of right answers that a constant guess has on so many test nodes, drawn anew."""
@@ -19,9 +20,7 @@ def collapsed(protocol: str, trained: Trained, graph: FederatedGraph) -> tuple[s
 
     The note has no figures, so that equal ones of many cells are counted as one; the accuracy is a column.
     """
-    parts = [graph.y[ids][mask] for ids, mask in zip(graph.clients, graph.test, strict=True)]
-    labels = torch.cat([part.flatten() for part in parts])
-    labels = labels[labels >= 0]
+    labels = tested_labels(graph)
     accuracy = trained.whole_test_set
     if not len(labels) or math.isnan(accuracy):
         return ()

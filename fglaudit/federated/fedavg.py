@@ -94,12 +94,13 @@ class FedAvg:
             model = average(uploads, None if weights is None else weights[chosen].to(uploads.device))
             received = broadcast(channel, round, model, num_clients)
             models.load(received)
-            correct.append(hits(test, received, layout).sum(1))
+            right = hits(test, received, layout)
+            correct.append(right.sum(1))
             channel.round_done(round, of or self.rounds)
         accuracy, accuracy_global = accuracies(correct, test.counts)
         # The model is what the server released: a defense may have made it noisy on its way out.
         final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
-        return Trained(accuracy, accuracy_global, final, layout)
+        return Trained(accuracy, accuracy_global, final, layout, right=right[test.mask].cpu())
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Return who sends models, and the largest weight of one of them."""

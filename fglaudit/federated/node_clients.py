@@ -69,6 +69,23 @@ class NodeClients:
         ]
         return NodeClients(x, y, *masks)
 
+    def trained_on(self) -> NodeClients:
+        """Return the training samples alone.
+
+        Raises:
+            FglauditError: nodes have different numbers of them.
+        """
+        counts = self.train.sum(1)
+        size = int(counts.max().item())
+        if bool((counts != size).any()):
+            raise FglauditError(
+                "source: code shares means over training samples, of which every node needs equally many; got"
+                f" {int(counts.min().item())} to {size}; use source: paper"
+            )
+        first = torch.argsort(~self.train, dim=1, stable=True)[:, :size]
+        x = self.x.gather(1, first.unsqueeze(2).expand(-1, -1, self.x.shape[2]))
+        return NodeClients(x, *(part.gather(1, first) for part in (self.y, self.train, self.val, self.test)))
+
     def training_rows(self, num_classes: int) -> Rows:
         """Return the training samples of the clients that have any."""
         clients = self.train.any(1).nonzero().squeeze(1)

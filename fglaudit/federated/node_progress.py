@@ -33,6 +33,7 @@ class Record:
         self._lowest = torch.tensor(float("inf"), device=data.x.device)
         self._round = torch.tensor(0, device=data.x.device)
         self._model: Tensor | None = None
+        self._right = torch.zeros_like(data.test)
 
     def add(self, logits: Tensor, model: Tensor) -> None:
         """Add a round.
@@ -42,7 +43,8 @@ class Record:
             model: [1, D], or [N, D] where clients differ.
         """
         data = self._data
-        self._correct.append(self._per_client((logits.argmax(2) == data.y) & data.test))
+        right = (logits.argmax(2) == data.y) & data.test
+        self._correct.append(self._per_client(right))
         losses = functional.cross_entropy(logits.transpose(1, 2), data.y.clamp(min=0), reduction="none")
         loss = (losses * data.val).sum() / data.val.sum().clamp(min=1)
         # Without validation samples the loss is always 0: then, and by choice, every round replaces the one before.
@@ -51,6 +53,7 @@ class Record:
         self._lowest = torch.where(better, loss, self._lowest)
         self._round = torch.where(better, len(self._correct) - 1, self._round)
         self._model = model if self._model is None else torch.where(better, model, self._model)
+        self._right = torch.where(better, right, self._right)
 
     def _per_client(self, hit: Tensor) -> Tensor:
         """Return the number of hits [K] among samples [N, S]."""
@@ -68,4 +71,6 @@ class Record:
             raise FglauditError("training must end with finite weights; they overflowed; lower learning_rate")
         accuracy, accuracy_global = accuracies(self._correct, self._per_client(self._data.test))
         weights = {name: weight.squeeze(0).cpu() for name, weight in unflatten(self._model, self._layout).items()}
-        return Trained(accuracy, accuracy_global, weights, self._layout, int(self._round.item()))
+        order = torch.argsort(self._owner, stable=True)
+        right = self._right[order][self._data.test[order]].cpu()
+        return Trained(accuracy, accuracy_global, weights, self._layout, int(self._round.item()), right=right)

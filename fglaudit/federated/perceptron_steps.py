@@ -50,11 +50,14 @@ class LocalSteps:
         steps: gradient steps I.
         rate: learning rate.
         batch_size: rows drawn without replacement for each step; 0, or as many as a client has, for all of them.
+        passes: whether each of the I steps is a whole pass over a client's rows in batches, the last one left out if it
+            is smaller.
     """
 
     steps: int
     rate: float
     batch_size: int = 0
+    passes: bool = False
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -70,14 +73,21 @@ class LocalSteps:
         return Training("sgd", self.rate, local_steps=self.steps)
 
     def batches(self, present: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the weight of every row in every step's mean, [steps or 1, T, B]."""
+        """Return the weight of every row in every step's mean, [steps or 1, T, B]; all 0 in steps that a client with
+        few rows does not take."""
         counts = present.sum(1, keepdim=True)
         if self.batch_size == 0 or self.batch_size >= present.shape[1]:
             return (present / counts).unsqueeze(0)
         order = torch.rand(self.steps, *present.shape, generator=rng).to(present.device)
         rank = torch.where(present, order, 2.0).argsort(2).argsort(2)
         size = counts.clamp(max=self.batch_size)
-        return (rank < size) / size
+        if not self.passes:
+            return (rank < size) / size
+        each = torch.div(counts, size, rounding_mode="floor")
+        batch = torch.arange(present.shape[1] // self.batch_size, device=present.device).view(-1, 1, 1, 1)
+        low = batch * size
+        chosen = (rank >= low) & (rank < low + size) & (batch < each)
+        return (chosen / size).transpose(0, 1).flatten(0, 1)
 
     def run(
         self,
@@ -109,7 +119,7 @@ class LocalSteps:
         pulled = torch.zeros_like(start)
         residuals = torch.zeros_like(offset)
         w2 = second
-        for step in range(self.steps):
+        for step in range(max(self.steps, len(weight))):
             moved = gram @ pulled
             if jacobian is not None:
                 moved = moved + torch.einsum("tc,tbch->tbh", residuals, jacobian)
@@ -148,7 +158,7 @@ class LocalSteps:
             outputs = (rows.x @ first).relu() @ second
             return functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
 
-        for step in range(self.steps):
+        for step in range(max(self.steps, len(weight))):
             batch = weight[min(step, len(weight) - 1)] > 0
             models = models - self.rate * private_mean(losses, models, batch, update)
         return models

@@ -23,6 +23,7 @@ class Progress:
         self._best = torch.full((), -1.0, device=inputs.labels.device)
         self._chosen_round = torch.zeros((), dtype=torch.long, device=inputs.labels.device)
         self._chosen = models.vectors.clone()
+        self._right = torch.zeros_like(inputs.test)
         self._global_nodes = models.global_nodes
         self._clusters: list[Tensor] = []
 
@@ -36,6 +37,7 @@ class Progress:
         self._best = torch.where(better, score, self._best)
         self._chosen_round = torch.where(better, len(self._correct), self._chosen_round)
         self._chosen = torch.where(better, models.vectors, self._chosen)
+        self._right = torch.where(better, correct, self._right)
         self._correct.append((correct & inputs.test).sum(1))
 
     def keep_clustering(self) -> None:
@@ -66,4 +68,13 @@ class Progress:
         truth = {}
         if self._clusters:
             truth = {"global_nodes": self._global_nodes.cpu(), "clusters": torch.stack(self._clusters).cpu()}
-        return Trained(accuracy, accuracy_global, weights, models.layout, int(self._chosen_round.item()), notes, truth)
+        return Trained(
+            accuracy,
+            accuracy_global,
+            weights,
+            models.layout,
+            int(self._chosen_round.item()),
+            notes,
+            truth,
+            right=self._right[inputs.test].cpu(),
+        )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fglaudit.datasets.facts import dataset_facts
-from fglaudit.datasets.npz import MASKS, REQUIRED, checked
+from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, checked
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.datasets.raw import to_graph
 from fglaudit.errors import FglauditError, unknown
@@ -51,6 +51,10 @@ def import_graph(
     for key, mask in zip(MASKS, (graph.train, graph.val, graph.test), strict=True):
         if mask is not None:
             kept[key] = mask.numpy()
+    own = ""
+    if graph.clients is not None:
+        kept[CLIENTS] = graph.clients.numpy()
+        own = f"its own clients: partitions: [{{scheme: given, clients: {graph.num_clients}}}]"
     data = io.BytesIO()
     np.savez(data, **kept)  # type: ignore[arg-type]
     write_atomic(target, data.getvalue())
@@ -61,6 +65,7 @@ def import_graph(
         *(f"note: {note}" for note in notes),
         f"use it: fglaudit run SUITE --dataset {target}, or datasets: [{{name: npz, path: {target.name}}}] in a suite"
         " beside it",
+        *([own] if own else []),
     ]
 
 
@@ -84,10 +89,10 @@ def _arrays(paths: Sequence[Path], choice: Choice, name: str | None) -> tuple[di
 
 
 def _of_data(data: Any, path: Path) -> tuple[dict[str, Array], list[str]]:
-    held = data if isinstance(data, Mapping) else {key: getattr(data, key, None) for key in (*REQUIRED, *MASKS)}
-    found = {key: value for key, value in held.items() if key in (*REQUIRED, *MASKS) and value is not None}
+    held = data if isinstance(data, Mapping) else {key: getattr(data, key, None) for key in KEYS}
+    found = {key: value for key, value in held.items() if key in KEYS and value is not None}
     if odd := [key for key, value in found.items() if not isinstance(value, torch.Tensor)]:
-        raise FglauditError(f"x, edge_index, y and masks are tensors; {odd[0]} of {path} is none; convert it")
+        raise FglauditError(f"x, edge_index, y, masks and clients are tensors; {odd[0]} of {path} is none; convert it")
     notes = []
     for key in MASKS:
         if key in found and found[key].dim() == 2:

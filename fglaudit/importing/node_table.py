@@ -14,6 +14,7 @@ from fglaudit.datasets.npz_archive import Array
 from fglaudit.errors import FglauditError, shown, unknown
 
 LABELS = ("label", "y", "class", "target")
+CLIENT = "client"
 SPLITS = {"train": "train_mask", "val": "val_mask", "valid": "val_mask", "validation": "val_mask", "test": "test_mask"}
 _BLANK = ("", "nan", "na", "null", "none", "?")
 
@@ -42,16 +43,18 @@ class Choice:
     Attributes:
         label: None takes the first of ``LABELS`` that is there.
         split: holds train, val, test or nothing; None takes ``split`` if it is there.
+        client: says who holds the node, by name or number; None takes ``client`` if it is there.
         drop: attributes that are no features.
     """
 
     label: str | None = None
     split: str | None = None
+    client: str | None = None
     drop: Sequence[str] = ()
 
 
 def arrays_of(table: NodeTable, choice: Choice) -> tuple[dict[str, Array], list[str]]:
-    """Return x, y, edge_index and perhaps masks, and a note for whatever had to be decided.
+    """Return x, y, edge_index and perhaps masks and clients, and a note for whatever had to be decided.
 
     Raises:
         FglauditError: no nodes, a name twice, an edge at a node that is not there, text in a feature, no features, no
@@ -62,10 +65,11 @@ def arrays_of(table: NodeTable, choice: Choice) -> tuple[dict[str, Array], list[
     names = list(dict.fromkeys(key for node in table.attributes for key in node))
     label = _chosen(choice.label, names, LABELS, "label")
     split = choice.split or ("split" if "split" in names else None)
-    for asked in (*choice.drop, *([split] if split else [])):
+    client = choice.client or (CLIENT if CLIENT in names else None)
+    for asked in (*choice.drop, *filter(None, (split, client))):
         if asked not in names:
             raise unknown("attribute of nodes", asked, names)
-    features = [name for name in names if name not in (label, split, *choice.drop)]
+    features = [name for name in names if name not in (label, split, client, *choice.drop)]
     if not features:
         raise FglauditError(
             f"a graph needs at least one feature; the attributes of its nodes are {', '.join(names)}; add numbers"
@@ -77,6 +81,8 @@ def arrays_of(table: NodeTable, choice: Choice) -> tuple[dict[str, Array], list[
     found: dict[str, Array] = {"x": x, "y": y, "edge_index": _edges(table)}
     if split is not None:
         found |= _masks(table, split)
+    if client is not None:
+        found["clients"] = _clients(table, client, notes)
     return found, notes
 
 
@@ -152,6 +158,25 @@ def _labels(values: Sequence[Any], label: str) -> tuple[Array, list[str]]:
         shown_kinds = ", ".join(f"{kind} = {i}" for i, kind in enumerate(kinds[:6]))
         notes.append(f"{len(kinds)} classes numbered: {shown(shown_kinds + (', ...' if len(kinds) > 6 else ''))[1:-1]}")
     return np.array([code[text] if text else -1 for text in given], dtype=np.int64), notes
+
+
+def _clients(table: NodeTable, client: str, notes: list[str]) -> Array:
+    """Return the number of every node's client: names are numbered in their order, whole numbers in theirs."""
+    values = [node.get(client) for node in table.attributes]
+    if blank := [where for where, value in zip(table.where, values, strict=True) if _missing(value)]:
+        raise FglauditError(
+            f"every node is at some client; {client!r} is empty at {blank[0]} and at {len(blank) - 1} others; fill it"
+            " in, or leave the column out"
+        )
+    given = [str(value).strip() for value in values]
+    whole = all(text.lstrip("-").isdigit() and len(text) < 19 for text in given)
+    kinds = sorted(set(given), key=(lambda text: (int(text), text)) if whole else None)
+    number = {kind: i for i, kind in enumerate(kinds)}
+    clients = np.array([number[text] for text in given], dtype=np.int64)
+    sizes = np.bincount(clients)
+    listed = ", ".join(f"{kind} = {i} ({sizes[i]} nodes)" for i, kind in enumerate(kinds[:8]))
+    notes.append(f"{len(kinds)} clients: {shown(listed + (', ...' if len(kinds) > 8 else ''))[1:-1]}")
+    return clients
 
 
 def _edges(table: NodeTable) -> Array:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fglaudit.errors import unknown
 from fglaudit.nn.gcn import SPARSE_BELOW
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
@@ -47,9 +48,17 @@ class SharedGraph:
         return SharedGraph(SparseMatrix.from_entries(row, column, x[row, column].float(), (n, x.shape[1])), adjacency)
 
 
+OPTIMIZERS = ("adam", "sgd")
+
+
 @dataclass(frozen=True)
 class EnsembleSettings:
-    """How every model is trained: ``steps`` full-batch steps of Adam on the mean loss of its own training nodes."""
+    """How every model is trained: ``steps`` full-batch steps on the mean loss of its own training nodes.
+
+    Attributes:
+        weight_decay: L2 penalty ``weight_decay / 2 ||W||^2``.
+        optimizer: "adam" or "sgd".
+    """
 
     hidden: int = 16
     layers: int = 2
@@ -57,6 +66,11 @@ class EnsembleSettings:
     learning_rate: float = 0.01
     weight_decay: float = 0.0
     dropout: float = 0.0
+    optimizer: str = "adam"
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise unknown("optimizer", self.optimizer, OPTIMIZERS)
 
 
 def ensemble_logits(
@@ -97,14 +111,16 @@ def train_ensemble(
     Args:
         layout: of a GCN, :func:`fglaudit.nn.weights.gcn_layout`.
         labels: classes [N].
-        members: whose losses are in the mean [M, N]; at least one node in every row.
+        members: whose losses are in the mean [M, N], or with which weight; at least one node in every row.
         rng: draws the first weights, afresh for every model, and the dropout.
     """
     starts = split(rng, "weights")
     vectors = torch.stack([glorot(layout, starts) for _ in range(len(members))])
     weights = {name: weight.clone().requires_grad_() for name, weight in unflatten(vectors, layout).items()}
-    share = members / members.sum(1, keepdim=True).clamp(min=1)
-    optimizer = torch.optim.Adam(list(weights.values()), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    total = members.sum(1, keepdim=True)
+    share = members / torch.where(total > 0, total, torch.ones_like(total))
+    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
+    optimizer = kind(list(weights.values()), lr=settings.learning_rate, weight_decay=settings.weight_decay)
     dropout = split(rng, "dropout")
     with torch.enable_grad():
         for _ in range(settings.steps):

@@ -22,6 +22,8 @@ def partition_facts(graph: FederatedGraph, whole: Graph | None = None) -> dict[s
     do not say which; on Cora's largest component (where its missing links are counted) the second comes closer to its
     METIS figures.
 
+    ``chance``: the share of the test nodes' most frequent class, the accuracy of always naming it.
+
     ``digest``: over which nodes each client holds; two trainings on the same split have no new clusters.
     """
     edges = graph.edge_index if whole is None else whole.edge_index
@@ -36,8 +38,22 @@ def partition_facts(graph: FederatedGraph, whole: Graph | None = None) -> dict[s
         "missing_links": edges.shape[1] - int(_held_by_a_client(graph, edges).sum().item()),
         "label_heterogeneity": heterogeneity,
         "label_heterogeneity_with_self": heterogeneity * (graph.num_clients - 1) / graph.num_clients,
+        **chance(graph),
         "digest": _digest(graph),
     }
+
+
+def chance(graph: FederatedGraph) -> dict[str, float]:
+    """Return under ``chance`` the accuracy of always naming the most frequent class of the test nodes; nothing where no
+    label is tested."""
+    tested = tested_labels(graph)
+    return {"chance": float(torch.bincount(tested).max().item()) / len(tested)} if len(tested) else {}
+
+
+def tested_labels(graph: FederatedGraph) -> Tensor:
+    """Return the labels of all test places that have one."""
+    tested = torch.cat([graph.y[ids][mask].flatten() for ids, mask in zip(graph.clients, graph.test, strict=True)])
+    return tested[tested >= 0]
 
 
 def _digest(graph: FederatedGraph) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import networkx as nx
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from fglaudit.graph import Graph
 from fglaudit.partition.assign import lists_of, numpy_seed
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def louvain(graph: Graph, clients: int, rng: torch.Generator) -> list[Tensor]:
@@ -16,6 +20,8 @@ def louvain(graph: Graph, clients: int, rng: torch.Generator) -> list[Tensor]:
     Communities of more than N / clients nodes are split (in breadth-first order, so that pieces stay connected where
     possible); then the largest remaining piece goes to the smallest client, repeatedly.
     """
+    import networkx as nx  # a tenth of a second, which few processes need
+
     seed = numpy_seed(rng)
     network: nx.Graph[int] = nx.Graph()
     network.add_nodes_from(range(graph.num_nodes))
@@ -36,6 +42,8 @@ def louvain(graph: Graph, clients: int, rng: torch.Generator) -> list[Tensor]:
 
 
 def _breadth_first(network: nx.Graph[int], nodes: set[int]) -> list[int]:
+    import networkx as nx
+
     order: list[int] = []
     inner = network.subgraph(nodes)
     for component in sorted(nx.connected_components(inner), key=min):

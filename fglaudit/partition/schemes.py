@@ -8,6 +8,7 @@ DESCRIPTIONS = {
     "louvain": "communities, packed into clients of similar size",
     "overlapping": "METIS parts, from each half of the nodes drawn five times; clients share nodes",
     "unbalanced": "METIS parts, each keeps a random 10-100 % of its nodes; the others vanish",
+    "given": "the clients that the graph itself names, in its array clients; as many as clients says",
     "per-node": "every node is a client of its own; clients is not used",
 }
 

@@ -12,6 +12,7 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph
 from fglaudit.partition.dirichlet import dirichlet
+from fglaudit.partition.given import given
 from fglaudit.partition.louvain import louvain
 from fglaudit.partition.metis import metis
 from fglaudit.partition.overlapping import overlapping
@@ -27,7 +28,7 @@ class PartitionSpec:
 
     Attributes:
         scheme: see ``fglaudit list partitions``.
-        clients: number of clients; "per-node" ignores it and has one per node.
+        clients: number of clients; "per-node" ignores it and has one per node, "given" checks it.
         beta: concentration for "dirichlet": 10000 is close to iid, 0.1 very skewed.
     """
 
@@ -50,6 +51,26 @@ class PartitionSpec:
                 f"beta belongs to scheme: dirichlet; got beta: {self.beta} with scheme: {self.scheme}; drop it"
             )
 
+    def check(self, name: str, nodes: int, named: int | None) -> None:
+        """Raise :class:`FglauditError` unless it fits a graph of ``nodes`` nodes that names ``named`` clients."""
+        if self.scheme == "per-node":
+            return
+        if self.clients > nodes:
+            raise FglauditError(
+                f"every client needs at least one node; got {self.clients} clients for the {nodes} nodes of {name};"
+                " lower clients, or use scheme: per-node"
+            )
+        if self.scheme == "given" and named is None:
+            raise FglauditError(
+                f"scheme: given takes the clients that the graph names; {name} names none; add an array clients [nodes]"
+                " to its .npz (fglaudit import --client COLUMN), or use another scheme"
+            )
+        if self.scheme == "given" and named != self.clients:
+            raise FglauditError(
+                f"scheme: given has as many clients as the graph names; got clients: {self.clients}, {name} names"
+                f" {named}; write clients: {named}"
+            )
+
     def apply(self, graph: Graph, dataset: DatasetSpec, rng: torch.Generator) -> FederatedGraph:
         """Split ``graph`` over clients, with the masks that ``dataset`` asks for.
 
@@ -57,13 +78,10 @@ class PartitionSpec:
         overlapping); edges at such nodes are removed. Equal arguments give equal partitions.
 
         Raises:
-            FglauditError: more clients than nodes, a client left empty, METIS missing, no public masks.
+            FglauditError: more clients than nodes, a client left empty, METIS missing, no public masks; "given" and a
+            graph that names no clients, or another number of them.
         """
-        if self.scheme != "per-node" and self.clients > graph.num_nodes:
-            raise FglauditError(
-                f"every client needs at least one node; got {self.clients} clients for {graph.num_nodes} nodes of"
-                f" {graph.name}; lower clients, or use scheme: per-node"
-            )
+        self.check(graph.name, graph.num_nodes, graph.num_clients)
         clients = tuple(self._clients(graph, split(rng, "clients")))
         train, val, test = split_masks(graph, clients, dataset, split(rng, "split"), pooled=self.scheme == "per-node")
         return FederatedGraph(
@@ -94,6 +112,8 @@ class PartitionSpec:
                 return overlapping(graph, self.clients, rng)
             case "unbalanced":
                 return unbalanced(graph, self.clients, rng)
+            case "given":
+                return given(graph)
             case _:
                 return list(torch.arange(graph.num_nodes).unsqueeze(1).unbind())
 

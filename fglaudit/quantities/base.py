@@ -78,6 +78,7 @@ class Question:
         rest: how many further subjects there are, all of them negative; not listed because they are too many (pairs of
             nodes without an edge).
         among: which nodes these pairs are made of, a mask [N]; None where subjects are no pairs or all nodes count.
+        training: which subjects are about training nodes, a mask [S] for a breakdown; None: there is none.
     """
 
     subjects: Tensor
@@ -85,6 +86,7 @@ class Question:
     clusters: Tensor
     rest: int = 0
     among: Tensor | None = None
+    training: Tensor | None = None
 
 
 class Scores(NamedTuple):
@@ -214,6 +216,10 @@ class InferredQuantity(Quantity):
 
     def score(self, question: Question, result: Inference, guess: Inference) -> Scores:
         """Score ``result``; where it says nothing about a subject, the guess stands."""
+        return self.judge(question, self.estimated(question, result, guess))
+
+    def estimated(self, question: Question, result: Inference, guess: Inference) -> Tensor:
+        """Return what ``result`` says of the question's subjects, in their order; where it says nothing, the guess."""
         estimate = guess.estimate.clone()
         codes, wanted = subject_codes(result.subjects, question.subjects)
         if len(codes):
@@ -221,7 +227,7 @@ class InferredQuantity(Quantity):
             source = order[torch.searchsorted(codes[order], wanted).clamp(max=len(codes) - 1)]
             found = codes[source] == wanted
             estimate[found] = result.estimate[source[found]].to(estimate)
-        return self.judge(question, estimate)
+        return estimate
 
     def accepts(self, result: object) -> bool:
         return isinstance(result, Inference) and result.quantity == self.name

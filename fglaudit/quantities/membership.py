@@ -6,13 +6,15 @@ not where it lies. The metric is the area under the ROC curve. A guess says the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.interfaces import Attack, Inference
+from fglaudit.quantities.base import Comparison, InferredQuantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
@@ -36,10 +38,28 @@ class Membership(InferredQuantity):
         if not bool(held.any()) or bool(held.all()):
             return "every other client holds all of the auxiliary nodes, or none does"
         clusters = torch.full((len(subjects),), truth.observer.clients[0]) if truth.pooled else subjects[:, 0]
-        return Question(subjects, held.double(), clusters)
+        ids = zip(graph.clients, graph.train, strict=True)
+        trained = torch.isin(subjects[:, 1], torch.cat([nodes[mask] for nodes, mask in ids]))
+        return Question(subjects, held.double(), clusters, training=trained)
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
+
+    def compare(
+        self,
+        attack: Attack,
+        views: Sequence[View],
+        asked: Sequence[Question],
+        results: Sequence[Inference],
+        guesses: Sequence[Inference],
+    ) -> Comparison:
+        """Also tell training nodes, whose labels clients learn from, from the others that they hold."""
+        compared = super().compare(attack, views, asked, results, guesses)
+        parts = [question.training[question.truth > 0] for question in asked if question.training is not None]
+        trained = torch.cat(parts) if len(parts) == len(asked) else torch.empty(0, dtype=torch.bool)
+        groups = {"in training": trained, "not in training": ~trained}
+        shares = {name: float(compared.values[mask].mean().item()) for name, mask in groups.items() if bool(mask.any())}
+        return replace(compared, breakdown={"nodes of the client": shares} if shares else {})
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
         return ranked(question, estimate)

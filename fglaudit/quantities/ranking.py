@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.quantities.base import Question, Scores
+
+RESAMPLES = 1000
+DRAWN_AT_ONCE = 2**22
 
 
 def placements(positive: Tensor, negative: Tensor, *, rest: int = 0, rest_score: float = float("-inf")) -> Tensor:
@@ -41,6 +46,32 @@ def found_at(
     tied = int((negative == threshold).sum().item()) + rest * (rest_score == threshold)
     share = min(1.0, max(0.0, (allowed - above) / tied)) if tied else 0.0
     return (positive > threshold).double() + share * (positive == threshold).double()
+
+
+def found_interval(groups: Sequence[tuple[Tensor, Tensor]], rate: float, rng: torch.Generator) -> tuple[float, float]:
+    """Return the central 95 % of the share of positives found at ``rate``, over :data:`RESAMPLES` draws of positives
+    and of negatives with replacement. It takes nodes for independent of each other.
+
+    Args:
+        groups: scores of positives [P] and negatives [N]; every group has a threshold of its own.
+    """
+    total = torch.zeros(RESAMPLES, dtype=torch.double)
+    for positive, negative in groups:
+        size = max(1, DRAWN_AT_ONCE // (len(positive) + len(negative)))
+        for chosen in torch.split(torch.arange(RESAMPLES), size):
+            others = _redrawn(negative, len(chosen), rng).sort(1, descending=True).values
+            allowed = rate * len(negative)
+            threshold = others[:, min(int(allowed), len(negative) - 1), None]
+            above, tied = (others > threshold).sum(1), (others == threshold).sum(1)
+            share = ((allowed - above) / tied).clamp(0, 1)
+            found = _redrawn(positive, len(chosen), rng)
+            total[chosen] += (found > threshold).sum(1) + share * (found == threshold).sum(1)
+    low, high = (total / sum(len(positive) for positive, _ in groups)).quantile(torch.tensor([0.025, 0.975]).double())
+    return float(low.item()), float(high.item())
+
+
+def _redrawn(values: Tensor, draws: int, rng: torch.Generator) -> Tensor:
+    return values[torch.randint(len(values), (draws, len(values)), generator=rng)]
 
 
 def enough_negatives(count: int, rate: float) -> bool:

@@ -3,19 +3,23 @@
 Asked about are the auxiliary nodes with a label that belong to clients that are not observing: the observer knows their
 rows and labels, not whether they are training nodes. The metric is the area under the ROC curve; ``tpr_at_fpr_1`` and
 ``tpr_at_fpr_01`` are the shares of training nodes found at 1 % and 0.1 % false ones, empty where there are fewer than
-100 and 1000 other nodes. A guess says the same of every node.
+100 and 1000 other nodes; ``tpr_at_fpr_1_low`` and ``_high`` are a 95 % interval of the former. A guess says the same of
+every node.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
-from fglaudit.quantities.ranking import enough_negatives, found_at, placements
+from fglaudit.interfaces import Attack, Inference
+from fglaudit.quantities.base import Comparison, InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.ranking import enough_negatives, found_at, found_interval, placements
+from fglaudit.rng import derive
 from fglaudit.view import View
 
 RATES = {"tpr_at_fpr_1": 0.01, "tpr_at_fpr_01": 0.001}
@@ -49,6 +53,24 @@ class TrainingMembership(InferredQuantity):
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
+
+    def compare(
+        self,
+        attack: Attack,
+        views: Sequence[View],
+        asked: Sequence[Question],
+        results: Sequence[Inference],
+        guesses: Sequence[Inference],
+    ) -> Comparison:
+        compared = super().compare(attack, views, asked, results, guesses)
+        if "tpr_at_fpr_1" not in compared.columns:
+            return compared
+        groups = []
+        for question, result, guess in zip(asked, results, guesses, strict=True):
+            estimate, member = self.estimated(question, result, guess).double(), question.truth > 0
+            groups.append((estimate[member], estimate[~member]))
+        low, high = found_interval(groups, RATES["tpr_at_fpr_1"], derive(0, "rates of members found"))
+        return replace(compared, columns={**compared.columns, "tpr_at_fpr_1_low": low, "tpr_at_fpr_1_high": high})
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
         member = question.truth > 0

@@ -23,6 +23,7 @@ from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import Measured, Training, trained
 
@@ -47,24 +48,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row``."""
-    central = row.setting == "centralized"
-    beta = 1.0 if row.setting == "non-iid beta=1" else 10000.0
-    partition = PartitionSpec("dirichlet", clients=10, beta=beta)
-    training = Training(DatasetSpec(row.dataset, root=root), partition, protocol(row.method, row.dataset))
+    scheme = row.setting.split(", ")[0]
+    central = scheme == "centralized"
+    beta = unprinted.DIRICHLET.get(scheme, 10000.0)
+    partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
+    training = Training(DatasetSpec(row.dataset, root=root), partition, protocol(row))
     outcome, measured = trained(training, seed)
     accuracy = float(outcome.accuracy_global.max().item()) if central else outcome.whole_test_set
     return replace(measured, value=100 * accuracy)
 
 
-def protocol(method: str, dataset: str, *, degree: int = 16, remote: str = "matrices") -> FederatedProtocol:
-    """Return what trains ``method`` on ``dataset``.
-
-    Args:
-        degree: of FedGAT's series.
-        remote: what FedGAT's clients receive about their neighbours.
-    """
-    shared = SETTINGS[dataset] | {"output_heads": 8 if dataset == "pubmed" else 1}
-    match method:
+def protocol(row: Published) -> FederatedProtocol:
+    """Return what trains the row's method."""
+    shared = SETTINGS[row.dataset] | {"output_heads": 8 if row.dataset == "pubmed" else 1}
+    match row.method:
         case "GCN":
             return GCN()
         case "FedGCN":
@@ -73,4 +70,5 @@ def protocol(method: str, dataset: str, *, degree: int = 16, remote: str = "matr
             return GAT(**{name: value for name, value in shared.items() if name != "weighting"})
         case "DistGAT":
             return DistGAT(**shared)
-    return FedGAT(degree=degree, remote=remote, **shared)
+    remote = "embeddings" if row.method.endswith("embeddings") else "matrices"
+    return FedGAT(**shared | {"degree": 16, "remote": remote} | unprinted.fields(row.setting))

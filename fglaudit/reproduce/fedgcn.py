@@ -4,7 +4,8 @@ Settings of the paper's appendix E.2; what it leaves open was chosen once for al
 ones do not train with SGD at learning rate 0.5), weight decay 5e-4 on every layer, equal weights in the average. The
 figure is the global model's accuracy, tested by every client on its own test nodes, mean over clients. The 1-hop rows
 follow the paper's text; ``FedGCN(1-hop), as published code`` is what its authors ran (:mod:`.published_one_hop`),
-and so is FedSage+, which has no generator there.
+and so is FedSage+, which has no generator there. BDS-GCN samples afresh in every step, as the text says;
+``BDS-GCN, as published code`` draws half of the neighbours once.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import time
 from dataclasses import replace
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.interfaces import DefenseSession
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.distributed_gcn.bds_gcn import BDSGCN
+from fglaudit.protocols.distributed_gcn.distributed_gcn import DistributedGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.reproduce import published_one_hop
+from fglaudit.reproduce import published_one_hop, unprinted
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
@@ -25,9 +28,13 @@ from fglaudit.wire.channel import RecordingChannel
 
 SEEDS = range(10)
 AS_PUBLISHED = "FedGCN(1-hop), as published code"
-_NOT_BUILT = {"BDS-GCN": "sampling of boundary nodes is not built"}
-GENERATOR_NOISE = 0.1
-"""What the authors add to neighbours' rows in place of a generator, for FedSage+."""
+BDS_AS_PUBLISHED = "BDS-GCN, as published code"
+_ONE_HOP: dict[str, dict[str, float]] = {
+    AS_PUBLISHED: {},
+    "FedSage+": {"noise": 0.1},
+    BDS_AS_PUBLISHED: {"share": 0.5},
+}
+"""Variants of the authors' 1-hop code: noise on neighbours' rows in place of a generator, half of the neighbours."""
 _HOPS = {"FedGCN(0-hop)": 0, "FedGCN(1-hop)": 1, "FedGCN(2-hop)": 2}
 
 
@@ -35,32 +42,42 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
     if row.dataset.startswith("ogbn"):
         return "the networks with batch normalisation that the paper uses there are not built"
-    if row.method in _NOT_BUILT:
-        return _NOT_BUILT[row.method]
     dataset = DatasetSpec(row.dataset, root=root)
-    central = row.method == "Centralized GCN"
-    beta = 10000.0 if central else float(row.setting.removeprefix("beta="))
+    scheme = row.setting.split(", ")[0]
+    beta = float(scheme.removeprefix("beta=")) if scheme.startswith("beta=") else 10000.0
     partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
-    if row.method in (AS_PUBLISHED, "FedSage+"):
-        noise = GENERATOR_NOISE if row.method == "FedSage+" else 0.0
-        return _as_published(dataset, partition, seed, noise)
-    protocol = GCN() if central else FedGCN(hops=_HOPS[row.method])
-    outcome, measured = trained(Training(dataset, partition, protocol), seed)
+    if row.method in _ONE_HOP:
+        return _as_published(dataset, partition, seed, **_ONE_HOP[row.method])
+    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed)
     return replace(measured, value=100 * outcome.client_mean)
 
 
+def protocol(row: Published) -> FederatedProtocol:
+    """Return what trains the row's method; of ``_ONE_HOP`` the settings of :mod:`.published_one_hop`."""
+    changed = unprinted.fields(row.setting)
+    match row.method:
+        case "Centralized GCN":
+            return GCN(**changed)
+        case "BDS-GCN":
+            return BDSGCN(**changed)
+        case "Distributed GCN":
+            return DistributedGCN(**changed)
+    return FedGCN(hops=1 if row.method in _ONE_HOP else _HOPS[row.method], **changed)
+
+
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
-    """Return the 1-hop rows once more, as the authors' code computes them."""
-    return tuple(
-        replace(row, method=AS_PUBLISHED)
-        for row in rows
-        if row.method == "FedGCN(1-hop)" and not row.dataset.startswith("ogbn")
-    )
+    """Return the rows that the authors' code computes otherwise once more, and rows of Distributed GCN, which the paper
+    has in its Figure 4 alone."""
+    again = {"FedGCN(1-hop)": AS_PUBLISHED, "BDS-GCN": BDS_AS_PUBLISHED}
+    mine = [row for row in rows if row.table == "fedgcn-table2" and not row.dataset.startswith("ogbn")]
+    added = [replace(row, method=again[row.method]) for row in mine if row.method in again]
+    whole = [row for row in mine if row.method == "FedGCN(2-hop)"]
+    return (*added, *(replace(row, method="Distributed GCN", mean=None, spread=None) for row in whole))
 
 
-def _as_published(dataset: DatasetSpec, partition: PartitionSpec, seed: int, noise: float) -> Measured:
+def _as_published(dataset: DatasetSpec, partition: PartitionSpec, seed: int, **changes: float) -> Measured:
     graph = partition.apply(dataset.load(), dataset, derive(seed, "partition"))
     channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(seed, "defense"))
     start = time.process_time()
-    outcome = published_one_hop.train(FedGCN(), graph, channel, derive(seed, "train"), noise)
+    outcome = published_one_hop.train(FedGCN(), graph, channel, derive(seed, "train"), **changes)
     return Measured(100 * outcome.client_mean, time.process_time() - start)

@@ -13,11 +13,14 @@ split here.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.defenses.none import NoDefense
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
@@ -28,8 +31,10 @@ from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
+from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import Measured, Training, trained
+from fglaudit.rng import derive
 
 SEEDS = range(2, 5)
 _SCHEMES = {
@@ -51,13 +56,19 @@ _BASELINES: dict[str, type[FederatedProtocol]] = {
     "Gophormer": FedAvgGophormer,
     "GraphGPS": FedAvgGraphGPS,
 }
-_SIMILARITIES = {
-    "FedGT": "global-nodes",
-    "FedGT w/o optimal transport": "global-nodes-unaligned",
-    "FedGT (local-update similarity)": "local-updates",
-    "FedGT (label-distribution similarity)": "label-distributions",
-    "FedGT (FedAvg aggregation)": "fedavg",
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "FedGT": {},
+    "FedGT without noise": {"global_scale": 0.01},
+    "FedGT debiased": {"debiased": True},
+    "FedGT w/o optimal transport": {"similarity": "global-nodes-unaligned"},
+    "FedGT (local-update similarity)": {"similarity": "local-updates"},
+    "FedGT (label-distribution similarity)": {"similarity": "label-distributions"},
+    "FedGT (FedAvg aggregation)": {"similarity": "fedavg"},
 }
+"""Without noise global nodes start near the origin, as one of them takes all nodes otherwise."""
+OWN_WEIGHT = "own-weight"
+"""A metric: the weight of a client's own model in its average, mean over clients and rounds."""
+TOO_LARGE = "FedGT's neighbour sampling is not built for graphs of this size"
 NOISE = ClippedLaplace(clip=0.002, scale=0.001)
 """The paper's, on global nodes; its baselines have none."""
 
@@ -65,21 +76,48 @@ NOISE = ClippedLaplace(clip=0.002, scale=0.001)
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
     if row.dataset not in SETTINGS:
-        return "FedGT's neighbour sampling is not built for graphs of this size"
-    settings = SETTINGS[row.dataset]
-    dataset, partition = split_of(row, root)
-    if row.method in _BASELINES:
-        training = Training(dataset, partition, _BASELINES[row.method](**settings))
-    else:
-        protocol = FedGT(similarity=_SIMILARITIES[row.method], **settings)
-        training = Training(dataset, partition, protocol, NOISE)
-    outcome, measured = trained(training, seed)
+        return TOO_LARGE
+    outcome, measured = _trained(training(row, root), seed)
+    if row.metric == OWN_WEIGHT:
+        return replace(measured, value=float(outcome.series["own_weight"].mean().item()))
     return replace(measured, value=100 * outcome.client_mean)
+
+
+@lru_cache(maxsize=1)
+def _trained(training: Training, seed: int) -> tuple[Trained, Measured]:
+    """Train once for rows that follow one another and ask different figures of the same training."""
+    return trained(training, seed)
+
+
+def training(row: Published, root: str | None, **changes: Any) -> Training:
+    """Return what is trained for ``row``; the paper's noise is on FedGT alone.
+
+    Args:
+        changes: fields of the protocol that are set.
+    """
+    noisy = row.method.startswith("FedGT") and "without noise" not in row.method
+    return Training(*split_of(row, root), protocol(row, **changes), NOISE if noisy else NoDefense())
+
+
+def protocol(row: Published, **changes: Any) -> FederatedProtocol:
+    """Return what trains the row's method."""
+    settings = SETTINGS.get(row.dataset, {}) | changes
+    if row.method in _BASELINES:
+        return _BASELINES[row.method](**settings)
+    return FedGT(**settings | _VARIANTS[row.method] | unprinted.fields(row.setting))
 
 
 def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSpec]:
     """Return data set and partition of ``row``."""
-    fractions = (0.6, 0.2, 0.2) if row.setting == "louvain" else (0.2, 0.4, 0.4)
-    shared = "random-shared" if row.setting == "overlapping" else "random"
+    scheme = row.setting.split(", ")[0]
+    fractions = (0.6, 0.2, 0.2) if scheme == "louvain" else (0.2, 0.4, 0.4)
+    shared = "random-shared" if scheme == "overlapping" else "random"
     dataset = DatasetSpec(row.dataset, root, "raw", None, shared, *fractions, component="largest")
-    return dataset, PartitionSpec(_SCHEMES[row.setting], clients=int(row.clients))
+    return dataset, PartitionSpec(_SCHEMES[scheme], clients=int(row.clients))
+
+
+def federated(dataset: str, setting: str, clients: int, seed: int, root: str | None) -> FederatedGraph:
+    """Return the graph of the paper's tables, split over clients as a row of them has it."""
+    row = Published("fedgt-table1", dataset, setting, str(clients), "FedGT", "accuracy", "percent", None, None)
+    spec, partition = split_of(row, root)
+    return partition.apply(spec.load(), spec, derive(seed, "partition"))

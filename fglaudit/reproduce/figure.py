@@ -35,7 +35,8 @@ def dot_plot(title: str, rows: Sequence[Compared]) -> str:
 
 
 def _range(rows: Sequence[Compared]) -> tuple[float, float]:
-    values = [v for row in rows for v in (row.row.mean, (row.mean or 0) - (row.spread or 0), (row.mean or 0))]
+    values = [row.row.mean for row in rows if row.row.mean is not None]
+    values += [v for row in rows for v in ((row.mean or 0) - (row.spread or 0), (row.mean or 0))]
     values += [(row.mean or 0) + (row.spread or 0) for row in rows]
     room = 0.05 * (max(values) - min(values)) or 1.0
     return round(min(values) - room, 2), round(max(values) + room, 2)
@@ -52,7 +53,7 @@ def _line(row: Compared, number: int, low: float, high: float) -> str:
             f'<text x="{_LABELS - 8}" y="{y + 4}" text-anchor="end">{escape(row.row.label)}</text>',
             f'<line x1="{at(mean - spread):.1f}" x2="{at(mean + spread):.1f}" y1="{y}" y2="{y}" stroke="{_OURS}"'
             ' stroke-width="3"/>',
-            _dot(at(row.row.mean), y, filled=False),
+            "" if row.row.mean is None else _dot(at(row.row.mean), y, filled=False),
             _dot(at(mean), y, filled=True),
         )
     )

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from fglaudit.errors import FglauditError
-from fglaudit.reproduce import data_tables, fedgat, fedgcn, fedgt, gfl_appnp, nfedgnn
-from fglaudit.reproduce.published import Published, rows_of
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.reproduce import data_tables, fedgat, fedgcn, fedgt, fedgt_costs, gfl_appnp, message_sizes, nfedgnn
+from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.trainings import Measured
 
-Figure = Callable[[Published, int, str | None], Measured | str]
-_PAPERS: dict[str, tuple[Figure, range]] = {
-    "fedgcn": (fedgcn.figure, fedgcn.SEEDS),
-    "fedgat": (fedgat.figure, fedgat.SEEDS),
-    "fedgt": (fedgt.figure, fedgt.SEEDS),
-    "nfedgnn": (nfedgnn.figure, nfedgnn.SEEDS),
-    "gfl-appnp": (gfl_appnp.figure, gfl_appnp.SEEDS),
-}
-_ELSEWHERE = {
-    "message-size": "measured by python -m bench encryption",
-    "he-multiplicative-depth": "fglaudit show homomorphic-encryption has ours",
-    "he-ring-dimension": "fglaudit show homomorphic-encryption has ours",
-    "he-scale-factor-bits": "fglaudit show homomorphic-encryption has ours",
-    "preprocessing-time": "measured by python -m bench fedgt-preprocessing",
-    "communication-cost": "beside FedAvg over another network; GB sent stand in the rows of tables 1 and 2",
-    "computation-cost": "beside FedAvg over another network; CPU seconds stand in the rows of tables 1 and 2",
-}
+
+class Paper(Protocol):
+    """What the module of a paper has."""
+
+    SEEDS: range
+
+    def figure(self, row: Published, seed: int, root: str | None) -> Measured | str:
+        """Return our figure for an accuracy of the paper, or why there is none."""
+
+    def protocol(self, row: Published) -> FederatedProtocol | str:
+        """Return what trains the row's method, or why nothing does."""
+
+
+_PAPERS: dict[str, Paper] = {
+    "fedgcn": fedgcn, "fedgat": fedgat, "fedgt": fedgt, "nfedgnn": nfedgnn, "gfl-appnp": gfl_appnp,
+}  # fmt: skip
 _QUICK = ("cora", "subcora", "csbm-dnc", "csbm-sc")
+_ONE_SEED = (*data_tables.COUNTS, "label-rate", "communication", *message_sizes.METRICS, *fedgt_costs.METRICS)
+"""What does not depend on a seed, or hardly."""
+NO_TRAINING = "no training method"
+
+
+def paper(row: Published) -> Paper:
+    """Return the module of the row's paper."""
+    return _PAPERS[row.table.rpartition("-")[0]]
+
+
+def protocol_of(row: Published) -> FederatedProtocol | str:
+    """Return what trains the row's method, or why nothing does: counts, sizes and schemes of encryption train
+    nothing."""
+    if not row.method or row.metric in message_sizes.METRICS:
+        return NO_TRAINING
+    return paper(row).protocol(row)
 
 
 def table_rows(table: str, *, quick: bool = False, only: str = "") -> tuple[Published, ...]:
@@ -40,36 +57,34 @@ def table_rows(table: str, *, quick: bool = False, only: str = "") -> tuple[Publ
         FglauditError: no such table, or no such row.
     """
     rows = rows_of(table)
-    if table == "fedgcn-table2":
-        rows = (*rows, *fedgcn.more(rows))
     if quick:
         rows = tuple(row for row in rows if row.dataset in ("", *_QUICK))
     chosen = tuple(row for row in rows if only.lower() in row.label.lower())
     if not chosen:
-        raise FglauditError(
-            f"--only names rows by a part of their label; {table} has none with {only!r}; its first is"
-            f" {rows[0].label!r}"
-        )
+        first = f"; its first is {rows[0].label!r}" if rows else " for --quick"
+        raise FglauditError(f"--only names rows by a part of their label; {table} has none with {only!r}{first}")
     return chosen
 
 
 def seeds_of(row: Published, *, quick: bool = False) -> range:
     """Return the seeds over which ``row`` is measured; one for what does not depend on a seed."""
-    _, seeds = _PAPERS[row.table.rpartition("-")[0]]
-    if row.metric in data_tables.COUNTS or row.metric in ("label-rate", "communication"):
-        return range(1)
+    if row.metric in _ONE_SEED:
+        return range(2, 3) if row.metric in fedgt_costs.METRICS else range(1)
+    seeds = paper(row).SEEDS
     return seeds[:1] if quick else seeds
 
 
 def measure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row``, or why there is none: data that are not there, methods that are not built."""
-    if row.metric in _ELSEWHERE:
-        return _ELSEWHERE[row.metric]
     try:
         if row.metric in data_tables.COUNTS or row.metric == "label-rate":
             return data_tables.count(row, root)
         if row.metric in data_tables.PARTITIONS:
             return data_tables.partition_figure(row, seed, root)
-        return _PAPERS[row.table.rpartition("-")[0]][0](row, seed, root)
+        if row.metric in message_sizes.METRICS:
+            return message_sizes.figure(row)
+        if row.metric in fedgt_costs.METRICS:
+            return fedgt_costs.figure(row, seed, root)
+        return paper(row).figure(row, seed, root)
     except FglauditError as error:
         return str(error)

@@ -1,8 +1,9 @@
-"""GFL-APPNP's Tables 1 and 2: test accuracy over 20 draws of each data set, each with a topology of its own.
+"""GFL-APPNP's Tables 1 and 2 and Figure 2(a): test accuracy over 20 draws, each with a topology of its own.
 
 Settings of appendix A.2.2; what it leaves open holds for all rows: Glorot's initial weights, raw features, the model of
 the lowest validation loss (centralized GCN: the last one; centralized GAT: the best validation accuracy), accuracy over
-single test samples. A draw takes the place of a seed.
+single test samples. A draw takes the place of a seed. ``averaging all`` is Algorithm 1's mean over all clients instead
+of those in training.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from fglaudit.datasets import DatasetSpec
+import torch
+
+from fglaudit.datasets import CsbmTask, DatasetSpec
+from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.appnp import APPNP
@@ -20,8 +24,10 @@ from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.baselines.graphsage import GraphSAGE
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import Measured, Training, trained
+from fglaudit.rng import derive
 
 SEEDS = range(20)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -30,21 +36,40 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "csbm-snc": {"updates": 5000, "learning_rate": 0.2},
     "csbm-sc": {"updates": 2000, "learning_rate": 0.2, "batch_size": 5},
 }
+AS_PUBLISHED = "as published code"
+"""End of a method: the authors' own subgraphs of Cora, and ``source: code``."""
+_CONNECTIVITY: dict[str, Any] = {"updates": 1500, "learning_rate": 0.5, "batch_size": 5}
+V2 = "GFL-APPNP-V2 I=10"
 _V2_SNC = {"updates": 8000, "learning_rate": 0.6}
 
 
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row`` on draw ``seed``."""
-    dataset = DatasetSpec(row.dataset, draw=seed, root=root if row.dataset == "subcora" else None)
-    outcome, measured = trained(Training(dataset, PartitionSpec("per-node"), protocol(row)), seed)
+    drawn_by_them = row.dataset == "subcora" and row.method.endswith(AS_PUBLISHED)
+    name = "subcora-published" if drawn_by_them else row.dataset
+    dataset = DatasetSpec(name, draw=seed, root=root if row.dataset == "subcora" else None, task=_task(row))
+    partition = PartitionSpec("per-node")
+    if row.metric == unprinted.CONNECTIVITY:
+        return Measured(lambda_max(partition.apply(dataset.load(), dataset, derive(seed, "partition"))))
+    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed)
     return replace(measured, value=100 * outcome.whole_test_set)
+
+
+def _task(row: Published) -> CsbmTask | None:
+    """Return the sizes of Figure 2(a)'s graphs (appendix A.2.3); None: those of the tables."""
+    if not row.setting.startswith("connectivity"):
+        return None
+    return CsbmTask(
+        nodes=40, graph_signal=2.0, feature_signal=1.0, degree=float(unprinted.fields(row.setting)["degree"])
+    )
 
 
 def protocol(row: Published) -> FederatedProtocol:
     """Return what trains ``row``."""
-    cora, settings = row.dataset == "subcora", dict(SETTINGS[row.dataset])
+    connectivity = row.setting.startswith("connectivity")
+    cora, settings = row.dataset == "subcora", dict(_CONNECTIVITY if connectivity else SETTINGS[row.dataset])
     full_batch: dict[str, Any] = {"rounds": 400, "local_steps": 10, "weight_decay": 0.0, "dropout": 0.0}
-    match row.method:
+    match row.method.removesuffix(f", {AS_PUBLISHED}"):
         case "APPNP":
             return APPNP(rounds=settings["updates"] // 10, learning_rate=settings["learning_rate"])
         case "GCN":
@@ -64,4 +89,21 @@ def protocol(row: Published) -> FederatedProtocol:
     if variant == "v2" and row.dataset == "csbm-snc":
         settings |= _V2_SNC
     rounds = settings.pop("updates") // steps
-    return GFLAPPNP(variant=variant, averaging="trainers", rounds=rounds, local_steps=steps, **settings)
+    averaging = "all" if "averaging all" in row.method else "trainers"
+    source = "code" if row.method.endswith(AS_PUBLISHED) else "paper"
+    return GFLAPPNP(source=source, variant=variant, averaging=averaging, rounds=rounds, local_steps=steps, **settings)
+
+
+def lambda_max(graph: FederatedGraph) -> float:
+    """Return the largest eigenvalue of ``B_N L^+`` of a connected graph: ``1 / (N lambda_2(L))``, L the Laplacian,
+    ``B_N = I / N - 1 1' / N^2`` (Theorem 4.1)."""
+    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+    adjacency[graph.edge_index[0], graph.edge_index[1]] = 1
+    eigenvalues = torch.linalg.eigvalsh(torch.diag(adjacency.sum(1)) - adjacency)
+    return 1 / (graph.num_nodes * float(eigenvalues[1].item()))
+
+
+def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
+    """Return the rows once more that come out otherwise with the authors' subgraphs or their code."""
+    other = [row for row in rows if row.dataset == "subcora" or (row.dataset, row.method) == ("csbm-sc", V2)]
+    return tuple(replace(row, method=f"{row.method}, {AS_PUBLISHED}") for row in other)

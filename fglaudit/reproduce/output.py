@@ -43,13 +43,15 @@ def markdown(table: str, rows: Sequence[Compared]) -> str:
 
 def cells(row: Compared) -> tuple[str, ...]:
     """Return a row's cells under ``SHOWN``."""
-    paper = f"{row.row.mean:g}" + (f" ± {row.row.spread:g}" if row.row.spread is not None else "")
-    if row.mean is None or row.gap is None:
+    paper = "" if row.row.mean is None else f"{row.row.mean:g}"
+    paper += "" if row.row.spread is None else f" ± {row.row.spread:g}"
+    if row.mean is None:
         return (row.row.label, paper, row.reason, "", "", "0", "", "")
     ours = f"{row.mean:.2f}" + (f" ± {row.spread:.2f}" if row.spread is not None else "")
+    gap = "" if row.gap is None else f"{row.gap:+.2f}"
     deviations = "" if row.deviations is None else f"{row.deviations:+.1f}"
     counts = (str(len(row.values)), f"{row.seconds:.1f}", f"{row.gigabytes:.3g}")
-    return (row.row.label, paper, ours, f"{row.gap:+.2f}", deviations, *counts)
+    return (row.row.label, paper, ours, gap, deviations, *counts)
 
 
 def as_csv(rows: Sequence[Compared]) -> str:

@@ -6,7 +6,8 @@ with all edges among them, normalised by degrees within it. That client knows mo
 from every edge it can see.
 
 With ``noise`` it is what the same code runs as FedSage+: the neighbours' rows are disturbed by N(0, 0.1^2), on the
-ground that a generator had learned them that well.
+ground that a generator had learned them that well. With ``share`` it is what it runs as BDS-GCN: each client has that
+share of its neighbours at other clients, drawn once before training.
 """
 
 from __future__ import annotations
@@ -18,22 +19,32 @@ from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees
 from fglaudit.federated.problem import Problem
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import gcn_layout, glorot
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import split
 
 
 def train(
-    protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator, noise: float = 0.0
+    protocol: FedGCN,
+    graph: FederatedGraph,
+    channel: Channel,
+    rng: torch.Generator,
+    *,
+    noise: float = 0.0,
+    share: float = 1.0,
 ) -> Trained:
     """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the clear.
 
     Args:
         noise: standard deviation of Gaussian noise on every entry of a neighbour's row, another one for every client.
+        share: of its neighbours that a client has.
     """
     clients = [graph.client(k) for k in range(graph.num_clients)]
     edges = KeptEdges.of(clients, graph.degrees())
     rows = HeldRows.within(edges, len(clients), 1)
+    if share < 1:
+        rows = _sampled(rows, share, split(rng, "boundary"))
     row, column = rows.known_edges(edges, reach=1)
     problem = Problem.on(clients, graph.num_nodes, rows, row, column, local_degrees(row, column, len(rows.node)))
     x = graph.x[rows.node].float()
@@ -44,3 +55,17 @@ def train(
     fields = problem.fields(sums, protocol.layers)
     layout = gcn_layout(graph.num_features, protocol.hidden, graph.num_classes, protocol.layers)
     return protocol.averaging().train(*fields, glorot(layout, split(rng, "weights")), layout, channel, rng)
+
+
+def _sampled(rows: HeldRows, share: float, rng: torch.Generator) -> HeldRows:
+    """Return ``rows`` with ``share`` of every client's rows of others, rounded down."""
+    others = (rows.distance > 0).nonzero().squeeze(1)
+    others = others[torch.randperm(len(others), generator=rng)]
+    others = others[torch.argsort(rows.client[others], stable=True)]
+    client = rows.client[others]
+    counts = torch.bincount(client, minlength=len(rows.splits) - 1)
+    rank = torch.arange(len(client)) - (counts.cumsum(0) - counts)[client]
+    keep = rows.distance == 0
+    keep[others[rank < (counts * share).long()[client]]] = True
+    held = rows.client[keep]
+    return HeldRows(held, rows.node[keep], rows.distance[keep], row_starts(held, len(counts)))

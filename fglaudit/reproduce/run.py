@@ -43,8 +43,8 @@ class Compared:
 
     @property
     def gap(self) -> float | None:
-        """Ours minus the paper's."""
-        return None if self.mean is None else self.mean - self.row.mean
+        """Ours minus the paper's; None where the paper prints no number."""
+        return None if self.mean is None or self.row.mean is None else self.mean - self.row.mean
 
     @property
     def deviations(self) -> float | None:
@@ -91,7 +91,8 @@ def reproduce(
 
 
 def _store(row: Published, seed: int, found: Measured, stored: Table, announce: Callable[[str], None]) -> None:
-    announce(f"{row.label}, seed {seed}: {found.value:.2f} (paper {row.mean:g}), {found.seconds:.1f} CPU s")
+    paper = "" if row.mean is None else f" (paper {row.mean:g})"
+    announce(f"{row.label}, seed {seed}: {found.value:.2f}{paper}, {found.seconds:.1f} CPU s")
     stored.add(
         {
             **row.key,

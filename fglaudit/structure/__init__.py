@@ -24,6 +24,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``EmbeddedRows`` | EmbeddingSums | what is summed, in how many steps |
 | ``Generators`` | NeighborGenerators, GeneratorInputs, GeneratorGradients | the generator's shape |
 | ``Functional`` | FunctionalEmbeddings | the layer that reads them |
+| ``BoundaryRows`` | HiddenStates, HiddenGradients | sampling, dropout of copies |
 | ``Models`` | ModelUpdate | weights or changes |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Convolutions`` | ModelUpdate | the network that the weights belong to |
@@ -35,6 +36,7 @@ from fglaudit.structure.messages import (
     NORMALISED,
     ROW_MEAN,
     Attention,
+    BoundaryRows,
     Centroids,
     Codes,
     EmbeddedRows,
@@ -56,6 +58,7 @@ __all__ = [
     "NORMALISED",
     "ROW_MEAN",
     "Attention",
+    "BoundaryRows",
     "Centroids",
     "Codes",
     "Convolutions",

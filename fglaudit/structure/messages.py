@@ -13,7 +13,9 @@ from fglaudit.payloads import (
     GeneratorGradients,
     GeneratorInputs,
     GlobalNodes,
+    HiddenGradients,
     HiddenRepresentations,
+    HiddenStates,
     HopSums,
     Jacobians,
     Latents,
@@ -61,7 +63,7 @@ class Attention(Statement):
     Attributes:
         degree, domain: of the series, on [-domain, domain].
         rows: "unit-ball": feature rows are scaled to norm at most 1 before anything is computed from them; "as-held":
-            they are not scaled.
+            they are not scaled; "smoothed": they are propagated over the graph before, so that a row is a sum of many.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (MaskedMatrices, MaskedVectors, Embeddings)
@@ -72,7 +74,7 @@ class Attention(Statement):
     rows: str = "unit-ball"
 
     def __post_init__(self) -> None:
-        one_of("rows", self.rows, ("unit-ball", "as-held"))
+        one_of("rows", self.rows, ("unit-ball", "as-held", "smoothed"))
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,14 @@ class Latent(Statement):
 
 @dataclass(frozen=True)
 class Encoder(Statement):
-    """``h = activation(x W1) W2``, averaged over a node's samples; W1 and W2 are the two weights of the public layout.
+    """``h = activation(x W1) W2``, averaged over samples of a node; W1 and W2 are the two weights of the public layout.
 
     A Jacobian is ``dh / d(W1, W2)``, with the weights flattened one after the other as in ``ModelUpdate``.
 
     Attributes:
         activation: "relu".
         noise: standard deviation of Gaussian noise that the protocol itself adds to every entry of a Jacobian.
+        samples: over which of a node's samples, "all" or those for "training".
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, Jacobians)
@@ -111,6 +114,10 @@ class Encoder(Statement):
 
     activation: str = "relu"
     noise: float = 0.0
+    samples: str = "all"
+
+    def __post_init__(self) -> None:
+        one_of("samples", self.samples, ("all", "training"))
 
 
 @dataclass(frozen=True)
@@ -171,16 +178,23 @@ class Codes(Statement):
 
 @dataclass(frozen=True)
 class Reports(Statement):
-    """A node reports, once, the class that a model common to all clients predicts from the node's own row alone.
+    """A node reports, once, a class.
 
     Attributes:
         classes: how many there are.
+        of: which one: the "prediction" of a model common to all clients from the node's own row alone, or its "label".
+        keep: with what chance the protocol itself lets the true one be sent; all others are then equally likely.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ClassReports,)
     about: ClassVar[str] = "what a node's report is made of"
 
     classes: int
+    of: str = "prediction"
+    keep: float = 1.0
+
+    def __post_init__(self) -> None:
+        one_of("of", self.of, ("prediction", "label"))
 
 
 @dataclass(frozen=True)
@@ -240,3 +254,20 @@ class Functional(Statement):
 
     weight: str
     bias: str
+
+
+@dataclass(frozen=True)
+class BoundaryRows(Statement):
+    """Hidden states are first-layer outputs of a GCN of two layers; holders of copies send back gradients of the sum of
+    their training nodes' cross-entropies, times a positive factor, edges weighted by degrees in the whole graph.
+
+    Attributes:
+        rate: share of the copies that take part in a step.
+        dropout: share of the units that a copy's holder drops, so that their gradient is 0.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (HiddenStates, HiddenGradients)
+    about: ClassVar[str] = "what hidden states and their gradients are computed from"
+
+    rate: float
+    dropout: float

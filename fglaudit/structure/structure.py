@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from fglaudit.errors import FglauditError
 from fglaudit.structure.messages import (
     Attention,
+    BoundaryRows,
     Centroids,
     Codes,
     EmbeddedRows,
@@ -110,6 +111,7 @@ BUILT_IN: dict[str, type[Statement]] = {
             EmbeddedRows,
             Generators,
             Functional,
+            BoundaryRows,
             Models,
             Transformer,
             Convolutions,

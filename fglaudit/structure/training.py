@@ -15,12 +15,14 @@ class Models(Statement):
 
     Attributes:
         upload: "weights", or "changes" since the weights that they received.
+        features_from: which input of the first weights is the first feature; all others follow, up to the last input.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     about: ClassVar[str] = "whether clients upload weights or changes"
 
     upload: str
+    features_from: int = 0
 
     def __post_init__(self) -> None:
         one_of("upload", self.upload, ("weights", "changes"))
@@ -42,7 +44,8 @@ class Transformer(Statement):
 @dataclass(frozen=True)
 class Convolutions(Statement):
     """The clients' network is a GCN without biases, ``logits = A relu(A X W_1) W_2``: one weight [in, out] per layer,
-    in the order of the public layout, each after a propagation over closed neighbourhoods.
+    in the order of the public layout, each after a propagation over closed neighbourhoods with symmetric weights
+    ``A_ij = 1 / sqrt((d_i + 1)(d_j + 1))``; ``Sums`` states other weights of the first.
 
     Attributes:
         activation: between layers, "relu".

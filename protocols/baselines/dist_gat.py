@@ -7,11 +7,12 @@ client only through models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.federated.problem import gather_features
@@ -20,7 +21,7 @@ from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gat import unit_ball
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.privacy.degree_bound import node_examples
-from fglaudit.protocols.fedgat.gat_plan import GatProtocol
+from fglaudit.protocols.fedgat.gat_plan import GatProtocol, attended_rows
 from fglaudit.view import Observer
 
 
@@ -59,9 +60,13 @@ class DistGAT(GatProtocol):
         """The models, of which the server takes the mean."""
         return self.averaging().aggregates(graph, self.shape().layout(graph.num_features, graph.num_classes))
 
-    def exposed(self, graph: FederatedGraph, observer: Observer) -> torch.Tensor:
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """No message is about features."""
         return torch.empty(0, dtype=torch.long)
+
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor]:
+        """The rows within L hops of a client's training nodes, over its own edges alone."""
+        return attended_rows(graph, [_alone(client) for client in clients], self.layers, "compute")
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

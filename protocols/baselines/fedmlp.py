@@ -8,11 +8,12 @@ server sees every model, clients see the global ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.errors import FglauditError, unknown
@@ -20,7 +21,7 @@ from fglaudit.federated.fedavg import averaged_models, broadcast, largest_share,
 from fglaudit.federated.node_clients import NodeClients, check_node_clients
 from fglaudit.federated.node_progress import CHOICES, Record
 from fglaudit.federated.perceptron_steps import LocalSteps
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.weights import flatten, gcn_layout, glorot, unflatten
 from fglaudit.payloads import ModelUpdate, Payload
@@ -87,6 +88,13 @@ class FedMLP(FederatedProtocol):
             return {}
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
         return averaged_models(layout, graph.num_clients, len(trainers(graph)), self.rounds)
+
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
+        """Every client's own training samples; none of it leaves a client that trains alone."""
+        if not self.federated:
+            return None
+        rows = NodeClients.of(clients, torch.device("cpu")).training_rows(graph.num_classes)
+        return rows.clients.repeat_interleave(rows.present.sum(1)), rows.x[rows.present]
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)

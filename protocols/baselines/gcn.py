@@ -88,4 +88,5 @@ class GCN(FederatedProtocol):
         weights = {name: weight.cpu() for name, weight in unflatten(models.vectors(), layout).items()}
         if self.pooled:
             weights = {name: weight.squeeze(0) for name, weight in weights.items()}
-        return Trained(accuracy, accuracy_global, weights, layout)
+        right = hit[torch.argsort(owner, stable=True)].cpu()
+        return Trained(accuracy, accuracy_global, weights, layout, right=right)

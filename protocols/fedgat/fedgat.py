@@ -33,6 +33,9 @@ Choices where the paper's text is silent:
 * ``remote: embeddings`` (default, as the paper's text has it): clients get the messages of their own nodes alone and
   send each other hidden embeddings, once per round under the new global model ("nodes are permitted to view the
   embeddings"). Received rows are constants of local training: gradients do not cross clients.
+* ``smoothing_hops`` is not the paper's: the server, which knows the edges, propagates the rows that arrived so many
+  steps over the graph and brings them to length 1 before it masks them (:mod:`fglaudit.federated.smoothing`). On noisy
+  rows that is post-processing, at no epsilon; nothing more is sent for it.
 * ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes: those of single neighbours,
   and their attention weights, are not available to a client.
 """
@@ -49,7 +52,9 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.home_head import unit_rows
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
+from fglaudit.federated.smoothing import propagated, random_rows, remarks
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.chebyshev import Series, attention_series
@@ -65,7 +70,7 @@ from fglaudit.payloads import (
     RawFeatures,
 )
 from fglaudit.protocols.fedgat.gat_field import Clients, Field
-from fglaudit.protocols.fedgat.gat_plan import GatProtocol, Plan, edge_layer
+from fglaudit.protocols.fedgat.gat_plan import GatProtocol, Plan, attended_rows, edge_layer
 from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatTraining
 from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
@@ -97,6 +102,7 @@ class FedGAT(GatProtocol):
         optimizer, learning_rate, weight_decay, dropout: see :class:`fglaudit.federated.training.LocalSettings`.
         proximal, keep_optimizer, bounds, feature_dropout, choice: see
             :class:`fglaudit.protocols.fedgat.gat_training.GatSettings`.
+        smoothing_hops: steps of propagation of the rows that arrived, at the server, before it masks them; 0: none.
         path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
     """
 
@@ -126,6 +132,7 @@ class FedGAT(GatProtocol):
     keep_optimizer: bool = True
     bounds: str = "scores"
     choice: str = "last"
+    smoothing_hops: int = 0
     path: str = "auto"
 
     def __post_init__(self) -> None:
@@ -137,6 +144,8 @@ class FedGAT(GatProtocol):
         ):
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
+        if self.smoothing_hops < 0:
+            raise FglauditError(f"fedgat needs smoothing_hops >= 0; got {self.smoothing_hops}; raise it")
         self.shape()
         self.series()
         super().__post_init__()
@@ -150,7 +159,8 @@ class FedGAT(GatProtocol):
         return VARIANTS[self.variant]
 
     def structure(self, graph: FederatedGraph) -> Structure:
-        return Structure((Attention(self.degree, self.domain), *super().structure(graph).statements))
+        rows = "smoothed" if self.smoothing_hops else "unit-ball"
+        return Structure((Attention(self.degree, self.domain, rows), *super().structure(graph).statements))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is
@@ -160,9 +170,15 @@ class FedGAT(GatProtocol):
         """
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
         receivers = torch.bincount(self.messages(edges, graph.num_clients) % graph.num_nodes, minlength=graph.num_nodes)
-        gain, fields = joint_gain(edges, receivers, self.masked), dependent_fields(self.masked)
+        gain: float | None = joint_gain(edges, receivers, self.masked)
+        fields = dependent_fields(self.masked)
         rows = "every row is sent once, as it is; clients train on what the server computes from it"
         masks = "largest joint change over all rows, with public topology"
+        if self.smoothing_hops:
+            gain, masks = (
+                None,
+                f"rows are smoothed over {self.smoothing_hops} hops before: one is in most messages",
+            )
         return (
             Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=rows),
             Release(self.masked, 1, gain, "node", covers_training=True, why=masks, by_server=True, fields=fields),
@@ -186,7 +202,7 @@ class FedGAT(GatProtocol):
         """
         layout = self.shape().layout(graph.num_features, graph.num_classes)
         found = self.averaging().aggregates(graph, layout)
-        if self.masked is MaskedMatrices:
+        if self.masked is MaskedMatrices and not self.smoothing_hops:
             edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
             codes = self.messages(edges, graph.num_clients)
             nodes, sizes = codes % graph.num_nodes, edges.start.diff()
@@ -207,6 +223,8 @@ class FedGAT(GatProtocol):
     def readers(self) -> Mapping[type[Payload], str]:
         made = "the server makes them of rows that it reads"
         vectors = f"the server adds masks of its own to vectors that it makes of them; {SEALABLE}"
+        if self.smoothing_hops:
+            vectors = made = "the server smooths rows that it reads; use smoothing_hops: 0"
         return {
             RawFeatures: vectors,
             MaskedVectors: f"{made}; {SEALABLE}",
@@ -225,19 +243,15 @@ class FedGAT(GatProtocol):
         For the server and the wire these are everybody's nodes, for clients the nodes within L hops of their own
         (``remote: matrices``) or their neighbours (``embeddings``, which themselves depend on nodes further away).
         """
-        return foreign_nodes_within(graph, observer, self.layers if self.remote == "matrices" else 1)
+        reach = self.layers if self.remote == "matrices" else 1
+        return foreign_nodes_within(graph, observer, reach + self.smoothing_hops)
 
-    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor]:
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
         """The rows of the nodes in the neighbourhoods that the first layer attends to for the training nodes: attention
         weighs each of them differently in every unit, so that an update is made of single rows."""
-        edges = KeptEdges.of(clients, graph.degrees())
-        train = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        for nodes, mask in zip(graph.clients, graph.train, strict=True):
-            train[nodes[mask]] = True
-        parties = Clients(edges, edges.owner, graph.num_clients)
-        cross = "compute" if self.remote == "matrices" else "leave"
-        codes = torch.unique(parties.into(parties.needed(parties.own(train), self.layers, cross)[0])[1])
-        return codes // graph.num_nodes, graph.x[codes % graph.num_nodes].float()
+        if self.smoothing_hops:
+            return None
+        return attended_rows(graph, clients, self.layers, "compute" if self.remote == "matrices" else "leave")
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         training, initial, rest = self.prepare(graph, channel, rng, device)
@@ -264,7 +278,9 @@ class FedGAT(GatProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
         x = self.collect(clients, graph, channel).to(device)
-        if not isinstance(x, SealedTensor):
+        if self.smoothing_hops:
+            x = unit_rows(propagated(x, edges, self.smoothing_hops))
+        elif not isinstance(x, SealedTensor):
             x = unit_ball(x)
         plan = Plan.of(clients, edges, self.layers, exchange=self.remote == "embeddings")
         layout = self.shape().layout(graph.num_features, graph.num_classes)
@@ -288,7 +304,8 @@ class FedGAT(GatProtocol):
                 grid = field.outputs[0]
                 found = [(batch, grid.find(codes)) for codes, batch in received]
                 chosen = [batch.at(torch.where(at >= 0, grid.place[at], -1)) for batch, at in found]
-                return MaskedLayer([batch for batch in chosen if batch is not None], grid.size, series)
+                present = [batch for batch in chosen if batch is not None]
+                return MaskedLayer(present, grid.size, graph.num_clients, series)
 
         else:
             announce(messages, x, self.masked, channel)
@@ -298,6 +315,8 @@ class FedGAT(GatProtocol):
 
         problem = plan.problem(first, edges.owner.clamp(min=0), graph.num_clients)
         training = GatTraining(problem, self.averaging(), self.settings(), layout, channel)
+        noisy = channel.noise(RawFeatures) is not None or random_rows(clients, graph)
+        training.notes = remarks(self.smoothing_hops, noisy, "rows", "nothing is smoothed away")
         beyond = self.bounds == "none" or (self.bounds != "scores" and self.domain < 2)
         if beyond or channel.noise(self.masked) is not None:
             evaluated = problem.test.first

@@ -48,6 +48,24 @@ def check_graph(protocol: str, graph: FederatedGraph) -> None:
         )
 
 
+def attended_rows(
+    graph: FederatedGraph, clients: Sequence[ClientGraph], layers: int, cross: str
+) -> tuple[Tensor, Tensor]:
+    """Return whose first layers attend to which rows in training, as ``FederatedProtocol.layer_inputs`` does.
+
+    Args:
+        clients: with the edges that are trained with.
+        cross: of edges to other clients' nodes, see ``Clients.needed``.
+    """
+    train = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    for nodes, mask in zip(graph.clients, graph.train, strict=True):
+        train[nodes[mask]] = True
+    edges = KeptEdges.of(clients, graph.degrees())
+    parties = Clients(edges, edges.owner, graph.num_clients)
+    codes = torch.unique(parties.into(parties.needed(parties.own(train), layers, cross)[0])[1])
+    return codes // graph.num_nodes, graph.x[codes % graph.num_nodes].float()
+
+
 class GatProtocol(FederatedProtocol):
     """What FedGAT, DistGAT and the centralized GAT share.
 

@@ -174,6 +174,8 @@ class GatTraining:
         self.outside: Callable[[LayerWeights], Tensor] | None = None
         """Returns the share of edge scores outside the series' domain; called after every round if set."""
         self.worst_outside = 0.0
+        self.notes: tuple[str, ...] = ()
+        """What a reader must know of the rows that are trained on."""
 
     def run(self, initial: Tensor, rng: torch.Generator, *, federated: bool) -> Trained:
         """Train from one ``initial`` model [D].
@@ -195,6 +197,7 @@ class GatTraining:
         self._predict(0, received)
         best, chosen_round = torch.tensor(-1.0, device=initial.device), torch.tensor(0, device=initial.device)
         worst, chosen_model, correct = torch.zeros_like(best), model, []
+        chosen_right = torch.zeros_like(problem.is_test)
         for round in range(1, averaging.rounds + 1):
             self._local_steps(weights, received, optimizer)
             vectors = flatten({name: w.detach() for name, w in weights.items()})
@@ -209,19 +212,21 @@ class GatTraining:
             received = self._broadcast(round, model, len(counts), federated)
             self._load(weights, received, optimizer)
             hit = self._predict(round, received)
-            correct.append(self._by_group(hit & problem.is_test))
+            right = hit & problem.is_test
+            correct.append(self._by_group(right))
             score = (hit & problem.is_validation).sum().to(best)
             better = score > best if self.settings.choice == "validation" else torch.ones_like(best, dtype=torch.bool)
             best = torch.where(better, score, best)
             chosen_round = torch.where(better, round - 1, chosen_round)
+            chosen_right = torch.where(better, right, chosen_right)
             chosen_model = torch.where(better, received[0], chosen_model)  # what was released, noise and all
             if self.outside is not None:
                 worst = torch.maximum(worst, self.outside(layer_weights(unflatten(received, self.layout))[0]).to(worst))
             self.channel.round_done(round, averaging.rounds)
         self.worst_outside = float(worst.item())
-        return self._trained(correct, chosen_model, int(chosen_round.item()))
+        return self._trained(correct, chosen_model, int(chosen_round.item()), chosen_right)
 
-    def _trained(self, correct: Sequence[Tensor], model: Tensor, chosen: int) -> Trained:
+    def _trained(self, correct: Sequence[Tensor], model: Tensor, chosen: int, right: Tensor) -> Trained:
         if not bool(torch.isfinite(model).all()):
             raise FglauditError(
                 f"training must stay finite; the model of round {chosen + 1} is not; lower the learning rate, or keep"
@@ -229,7 +234,10 @@ class GatTraining:
             )
         accuracy, accuracy_global = accuracies(correct, self._by_group(self.problem.is_test))
         final = {name: w.squeeze(0).cpu() for name, w in unflatten(model.unsqueeze(0), self.layout).items()}
-        return Trained(accuracy, accuracy_global, final, self.layout, chosen)
+        tested = self.problem.is_test
+        order = torch.argsort(self.problem.groups[tested], stable=True)
+        right = right[tested][order].cpu()
+        return Trained(accuracy, accuracy_global, final, self.layout, chosen, notes=self.notes, right=right)
 
     def _by_group(self, flags: Tensor) -> Tensor:
         counts = torch.zeros(self.problem.num_groups, device=flags.device)

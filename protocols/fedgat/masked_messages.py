@@ -11,8 +11,8 @@ from torch import Tensor
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.interfaces import Channel
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch
-from fglaudit.protocols.fedgat.masked_layer import Batch
-from fglaudit.protocols.fedgat.masking import Masked, announced, mask_nodes, node_bytes, receiver_parts
+from fglaudit.protocols.fedgat.masking import Masked, announced, mask_parts, node_bytes, receiver_parts
+from fglaudit.protocols.fedgat.received import Batch
 from fglaudit.rng import split
 
 Messages = Iterable[tuple[int, Tensor, Tensor]]
@@ -60,12 +60,10 @@ def deliver(
     received = []
     for size, receivers, nodes in messages:
         distinct, copy = torch.unique_consecutive(nodes, return_inverse=True)
-        masked = mask_nodes(edges, x, distinct, size, variant, rng)
+        parts = list(receiver_parts(receivers, node_bytes(size, x.shape[1], variant)))
+        payloads = mask_parts(edges, x, distinct, [copy[part] for part in parts], size, variant, rng)
         kept: list[tuple[Tensor, Batch]] = []
-        for part in receiver_parts(receivers, node_bytes(size, x.shape[1], variant)):
-            chosen = copy[part]
-            whole = len(chosen) == len(distinct) and bool((chosen.diff() == 1).all())
-            payload = masked if whole else masked.select(chosen)
+        for part, payload in zip(parts, payloads, strict=True):
             clients = receivers[part].cpu()
             arrived = channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
             assert isinstance(arrived, MaskedMatrices | MaskedVectors)

@@ -15,7 +15,7 @@ Choices where the paper's text is silent or does not work as printed:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -98,13 +98,41 @@ def mask_nodes(
         rng: CPU generator of the masks.
     """
     distinct, inverse = torch.unique_consecutive(nodes, return_inverse=True)
-    _, source = edges.incoming(distinct)
-    if isinstance(x, SealedTensor):
-        payload: Masked = sealed_matrices(distinct, x, source.view(len(distinct), size), rng)
-    else:
-        build = masked_matrices if variant is MaskedMatrices else masked_vectors
-        payload = build(distinct, x[distinct], x[source.view(len(distinct), size)], rng)
+    whole = mask_parts(edges, x, distinct, [torch.arange(len(distinct), device=nodes.device)], size, variant, rng)
+    payload = next(iter(whole))
     return payload if len(distinct) == len(nodes) else payload.select(inverse)
+
+
+def mask_parts(
+    edges: KeptEdges,
+    x: Tensor,
+    nodes: Tensor,
+    parts: Sequence[Tensor],
+    size: int,
+    variant: type[Masked],
+    rng: torch.Generator,
+) -> Iterator[Masked]:
+    """Yield the masked neighbourhoods of ``nodes`` [P] in ``parts``, positions in ``nodes``; a node that is in several
+    has the same masks, and equal messages, in all.
+
+    Matrices of which each is in one part are made part by part: arrays stay small, and nothing is copied. Other
+    arguments as for :func:`mask_nodes`.
+    """
+    _, source = edges.incoming(nodes)
+    source = source.view(len(nodes), size)
+    if isinstance(x, SealedTensor):
+        payload: Masked = sealed_matrices(nodes, x, source, rng)
+    elif variant is MaskedVectors:
+        payload = masked_vectors(nodes, x[nodes], x[source], rng)
+    else:
+        first, units = draw_units(len(nodes), size, x, rng)
+        if sum(len(part) for part in parts) == len(nodes):
+            for part in parts:
+                yield matrices_of(nodes[part], x[nodes[part]], x[source[part]], first[part], units[part])
+            return
+        payload = matrices_of(nodes, x[nodes], x[source], first, units)
+    for part in parts:
+        yield payload if len(part) == len(nodes) and bool((part.diff() == 1).all()) else payload.select(part)
 
 
 def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedMatrices:
@@ -115,9 +143,13 @@ def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Ge
         own: h_i [P, F].
         neighbors: h_j [P, b, F].
     """
+    return matrices_of(nodes, own, neighbors, *draw_units(len(nodes), neighbors.shape[1], own, rng))
+
+
+def matrices_of(nodes: Tensor, own: Tensor, neighbors: Tensor, first: Tensor, units: Tensor) -> MaskedMatrices:
+    """Return :func:`masked_matrices` with masks that were drawn (:func:`draw_units`)."""
     count, size, features = neighbors.shape
     width = 2 * size
-    first, units = draw_units(count, size, own, rng)
     total = units.sum(1)
     m1 = (own.unsqueeze(2) * total.unsqueeze(1)).view(count, features, width, width)
     m2 = (neighbors.transpose(1, 2) @ units).view(count, features, width, width)

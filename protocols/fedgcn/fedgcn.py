@@ -49,6 +49,7 @@ from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums, weighted_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import Problem, check_trainable, gather_features
+from fglaudit.federated.smoothing import random_rows, remarks
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
@@ -231,20 +232,10 @@ class FedGCN(FederatedProtocol):
         return replace(trained, notes=(*trained.notes, *self.remarks(channel, clients, graph)))
 
     def remarks(self, channel: Channel, clients: Sequence[ClientGraph], graph: FederatedGraph) -> tuple[str, ...]:
-        """Return what a reader must know of smoothing, or its absence, and the noise on the sums or on rows.
-
-        Rows are random where entries that were zero are so no longer: no clip and no choice of columns does that.
-        """
-        rows = any(bool((client.x[graph.x[client.nodes] == 0] != 0).any()) for client in clients)
-        noisy = self.hops > 0 and (rows or channel.noise(NeighborSums) is not None)
-        if noisy and not self.smoothing_hops:
-            return ("the noisy sums are used as they arrive; smoothing_hops, e.g. 16, smooths them at no epsilon",)
-        if self.smoothing_hops and not noisy:
-            return (
-                f"smoothing_hops: {self.smoothing_hops} without noise on the sums or rows: clients and the server see"
-                " rows of so many hops more, and nothing is smoothed away",
-            )
-        return ()
+        """Return what a reader must know of smoothing, or its absence, and the noise on the sums or on rows."""
+        noisy = self.hops > 0 and (channel.noise(NeighborSums) is not None or random_rows(clients, graph))
+        without = "clients and the server see rows of so many hops more, and nothing is smoothed away"
+        return remarks(self.smoothing_hops, noisy, "sums", without)
 
     def pretrain(
         self,

@@ -28,6 +28,9 @@ Choices where the paper's text is silent or misprinted:
   Jacobians.
 * A sample is classified with the global model and the C_k received with it. The round with the lowest validation loss
   counts, as in the paper (``choice: validation``).
+* ``source: code`` does three things as the authors' code does them (``MingxuanZhangPurdue/GFL-APPNP``, 7e30252): a
+  local step with batches is a whole pass over them; where samples have labels of their own ``h_j`` is the mean over the
+  training samples; the graph may fall into parts, as their subgraphs of Cora do.
 * The server knows the topology, computes A and tells client k its A_kk; that is not recorded.
 
 Where nobody records or changes Jacobians only their sizes are announced, and training uses their factors. V1's noise is
@@ -63,11 +66,13 @@ from fglaudit.payloads import (
     PropagatedRepresentations,
 )
 from fglaudit.protocols.gfl_appnp.hidden_sharing import Sharing, one_model
+from fglaudit.protocols.gfl_appnp.jacobians import Hidden
 from fglaudit.rng import split
 from fglaudit.structure import Encoder, Models, Propagation, Structure
 from fglaudit.view import Observer
 
 VARIANTS = ("full", "v1", "v2")
+SOURCES = ("paper", "code")
 AVERAGINGS = ("trainers", "all")
 
 
@@ -110,9 +115,11 @@ class GFLAPPNP(FederatedProtocol):
     batch_size: int = 0
     jacobian_noise: float = 1.0
     choice: str = "validation"
+    source: str = "paper"
 
     def __post_init__(self) -> None:
         tables = {"variant": VARIANTS, "task": ("auto", *TASKS), "averaging": AVERAGINGS, "choice": CHOICES}
+        tables["source"] = SOURCES
         for field, known in tables.items():
             if getattr(self, field) not in known:
                 raise unknown(field, getattr(self, field), known)
@@ -128,7 +135,7 @@ class GFLAPPNP(FederatedProtocol):
         self.local()
 
     def local(self) -> LocalSteps:
-        return LocalSteps(self.local_steps, self.learning_rate, self.batch_size)
+        return LocalSteps(self.local_steps, self.learning_rate, self.batch_size, passes=self.source == "code")
 
     @property
     def num_rounds(self) -> int:
@@ -141,14 +148,15 @@ class GFLAPPNP(FederatedProtocol):
                 f"task {self.task!r} needs {SHAPES[self.task]}; {graph.name!r} has features {tuple(graph.x.shape)} and"
                 f" labels {tuple(graph.y.shape)}, which is task {found!r}; use csbm-{self.task}, or task: {found}"
             )
-        check_node_clients(self.name, graph)
+        check_node_clients(self.name, graph, connected=self.source == "paper")
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose hidden representations reach the observer, alone or in sums: within M hops."""
         return foreign_nodes_within(graph, observer, self.propagation_steps)
 
     def structure(self, graph: FederatedGraph) -> Structure:
-        encoder = Encoder("relu", self.jacobian_noise if self.variant == "v1" else 0.0)
+        samples = "training" if self.shares_training(graph) else "all"
+        encoder = Encoder("relu", self.jacobian_noise if self.variant == "v1" else 0.0, samples)
         propagation = Propagation(self.alpha, self.propagation_steps)
         return Structure((encoder, propagation, Models("weights"), self.local().training()))
 
@@ -205,6 +213,10 @@ class GFLAPPNP(FederatedProtocol):
             )
         return found
 
+    def shares_training(self, graph: FederatedGraph) -> bool:
+        """Whether ``h_j`` is the mean over training samples alone."""
+        return self.source == "code" and task_of(graph) == "sc"
+
     def layout(self, graph: FederatedGraph) -> Layout:
         return gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
 
@@ -221,7 +233,8 @@ class GFLAPPNP(FederatedProtocol):
         initial = glorot(layout, split(rng, "weights")).to(device)
         batches, noise = split(rng, "batches"), split(rng, "jacobian-noise")
         noise_scale = {"full": 0.0, "v1": self.jacobian_noise, "v2": None}[self.variant]
-        sharing = Sharing(channel, weights - torch.diag(own), data, rows.clients, layout, noise_scale, noise)
+        shared = data.trained_on() if self.shares_training(graph) else data
+        sharing = Sharing(channel, weights - torch.diag(own), shared, rows.clients, layout, noise_scale, noise)
         local = self.local()
         record = Record(data, layout, self.choice)
         received = broadcast(channel, 0, initial, graph.num_clients)
@@ -234,7 +247,10 @@ class GFLAPPNP(FederatedProtocol):
             )
             received = broadcast(channel, round, model, graph.num_clients)
             hidden, offset, others = sharing.exchange(round, received, last=round == self.rounds)
-            logits = own.view(-1, 1, 1) * hidden.output + offset.unsqueeze(1)
+            outputs = hidden.output
+            if shared is not data:
+                outputs = Hidden.of(data.x, *unflatten(received, layout).values()).output
+            logits = own.view(-1, 1, 1) * outputs + offset.unsqueeze(1)
             record.add(logits, received[:1])
             channel.round_done(round, self.rounds)
         return record.trained()

@@ -47,6 +47,7 @@ from torch import Tensor
 from fglaudit.context import Release
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.fedavg import sample_clients
+from fglaudit.federated.smoothing import remarks
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
@@ -155,11 +156,7 @@ class NFedGNN(SplitProtocol):
     def remarks(self, channel: Channel) -> tuple[str, ...]:
         """Return what a reader must know of smoothing, or its absence, and the noise on the latents."""
         noisy = channel.noise(Latents) is not None
-        if noisy and not self.smoothing_hops:
-            return ("the noisy latents are used as they arrive; smoothing_hops, e.g. 8, smooths them at no epsilon",)
-        if self.smoothing_hops and not noisy:
-            return (f"smoothing_hops: {self.smoothing_hops} without noise on the latents: nothing is smoothed away",)
-        return ()
+        return remarks(self.smoothing_hops, noisy, "latents", "nothing is smoothed away", example=8)
 
     def first_rows(self, first: Tensor, entries: Entries, channel: Channel, rng: torch.Generator) -> Tensor:
         """Return the users' first weights at the entries [e, D]: ``first`` [F, D] as received, or each user's own."""

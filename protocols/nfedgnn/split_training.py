@@ -207,7 +207,8 @@ class Server:
         counts = torch.stack(self._validation)
         best = int(counts.argmax().item()) if self._settings.choice == "validation" and bool(self._val.any()) else -1
         weights = {name: weight.detach().cpu() for name, weight in self._weights.items()}
-        return Trained(accuracy, accuracy_global, weights, layout, round=best, notes=notes)
+        right = self._correct[best][self._test].cpu()
+        return Trained(accuracy, accuracy_global, weights, layout, round=best, notes=notes, right=right)
 
 
 def send_latents(channel: Channel, round: int, latents: Tensor, users: Tensor) -> Tensor:

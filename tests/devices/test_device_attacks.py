@@ -31,6 +31,7 @@ ON_THE_CPU = {
     "update-inversion",
     "update-labels",
     "update-shares",
+    "update-subset-sum",
 }
 """Attacks that stay on the CPU whatever device they are given: they work on a few numbers per client or class, or by
 a linear programme."""

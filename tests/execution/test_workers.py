@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -118,3 +120,13 @@ def test_the_display_says_what_a_cell_does_and_that_it_is_silent() -> None:
         "(round 3 of 9) for 70 s, no sign of life for 40 s"
     )
     assert heartbeat(Running(task, 70, None, Progress(9, 9))) == "attacking and scoring for 70 s"
+
+
+def test_a_worker_is_ready_soon_because_libraries_of_few_cells_wait() -> None:
+    code = (
+        "import sys\nimport fglaudit.execution.run_cell, fglaudit.execution.worker\n"
+        "heavy = {'pandas', 'networkx', 'sklearn', 'matplotlib', 'tenseal', 'ray'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

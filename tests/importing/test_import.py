@@ -72,6 +72,23 @@ def test_two_tables_and_what_is_said_of_them(capsys: pytest.CaptureFixture[str])
     assert graph.num_nodes == 4 and notes == ()
 
 
+def test_clients_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("nodes.csv").write_text("id,label,client,a\nn1,0,north,1\nn2,1,south,0\nn3,0,east,1\nn4,1,south,0\n")
+    assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz") == 0
+    said = capsys.readouterr().out
+    assert "3 clients: east = 0 (1 nodes), north = 1 (1 nodes), south = 2 (2 nodes)" in said
+    assert "partitions: [{scheme: given, clients: 3}]" in said
+    assert arrays()["clients"].tolist() == [1, 2, 0, 2]
+    graph = DatasetSpec("npz", path="out.npz").load()
+    assert graph.num_clients == 3 and graph.num_features == 1
+    Path("nodes.csv").write_text("id,label,site,a\nn1,0,10,1\nn2,1,9,0\nn3,0,10,1\nn4,1,,0\n")
+    assert call("import", "nodes.csv", "edges.csv", "-o", "more.npz", "--client", "site") == 2
+    assert "every node is at some client; 'site' is empty at nodes.csv line 5" in capsys.readouterr().err
+    Path("nodes.csv").write_text("id,label,site,a\nn1,0,10,1\nn2,1,9,0\nn3,0,10,1\nn4,1,9,0\n")
+    assert call("import", "nodes.csv", "edges.csv", "-o", "more.npz", "--client", "site") == 0
+    assert arrays("more.npz")["clients"].tolist() == [1, 0, 1, 0]
+
+
 def test_other_separators_no_header_of_edges_and_named_columns(capsys: pytest.CaptureFixture[str]) -> None:
     Path("n.csv").write_text("who;kind;a;b;words\n1;0;1;0;x\n2;1;0;1;y\n3;0;1;0;z\n4;1;0;0;w\n")
     Path("e.csv").write_text("1;2\n2;3\n")

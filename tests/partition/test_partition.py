@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import os
 from dataclasses import replace
 from itertools import combinations
@@ -24,7 +25,7 @@ from fglaudit.rng import derive
 ROOT = Path(os.environ.get("FGLAUDIT_DATA") or "../shared/data").resolve()
 DATA = DatasetSpec("csbm", csbm=CsbmOptions(nodes=400, edges=900, classes=4, dimensions=20, ones_per_row=4))
 RANDOM = DatasetSpec("csbm", csbm=DATA.csbm, split="random", train=0.2, val=0.3, test=0.5)
-GRAPH = DATA.load()
+GRAPH = replace(DATA.load(), clients=(torch.arange(400) * 13) % 7)
 SPECS = [
     PartitionSpec("dirichlet", 7, beta=1.0),
     PartitionSpec("dirichlet", 3, beta=10000),
@@ -32,6 +33,7 @@ SPECS = [
     PartitionSpec("louvain", 7),
     PartitionSpec("overlapping", 10),
     PartitionSpec("unbalanced", 7),
+    PartitionSpec("given", 7),
     PartitionSpec("per-node"),
 ]
 DISJOINT = [s for s in SPECS if s.scheme not in ("overlapping", "unbalanced")]
@@ -55,6 +57,15 @@ def test_every_node_exactly_once(spec: PartitionSpec) -> None:
     assert graph.num_clients == (GRAPH.num_nodes if spec.scheme == "per-node" else spec.clients)
     assert torch.cat(graph.clients).sort().values.tolist() == list(range(GRAPH.num_nodes))
     assert torch.equal(graph.edge_index, GRAPH.edge_index)
+
+
+def test_given_clients_are_those_of_the_graph_whatever_the_seed() -> None:
+    assert GRAPH.clients is not None
+    for seed in range(3):
+        graph = apply(PartitionSpec("given", 7), seed)
+        assert [nodes.tolist() for nodes in graph.clients] == [
+            [node for node in range(400) if node * 13 % 7 == client] for client in range(7)
+        ]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=name_of)
@@ -205,6 +216,9 @@ def test_facts_by_hand() -> None:
     assert facts["label_heterogeneity_with_self"] == pytest.approx((1 - 5**-0.5) / 2)
     overlap = partition_facts(federated((torch.tensor([0, 1]), torch.tensor([1, 2]))), whole)
     assert overlap["missing_links"] == 1 and overlap["nodes_at_no_client"] == 1
+    tested = tuple(torch.ones_like(c, dtype=torch.bool) for c in clients)
+    assert "chance" not in facts
+    assert partition_facts(dataclasses.replace(federated(clients[:1]), test=tested[:1]))["chance"] == 2 / 3
 
 
 def test_facts_count_links_of_the_whole_graph_where_given() -> None:
@@ -234,12 +248,16 @@ def test_bad_specifications(fields: dict[str, Any], words: str) -> None:
 
 
 def test_errors_at_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FglauditError, match="401 clients for 400 nodes"):
+    with pytest.raises(FglauditError, match="401 clients for the 400 nodes"):
         apply(PartitionSpec("louvain", 401))
     with pytest.raises(FglauditError, match="multiple of 5"):
         apply(PartitionSpec("overlapping", 7))
     with pytest.raises(FglauditError, match=r"leaves .* empty"):
         apply(PartitionSpec("dirichlet", 50, beta=0.01))
+    with pytest.raises(FglauditError, match="names 7; write clients: 7"):
+        apply(PartitionSpec("given", 10))
+    with pytest.raises(FglauditError, match="names none"):
+        apply(PartitionSpec("given", 7), graph=replace(GRAPH, clients=None))
     unsplit = Graph(x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, name="own")
     with pytest.raises(FglauditError, match="use split: random"):
         apply(SPECS[0], graph=unsplit)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 
-from fglaudit.reports.controls import Measured, best_control, bought, chance_level
+from fglaudit.reports.controls import Measured, best_control, bought
 
 NOTHING = Measured("share nothing", {0: 0.60, 1: 0.62}, 0.0, control=True)
 CODES = Measured("codes", {0: 0.70, 1: 0.74}, 0.0, control=True)
@@ -41,8 +40,3 @@ def test_an_interval_above_zero_is_a_gain() -> None:
     control = Measured("codes", {s: 0.7 + 0.01 * s for s in seeds}, 0.0, control=True)
     found = bought(Measured("reports", {s: 0.75 + 0.011 * s for s in seeds}, 4.0), [control])
     assert found is not None and found.low > 0 and not found.words.endswith("nothing")
-
-
-def test_chance_is_the_most_frequent_class_of_the_test_nodes() -> None:
-    y, test = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([False, False, True, True, True, True])
-    assert chance_level(y, test) == 0.5

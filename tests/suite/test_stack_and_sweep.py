@@ -107,6 +107,7 @@ def test_a_resolved_suite_with_stacks_and_sweeps_reads_back_to_the_same_cells(tm
         ({"stack": ["none", {"stack": ["none", "gaussian"]}]}, ["part 1", "no stack inside"]),
         ({"stack": ["none", "gaussian"], "name": "mine"}, ["defenses[0]", "stack alone", "name"]),
         ({"name": "stack"}, ["needs a value for parts"]),
+        ({"name": "gaussian", "epsilon": [1, 4]}, ["'epsilon' must be float", "{sweep: [...]}"]),
     ],
 )
 def test_wrong_values_are_refused_with_their_place(defense: Any, words: list[str]) -> None:

@@ -12,16 +12,19 @@ from fglaudit.attacking import unsuitable
 from fglaudit.attacks.models.lira import Lira
 from fglaudit.attacks.models.loss_threshold import LossThreshold
 from fglaudit.attacks.models.rmia import Rmia
+from fglaudit.attacks.models.shadow_ensemble import batched_shadows, client_weights
 from fglaudit.attacks.models.shadow_federations import balanced_members, needed_shadows
 from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
+from fglaudit.facts import GRADIENTS, Additive
 from fglaudit.finding import Status
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import Question
-from fglaudit.rng import derive
+from fglaudit.quantities.ranking import found_interval
+from fglaudit.rng import derive, split
 from fglaudit.suite.suite import fitting, resolve
 from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer
@@ -91,6 +94,65 @@ def test_the_question_is_about_known_labels_of_others(overfitted: Run) -> None:
     assert float(asked.truth.sum().item()) == sum(int(m.sum().item()) for m in GRAPH.train[1:])
     nothing = kind.ask(truth_about(overfitted, Observer(parties=(SERVER,))))
     assert isinstance(nothing, str) and "auxiliary" in nothing
+
+
+def test_one_batch_is_federated_averaging_where_clients_see_whole_neighbourhoods() -> None:
+    """One step of SGD per round on sums of two hops: the batch's model is the protocol's own, weight for weight."""
+    protocol = FedGCN(hops=2, rounds=12, local_steps=1, learning_rate=1.0, weight_decay=1e-3, dropout=0.0)
+    view, stream = record(protocol, GRAPH).view(KNOWING), derive(0, "both")
+    members = torch.zeros(1, GRAPH.num_nodes, dtype=torch.bool)
+    for nodes, train in zip(GRAPH.clients, GRAPH.train, strict=True):
+        members[0, nodes[train]] = True
+    weights = client_weights(members, GRAPH.owner().unsqueeze(0), GRAPH.num_clients)
+    found = batched_shadows(view, GRAPH.x, GRAPH.y, GRAPH.edge_index, weights, stream, CPU)[0]
+    fit = view.public.fit
+    assert fit is not None
+    trained = fit(GRAPH, split(derive(0, "both"), "ensemble"), CPU).weights
+    expected = torch.cat([trained[name].flatten() for name in view.public.layout])
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+
+
+def test_a_batch_of_shadow_models_finds_members_and_refuses_what_it_does_not_retrace() -> None:
+    """Other local steps and dropout than one step of plain SGD are close enough; Adam's signs are not."""
+    run = record(FedGCN(hops=2, rounds=30, local_steps=2, learning_rate=0.5, weight_decay=0.0, dropout=0.1), GRAPH)
+    untrained = record(FedGCN(hops=2, rounds=1, learning_rate=1e-6), GRAPH)
+    lira = Lira(shadows=12, training_share=SHARE, batched=True)
+    (status, found, why), (_, nothing, _) = (finding(each, lira) for each in (run, untrained))
+    assert status is Status.OK and found > 0.8, (found, why)
+    assert abs(nothing - 0.5) < 0.12
+    adam = record(dataclasses.replace(OVERFITTED, rounds=1), GRAPH)
+    assert "optimizer: adam; use batched: false" in (unsuitable(Lira(batched=True), adam.view(KNOWING)) or "")
+    assert not Lira(batched=True).models(Additive(GRADIENTS, "gaussian", 1.0))
+
+
+def test_a_rate_that_is_asked_for_needs_non_members(overfitted: Run) -> None:
+    view = overfitted.view(KNOWING)
+    asked = [Lira(shadows=9, training_share=SHARE, fpr=rate) for rate in (0.01, 0.001)]
+    assert asked[0].unsupported(view) is None
+    why = asked[1].unsupported(view) or ""
+    assert "needs at least 1000 non-members; of the 150 nodes asked about some 100 are" in why
+    assert "1000 non-members" in (LossThreshold(fpr=0.001).unsupported(view) or "")
+    with pytest.raises(FglauditError, match="fpr is a false-positive rate in"):
+        Rmia(fpr=1.0)
+
+
+def test_the_interval_of_a_rate_holds_the_true_one() -> None:
+    """Gaussian scores, members shifted by 1: P(Z > 2.326 - 1) = 9.24 % of them lie above 99 % of the others."""
+    draws, inside = derive(0, "scores"), 0
+    for _ in range(40):
+        others, members = (torch.randn(1000, generator=draws).double() + shift for shift in (0.0, 1.0))
+        low, high = found_interval([(members, others)], 0.01, derive(0, "interval"))
+        inside += low <= 0.0924 <= high
+    assert inside >= 34
+
+
+def test_one_class_alone_is_said(overfitted: Run) -> None:
+    kind, truth = inferred("training-membership"), truth_about(overfitted, KNOWING)
+    for word, fill in (("none", torch.zeros_like), ("all", torch.ones_like)):
+        masks = tuple(fill(mask) for mask in GRAPH.train)
+        free = tuple(torch.zeros_like(mask) for mask in masks)
+        asked = kind.ask(dataclasses.replace(truth, graph=dataclasses.replace(GRAPH, train=masks, val=free, test=free)))
+        assert isinstance(asked, str) and asked.startswith(f"{word} of the 150 labelled nodes")
 
 
 def test_rates_need_non_members(overfitted: Run) -> None:

@@ -23,8 +23,12 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, Inference
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.fedmlp import FedMLP
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.private.private_reports import PrivateReports
+from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.quantities import quantity
 from fglaudit.quantities.base import Question
 from fglaudit.rng import derive
@@ -97,15 +101,41 @@ def test_rounds_add_up_where_one_round_has_too_few_units() -> None:
     assert one < 0.5 < 0.7 < eight
 
 
-def test_rows_of_fedgat_are_found() -> None:
-    protocol = FedGAT(rounds=4, feature_dropout=0.0, dropout=0.0)
-    assert (finding(record(protocol, graph()), UpdateInversion()).value or 0) >= 0.5
+@pytest.mark.parametrize("protocol", [FedGAT, DistGAT])
+def test_rows_of_attention_are_found(protocol: type[FedGAT | DistGAT]) -> None:
+    run = record(protocol(rounds=4, feature_dropout=0.0, dropout=0.0), graph())
+    assert (finding(run, UpdateInversion()).value or 0) >= 0.5
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_rows_of_perceptrons_are_found(samples: int) -> None:
+    """Each of the 24 nodes is a client with a sample or three, of which it trains on all."""
+    made = example_graph(nodes=24, features=160, clients=24)
+    x = (torch.rand(24, samples, 160, generator=derive(1, "rows")) < 0.06).float()
+    mine = torch.ones(24, dtype=torch.bool)
+    users = replace(
+        made,
+        x=x.squeeze(1) if samples == 1 else x,
+        clients=tuple(torch.arange(24).unsqueeze(1)),
+        train=tuple(mine.unsqueeze(1)),
+        val=tuple(~mine.unsqueeze(1)),
+        test=tuple(mine.unsqueeze(1)),
+    )
+    found = finding(record(FedMLP(rounds=1), users), UpdateInversion())
+    assert found.value is not None and found.value >= 0.8 and found.targets == 24 * samples
 
 
 @pytest.mark.parametrize("defense", [None, DropSingletons(), MinimumNeighborhood(fewest=3)])
 def test_layer_inputs_are_what_the_first_layer_reads(defense: Defense | None) -> None:
     """The layer's own gradient, projected on the span of the stated rows, is all of it, over the edges left."""
-    for protocol in (FedGCN(**ONE_STEP), FedGCN(hops=2, hidden=64, rounds=1), FedGAT(rounds=1, feature_dropout=0.0)):  # type: ignore[arg-type]
+    attention = (kind(rounds=1, feature_dropout=0.0) for kind in (FedGAT, DistGAT))
+    at_home = (
+        StructureOnly(hops=(2,), width=16, rounds=1),
+        StructureOnly(hops=(2,), width=16, rounds=1, features_at_home="own-subgraph"),
+        PrivateReports(hops=(2,), code_hops=(2,), width=16, encoder_rounds=1, rounds=1),
+    )
+    sums = FedGCN(**ONE_STEP), FedGCN(hops=2, hidden=64, rounds=1)  # type: ignore[arg-type]
+    for protocol in (*sums, *attention, *at_home):
         run = record(protocol, graph(), defense)
         clients = run.truth.about([Observer((SERVER,))], False)[0].clients()
         assert (sum(c.boundary.shape[1] for c in clients) == across(run.graph)) == (defense is None)
@@ -115,6 +145,16 @@ def test_layer_inputs_are_what_the_first_layer_reads(defense: Defense | None) ->
             rows = stated[1][stated[0] == change.client].double()
             inside = rows.T @ torch.linalg.lstsq(rows.T, change.change, driver="gelsd").solution
             assert (inside - change.change).norm() < 1e-4 * change.change.norm()
+
+
+@pytest.mark.parametrize("home", ["own-row", "own-subgraph"])
+def test_features_at_home_are_found_in_models(home: str) -> None:
+    """Public codes carry no feature; models do: rows of training nodes, of each client its own."""
+    run = record(StructureOnly(hops=(2,), width=16, rounds=8, features_at_home=home), graph())
+    found = finding(run, UpdateInversion())
+    assert found.value is not None and found.value >= 0.8
+    none = record(StructureOnly(hops=(2,), width=16, rounds=1, features_at_home="none"), graph())
+    assert finding(none, UpdateInversion()).status is Status.NOT_APPLICABLE
 
 
 def test_dropped_edges_change_the_rows_and_hide_none(tmp_path: Path) -> None:

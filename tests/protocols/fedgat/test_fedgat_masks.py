@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -12,8 +13,8 @@ from torch import Tensor
 from fglaudit.nn.chebyshev import Series, attention_function, attention_series
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.protocols.fedgat.masked_layer import Batch, factored
-from fglaudit.protocols.fedgat.masking import mask_nodes, node_bytes
+from fglaudit.protocols.fedgat.masking import mask_nodes, mask_parts, node_bytes
+from fglaudit.protocols.fedgat.received import Batch, basis_of, spanned
 from fglaudit.rng import derive
 from fglaudit.testing import record
 
@@ -52,12 +53,14 @@ def test_moments_against_brute_force(variant: type[MaskedMatrices | MaskedVector
         assert node in members
         payload = mask_nodes(edges, x, nodes, len(members), variant, derive(node, "masks"))
         batch = Batch.received(payload, torch.zeros_like(nodes), derive(0, "probes"))
-        vectors, numbers = batch.moments(own, neighbor, series)
+        basis = torch.eye(3, dtype=x.dtype).unsqueeze(0) if batch.basis is None else batch.basis
+        ours, theirs = own @ basis.transpose(1, 2), neighbor @ basis.transpose(1, 2)
+        vectors, numbers = batch.moments(ours, theirs, series)
         scores = (own[0] @ x[node]).unsqueeze(1) + neighbor[0] @ x[members].T  # [heads, b]
         scale = 1 if variant is MaskedMatrices else 2  # |u_j|^2, which cancels in the attention
         torch.testing.assert_close(numbers[0], scale * (scores**power).sum(1))
-        torch.testing.assert_close(vectors[0], scale * scores**power @ x[members])
-        found = batch.edge_scores(own, neighbor).abs().sort().values
+        torch.testing.assert_close((vectors @ basis)[0], scale * scores**power @ x[members])
+        found = batch.edge_scores(ours, theirs).abs().sort().values
         torch.testing.assert_close(found, scores.flatten().abs().repeat(2).sort().values, atol=1e-7, rtol=0)
 
 
@@ -87,16 +90,66 @@ def test_vectors_satisfy_the_constraints_on_masks() -> None:
         assert columns == {tuple(row) for row in x[members].tolist()}
 
 
-def test_factors_are_used_only_where_they_lose_nothing() -> None:
-    rng = derive(0, "factors")
-    low = torch.randn(4, 20, 3, generator=rng) @ torch.randn(4, 3, 36, generator=rng)
-    left, right = factored(low, 3, rng)
-    torch.testing.assert_close(left @ right, low, atol=1e-4, rtol=1e-5)
-    noisy = low + 0.01 * torch.randn(low.shape, generator=rng)
-    assert len(factored(noisy, 3, rng)) == 1 and factored(noisy, 3, rng)[0] is noisy
-    assert len(factored(low + 0.1, 3, rng)) == 1  # a constant on top is one rank too many
-    (zeros, _) = factored(torch.zeros(2, 20, 36), 3, rng)
-    assert torch.isfinite(zeros).all()
+def wide_messages(variant: type[MaskedMatrices | MaskedVectors]) -> MaskedMatrices | MaskedVectors:
+    """Return messages about nodes 0, 1 and 2 of the four, which have 20 features now."""
+    edges, _ = four_nodes()
+    x = torch.randn(4, 20, generator=derive(0, "rows"))
+    x[2] = x[1]  # the neighbours' rows span less than b dimensions
+    return mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, variant, derive(0, "masks"))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_messages_kept_by_a_basis_read_the_same(variant: type[MaskedMatrices | MaskedVectors]) -> None:
+    payload = wide_messages(variant)
+    client = torch.tensor([0, 1, 0])
+    batch = Batch.received(payload, client, derive(0, "probes"))
+    whole = Batch.received(payload, client, derive(0, "probes"), noisy=True)
+    assert batch.basis is not None and whole.basis is None
+    dimensions = 3 if variant is MaskedMatrices else 6
+    assert batch.basis.shape == (3, dimensions, 20)
+    own, neighbor = 0.2 * torch.randn(2, 3, 2, 20, generator=derive(1, "b"))
+    coordinates = [vectors @ batch.basis.transpose(1, 2) for vectors in (own, neighbor)]
+    series = attention_series(8, 2.0)
+    vectors, numbers = batch.moments(coordinates[0], coordinates[1], series)
+    expected, expected_numbers = dataclasses.replace(whole, noisy=False).moments(own, neighbor, series)
+    torch.testing.assert_close(vectors @ batch.basis, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(numbers, expected_numbers, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("field", ["m1", "m2"])
+def test_a_basis_is_used_only_where_it_loses_nothing(variant: type[MaskedMatrices | MaskedVectors], field: str) -> None:
+    payload = wide_messages(variant)
+    changed = getattr(payload, field).clone()
+    if variant is MaskedMatrices:
+        changed[1] += 1e-2
+    else:
+        changed[1, 2] += 1e-2 * torch.arange(20)
+    tampered = payload.with_fields({**payload.tensors(), field: changed})
+    batch = Batch.received(tampered, torch.zeros(3, dtype=torch.long), derive(0, "probes"))
+    assert batch.basis is None
+    assert torch.isfinite(basis_of(torch.zeros(2, 6, 20), 3)).all()
+
+
+def test_what_lies_outside_a_basis_is_noticed() -> None:
+    rng = derive(0, "basis")
+    rows = torch.randn(4, 3, 20, generator=rng)
+    basis = basis_of(torch.randn(4, 6, 3, generator=rng) @ rows, 3)
+    inside = rows.transpose(1, 2) @ torch.randn(4, 3, 9, generator=rng)
+    assert spanned(basis, inside).all()
+    inside[2, 5, 7] += 1e-2
+    assert spanned(basis, inside).tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_messages_made_in_parts_are_those_made_at_once(variant: type[MaskedMatrices | MaskedVectors]) -> None:
+    edges, x = four_nodes()
+    nodes, parts = torch.tensor([0, 1, 2]), [torch.tensor([2, 0]), torch.tensor([1])]
+    whole = mask_nodes(edges, x, nodes, 3, variant, derive(0, "masks"))
+    made = list(mask_parts(edges, x, nodes, parts, 3, variant, derive(0, "masks")))
+    for part, payload in zip(parts, made, strict=True):
+        for name, value in whole.select(part).tensors().items():
+            assert torch.equal(value, payload.tensors()[name]), name
 
 
 def test_messages_of_one_node_are_the_same_for_all_receivers() -> None:

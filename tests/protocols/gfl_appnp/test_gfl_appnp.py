@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 import torch
 
+from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.errors import FglauditError
 from fglaudit.federated.node_clients import NodeClients
+from fglaudit.federated.perceptron_steps import LocalSteps
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession, FederatedProtocol, Trained
 from fglaudit.nn.propagation import personalised_propagation
-from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import (
     SERVER,
     HiddenRepresentations,
@@ -250,3 +252,47 @@ def test_disconnected_graphs_and_shared_clients_are_refused() -> None:
 def test_training_that_overflows_is_an_error() -> None:
     with pytest.raises(FglauditError, match="learning_rate"):
         train(GFLAPPNP(hidden=8, rounds=30, local_steps=10, learning_rate=1e6, choice="last"), small())
+
+
+def test_the_codes_batches_are_passes_over_all_rows() -> None:
+    present = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
+    weights = LocalSteps(3, 0.1, batch_size=2, passes=True).batches(present, derive(0, "batches"))
+    assert weights.shape == (9, 2, 7)  # three batches of two a pass; the seventh row is left out
+    for passed in weights.view(3, 3, 2, 7):
+        assert passed[:, 0].sum(1).tolist() == [1.0, 1.0, 1.0] and int((passed[:, 0].sum(0) > 0).sum()) == 6
+        assert passed[:, 1].sum(1).tolist() == [1.0, 1.0, 0.0] and passed[:, 1].sum(0).tolist() == [0.5] * 4 + [0.0] * 3
+
+
+def test_the_code_shares_means_over_training_samples() -> None:
+    graph = small("csbm-sc")
+    protocol = GFLAPPNP(**SMALL, source="code", variant="v2", batch_size=1)
+    view = record(protocol, graph).view(Observer(parties=(SERVER,)))
+    sent = next(iter(view.messages.of(HiddenRepresentations))).payload
+    model = next(iter(view.messages.of(ModelUpdate))).payload
+    assert isinstance(sent, HiddenRepresentations) and isinstance(model, ModelUpdate)
+    first, second = (w[0] for w in unflatten(model.vector[:1], gcn_layout(12, 8, graph.num_classes, 2)).values())
+    means = torch.stack(
+        [graph.x[k][graph.train[k][0]].float().matmul(first).relu().matmul(second).mean(0) for k in range(12)]
+    )
+    torch.testing.assert_close(sent.values, means, rtol=1e-4, atol=1e-5)
+    reason = JacobianReading().unsupported(
+        record(GFLAPPNP(**SMALL, source="code"), graph).view(Observer(parties=(SERVER,)))
+    )
+    assert reason is not None and "training samples alone" in reason
+
+
+def test_the_code_trains_on_graphs_in_parts() -> None:
+    whole = small()
+    apart = per_node(
+        Graph(
+            whole.x,
+            whole.y,
+            whole.edge_index[:, :0],
+            "apart",
+            *(torch.cat(m).flatten() for m in (whole.train, whole.val, whole.test)),
+        )
+    )
+    with pytest.raises(FglauditError, match="connected"):
+        train(GFLAPPNP(**SMALL), apart)
+    trained, _ = train(GFLAPPNP(**SMALL, source="code"), apart)
+    assert bool(trained.accuracy_global.isfinite().all())

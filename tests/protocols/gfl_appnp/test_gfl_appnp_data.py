@@ -12,6 +12,7 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm_tasks import CsbmTask, balanced_connected, components, draw_task
+from fglaudit.datasets.subcora_published import subcora_published
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.partition import PartitionSpec
@@ -151,3 +152,24 @@ def test_subcora_is_what_the_paper_describes() -> None:
     cora = DatasetSpec("cora", root=str(ROOT)).load()
     rows = {tuple(row.nonzero().flatten().tolist()) for row in cora.x}
     assert all(tuple(row.nonzero().flatten().tolist()) in rows for row in graph.x)
+
+
+@pytest.mark.skipif(not (ROOT / "planetoid").is_dir(), reason=f"needs Cora's raw files under {ROOT}")
+def test_the_authors_subgraphs_are_as_the_paper_describes_them() -> None:
+    """Other seeds or component numbers would not give training sets of the paper's kind 20 times."""
+    apart = 0
+    for draw in range(20):
+        graph = DatasetSpec("subcora-published", root=str(ROOT), draw=draw).load()
+        train, val, test = masks(graph)
+        assert graph.num_nodes == 300 and 30 <= int(train.sum()) <= 50 and int(val.sum()) == int(train.sum())
+        assert bool((train.long() + val.long() + test.long() == 1).all())
+        counts = torch.bincount(graph.y[train], minlength=7).double()
+        assert int(counts.min()) >= 1 and float(counts.std(correction=0)) <= 2.5
+        assert induced_is_connected(graph, train)
+        apart += int(components(graph.edge_index, 300).max()) > 0
+    assert apart == 20
+
+
+def test_a_draw_that_the_authors_did_not_make() -> None:
+    with pytest.raises(FglauditError, match="0 to 35"):
+        subcora_published(DatasetSpec("csbm-cora").load(), 36)

@@ -14,8 +14,10 @@ from fglaudit.errors import FglauditError
 from fglaudit.explaining import plausible_reports
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate
+from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation, epsilon_of
-from fglaudit.privacy.counted import Sent
+from fglaudit.privacy.counted import Counted, Sent
+from fglaudit.privacy.from_facts import account
 from fglaudit.privacy.noise_on_payloads import Way, noised_release
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.protocols.private.structure_only import StructureOnly
@@ -170,3 +172,16 @@ def test_more_classes_than_a_report_carries_are_refused() -> None:
 def test_bad_fields_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(FglauditError):
         PrivateReports(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at_home", ["own-row", "own-subgraph"])
+def test_the_accountant_knows_what_else_rows_enter(at_home: str) -> None:
+    """With two own hops in the inputs rows move the models too, and no epsilon of reports bounds the whole."""
+    context = dataclasses.replace(SMALL, features_at_home=at_home).context(example_graph())
+    session = KAryResponse(epsilon=3.0).bind(context)
+    sent = Sent("ClassReports", False, first_round=3, rounds=1, messages=1, repeats=1, numbers=3, fields=("values",))
+    found = account(context, session.facts(), session.guarantee(), Counted((sent,), (1,) * 3, 0))
+    if at_home == "own-row":
+        assert isinstance(found, Accounted) and found.epsilon == pytest.approx(3.0)
+    else:
+        assert found == "ModelUpdate in the clear, so nothing bounds the whole"

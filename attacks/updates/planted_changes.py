@@ -1,0 +1,52 @@
+"""Self-test problems for attacks on changes of the input layer: models that change by known rows."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.uploads import sending_clients
+from fglaudit.attacks.updates.input_layer import EVERYBODY, input_changes, input_layer
+from fglaudit.nn.weights import unflatten
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
+from fglaudit.structure import Models, Training
+from fglaudit.view import View
+
+
+def planted_clients(view: View) -> Tensor:
+    """Return the clients whose changes the observer sees [K]; ``EVERYBODY`` alone where it sees global models."""
+    single = input_changes(view, 1)[0].client != EVERYBODY
+    return sending_clients(view, ModelUpdate) if single else torch.tensor([EVERYBODY])
+
+
+def planted_messages(view: View, rows: Tensor, rng: torch.Generator) -> MemoryMessages:
+    """Return one round in which the first layers of :func:`planted_clients` read ``rows`` [K, R, F]. Gradients at its
+    outputs are drawn at random; the other layers stay as they are."""
+    public, clients = view.public, planted_clients(view)
+    layer = input_layer(view)
+    assert layer is not None
+    name, start = layer
+    size = sum(math.prod(shape) for shape in public.layout.values())
+    model = 0.1 * torch.randn(size, generator=rng)
+    change = torch.zeros(len(clients), size)
+    outputs = torch.randn(len(clients), rows.shape[1], public.layout[name][1], generator=rng)
+    gradient = torch.einsum("krf,krh->kfh", rows, outputs)
+    stated = public.structure.of(Training)
+    left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
+    moved = unflatten(change, public.layout)[name]
+    moved.copy_((left - 1) * unflatten(model[None], public.layout)[name])
+    moved[:, start:] -= gradient
+    single = int(clients[0].item()) != EVERYBODY
+    receivers = clients if single else torch.arange(public.num_clients)
+    server = torch.full_like(receivers, SERVER)
+    first = MessageBatch(0, server, receivers, ModelUpdate(model.repeat(len(receivers), 1)))
+    whole = public.structure.of(Models).upload == "weights" or not single
+    value = model + change if whole else change
+    if single:
+        return MemoryMessages((first, MessageBatch(1, clients, server, ModelUpdate(value))))
+    hidden = ModelUpdate.__name__ in public.sealed and public.structure.of(Models).upload == "changes"
+    value = (change if hidden else value).repeat(len(receivers), 1)
+    return MemoryMessages((first, MessageBatch(1, server, receivers, ModelUpdate(value))))

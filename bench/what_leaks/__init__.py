@@ -1,0 +1,1 @@
+"""Tables of what the shipped suites find undefended and under light defenses: ``python -m bench what-leaks``."""

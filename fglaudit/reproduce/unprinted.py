@@ -1,0 +1,113 @@
+"""Rows for which a paper prints no number: its figures, and variants that belong beside its tables.
+
+A setting such as ``iid, degree=8`` names a partition first and then fields of the protocol (:func:`fields`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fglaudit.reproduce.published import Published
+
+CONNECTIVITY = "lambda_max"
+"""A metric: the largest eigenvalue of ``B_N L^+``."""
+DIRICHLET = {"iid": 10000.0, "non-iid beta=1": 1.0}
+TAUS = (1, 5, 20, 100)
+
+
+def fields(setting: str) -> dict[str, Any]:
+    """Return the numbers that ``setting`` names after its first part, e.g. ``iid, degree=8`` -> ``{"degree": 8}``."""
+    pairs = [part.split("=") for part in setting.split(", ")[1:]]
+    return {name: float(value) if "." in value else int(value) for name, value in pairs}
+
+
+def rows_of(table: str) -> tuple[Published, ...]:
+    """Return the rows of ``table`` that no paper prints."""
+    if table == "gfl-appnp-figure2":
+        return tuple(_connectivity())
+    return tuple(
+        Published(table, *row, metric, unit, None, None)
+        for row in _ROWS.get(table, ())
+        for metric, unit in _METRICS.get(table, {"accuracy": "percent"}).items()
+    )
+
+
+_Row = tuple[str, str, str, str]
+
+
+def _fedgcn_depth() -> Iterator[_Row]:
+    for layers in (2, 3, 4, 6):
+        for method in ("Centralized GCN", "FedGCN(0-hop)", "FedGCN(1-hop)", "FedGCN(2-hop)"):
+            yield "cora", f"beta=1, layers={layers}", "10", method
+
+
+def _fedgcn_clients() -> Iterator[_Row]:
+    for clients in (5, 10, 20, 50, 100):
+        for method in ("FedGCN(0-hop)", "FedGCN(1-hop)", "FedGCN(2-hop)"):
+            yield "cora", "beta=10000", str(clients), method
+
+
+def _fedgat_clients() -> Iterator[_Row]:
+    for dataset in ("cora", "citeseer"):
+        for clients in (2, 5, 10, 20):
+            for setting in DIRICHLET:
+                for method in ("FedGAT", "DistGAT", "FedGCN"):
+                    yield dataset, setting, str(clients), method
+
+
+def _variants(methods: Iterable[str], datasets: Iterable[str], settings: Iterable[str]) -> Iterator[_Row]:
+    for dataset in datasets:
+        for setting in settings:
+            for method in methods:
+                yield dataset, setting, "10", method
+
+
+def _fedgt_sweeps() -> Iterator[_Row]:
+    sweeps = {"layers": (1, 2, 3, 4, 5), "global_nodes": (1, 5, 10, 20), "neighbors": (4, 8, 16, 32), "tau": TAUS}
+    for name, values in sweeps.items():
+        for value in values:
+            yield "cora", f"non-overlapping, {name}={value}", "10", "FedGT"
+
+
+def _fedgt_noise() -> Iterator[_Row]:
+    for dataset, clients in (("cora", "5"), ("citeseer", "5")):
+        for tau in TAUS:
+            for method in ("FedGT", "FedGT without noise", "FedGT debiased"):
+                yield dataset, f"non-overlapping, tau={tau}", clients, method
+
+
+def _per_node(model: str, methods: Iterable[str]) -> Iterator[_Row]:
+    for dataset in ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "wikics"):
+        for method in methods:
+            yield dataset, "", "", method.replace("-", f"-{model}", 1)
+
+
+def _connectivity() -> Iterator[Published]:
+    """Yield Figure 2(a)'s graphs: their connectivity, as appendix A.2.3 prints it, and the accuracy, which is drawn."""
+    for degree, printed in ((25, 1.76e-3), (15, 4.17e-3), (10, 1.09e-2), (5, 7.52e-2)):
+        row = ("gfl-appnp-figure2", "csbm-sc", f"connectivity, degree={degree}", "", "GFL-APPNP I=10")
+        yield Published(*row, CONNECTIVITY, "eigenvalue", printed, None)
+        yield Published(*row, "accuracy", "percent", None, None)
+
+
+_METRICS = {"fedgt-tau": {"accuracy": "percent", "own-weight": "weight"}}
+_CITATIONS = ("cora", "citeseer", "pubmed")
+_ROWS: dict[str, tuple[_Row, ...]] = {
+    "fedgcn-figure2": tuple(_fedgcn_depth()),
+    "fedgcn-figure5": tuple(_fedgcn_clients()),
+    "fedgat-table1": tuple(_variants(("FedGAT, remote: embeddings",), _CITATIONS, DIRICHLET)),
+    "fedgat-figure2": tuple(_fedgat_clients()),
+    "fedgat-figure5": tuple(("cora", f"iid, degree={degree}", "10", "FedGAT") for degree in (8, 12, 16, 24, 32)),
+    "fedgt-figure3": tuple(_fedgt_sweeps()),
+    "fedgt-tau": tuple(_fedgt_noise()),
+    "nfedgnn-figure4": tuple(
+        _per_node("GCN", ("nFedGNN-", "nFedGNN-, lambda 0", "CNFGNN-", "CNFGNN-, fresh Adam", "CNFGNN-, no decay"))
+    ),
+    "nfedgnn-figure7": tuple(
+        _per_node("GAT", ("nFedGNN-", "nFedGNN-, lambda 0", "nFedGNN-, clean latents", "nFedGNN-, whole features"))
+    ),
+    "gfl-appnp-table2": tuple(
+        (dataset, "", "", "GFL-APPNP I=10, averaging all") for dataset in ("csbm-dnc", "subcora", "csbm-snc")
+    ),
+}

@@ -1,0 +1,1 @@
+"""GCNs whose clients exchange rows of boundary nodes in every step: all of them, or a sample."""

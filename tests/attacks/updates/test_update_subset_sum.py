@@ -1,0 +1,97 @@
+"""Single rows from sums that updates show: a sum worked by hand, a graph with few equal degrees, limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fglaudit.attacking import run_attacks
+from fglaudit.attacks.updates.sum_terms import sum_terms
+from fglaudit.attacks.updates.update_subset_sum import UpdateSubsetSum
+from fglaudit.defenses.training.dp_fedavg import DpFedAvg
+from fglaudit.finding import Finding
+from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.interfaces import Defense
+from fglaudit.observers import ObserverSpec
+from fglaudit.payloads import SERVER
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.rng import derive
+from fglaudit.scoring.score import Scorer
+from fglaudit.testing import example_graph, record
+from fglaudit.view import Observer
+
+ONE_STEP = {"hops": 1, "hidden": 64, "rounds": 1, "local_steps": 1, "dropout": 0.0}
+
+
+def graph() -> FederatedGraph:
+    """Return a graph of few training nodes per client and words enough for every row to have some of its own."""
+    made = example_graph(nodes=48, features=160, clients=4)
+    few = tuple(mask & (torch.arange(len(mask)) % 3 == 0) for mask in made.train)
+    return replace(made, x=(torch.rand(48, 160, generator=derive(1, "rows")) < 0.06).float(), train=few)
+
+
+def finding(protocol: FedGCN | FedGAT, data: FederatedGraph, defense: Defense | None = None) -> Finding:
+    run = record(protocol, data, defense)
+    scorer = Scorer(run.truth)
+    specs = [ObserverSpec(("server",))]
+    [output] = run_attacks(run.recording, specs, [UpdateSubsetSum()], nothing_to_ask=scorer.nothing_to_ask)
+    return scorer.measure(output).finding
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.037])
+def test_a_sum_worked_by_hand(factor: float) -> None:
+    """Neighbours with D = 3, 5 and 7 and the words {0, 1}, {1, 2, 3} and {3, 4, 5}; word 6 is nobody's."""
+    bits = torch.zeros(3, 7)
+    for row, words in enumerate([[0, 1], [1, 2, 3], [3, 4, 5]]):
+        bits[row, words] = 1
+    terms = sum_terms(factor * (torch.tensor([3.0, 5.0, 7.0]).rsqrt() @ bits))
+    assert terms.most.tolist() == [1, 1, 1]
+    assert torch.equal(terms.bits.flip(0).float(), bits)
+
+
+def test_neighbors_of_equal_degree_come_out_together() -> None:
+    bits = torch.zeros(3, 9)
+    for row, words in enumerate([[0, 1, 2], [2, 3, 4], [5, 6, 7]]):
+        bits[row, words] = 1
+    terms = sum_terms(torch.tensor([3.0, 3.0, 7.0]).rsqrt() @ bits)
+    assert sorted(terms.most.tolist()) == [1, 2]
+    assert torch.equal(terms.bits[terms.most == 1][0].float(), bits[2])
+    assert torch.equal(terms.bits[terms.most == 2][0].float(), bits[:2].amax(0))
+
+
+def test_an_empty_sum_has_no_terms() -> None:
+    assert sum_terms(torch.zeros(5)).bits.shape == (0, 5)
+
+
+def test_rows_whose_degree_no_other_in_the_sum_has_are_found() -> None:
+    """Of the training nodes' neighbourhoods, those rows that can be told apart at all; the sums themselves are none."""
+    data = graph()
+    found = finding(FedGCN(**ONE_STEP), data)  # type: ignore[arg-type]
+    degrees, alone = data.degrees(), set()
+    for nodes, train in zip(data.clients, data.train, strict=True):
+        for i in nodes[train].tolist():
+            around = torch.cat([data.edge_index[1][data.edge_index[0] == i], torch.tensor([i])])
+            _, which, count = torch.unique(degrees[around], return_inverse=True, return_counts=True)
+            alone |= set(around[count[which] == 1].tolist())
+    assert found.adapted == "yes" and found.control_exact_rate == 0
+    assert found.value is not None and found.value * len(data.x) >= 0.7 * len(alone) > 5
+
+
+def test_client_level_privacy_leaves_nothing() -> None:
+    strong = DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local")
+    found = finding(FedGCN(**{**ONE_STEP, "rounds": 2}), graph(), strong)  # type: ignore[arg-type]
+    assert (found.value, found.adapted) == (0, "yes")
+
+
+def test_refusals_name_what_is_in_the_way() -> None:
+    cases = (
+        ("counts have no weights", FedGCN(**ONE_STEP, aggregate="counts"), graph()),  # type: ignore[arg-type]
+        ("not binary", FedGCN(**ONE_STEP), replace(graph(), features=FeatureKind.SCALED_BINARY)),  # type: ignore[arg-type]
+        ("its network is a GCN", FedGAT(rounds=1), graph()),
+        ("step with adam", FedGCN(**ONE_STEP, optimizer="adam"), graph()),  # type: ignore[arg-type]
+    )
+    for words, protocol, data in cases:
+        assert words in str(UpdateSubsetSum().unsupported(record(protocol, data).view(Observer((SERVER,)))))
