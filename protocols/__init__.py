@@ -24,6 +24,7 @@ PROTOCOLS: dict[str, str] = {
     "graphsage": "fglaudit.protocols.baselines.graphsage:GraphSAGE",
     "local-gcn": "fglaudit.protocols.baselines.local_gcn:LocalGCN",
     "nfedgnn": "fglaudit.protocols.nfedgnn.nfedgnn:NFedGNN",
+    "lpgnn": "fglaudit.protocols.private.lpgnn:LPGNN",
     "private-reports": "fglaudit.protocols.private.private_reports:PrivateReports",
     "progap": "fglaudit.protocols.private.progap:ProGAP",
     "structure-only": "fglaudit.protocols.private.structure_only:StructureOnly",

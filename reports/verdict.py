@@ -13,6 +13,7 @@ from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import Word, says_most
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
+from fglaudit.reports.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, sd
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
@@ -93,6 +94,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
         alarms=tuple(find_alarms(run, settings, labels)),
         warnings=(
             *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
+            *fell_behind(settings, labels),
             *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
         ),
         accuracy=tuple(cost_lines(settings, labels, again)),

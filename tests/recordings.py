@@ -105,6 +105,7 @@ SETUPS: dict[str, Setup] = {
     "structure-only-home": Setup(
         "structure-only", {"hops": [2], "width": 48, "rounds": 3, "features_at_home": "own-subgraph"}
     ),
+    "lpgnn": Setup("lpgnn", {"rounds": 3}),
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
     "gap": Setup("gap", {"hops": [1, 2], "dimension": 8, **_FEW_ROUNDS}),
@@ -131,6 +132,7 @@ OBSERVERS = (
     Observer(parties=(SERVER, 1), auxiliary=0.2),
     Observer(parties=(0, 2), topology=True),
     Observer(wire=True),
+    Observer(wire=True, auxiliary=0.5),
 )
 
 

@@ -38,7 +38,8 @@ class ReportLabels(Attack):
         return models_reports(fact)
 
     def unsupported(self, view: View) -> str | None:
-        return None if len(seen_reports(view).nodes) else "the observer sees no report of a node of others"
+        foreign = ~own_nodes(view)[seen_reports(view).nodes]
+        return None if bool(foreign.any()) else "the observer sees no report of a node of others"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         seen = seen_reports(view)

@@ -15,6 +15,7 @@ from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.public_rules import stated
 from fglaudit.facts import EDGES, GRADIENTS, K_ARY, ROWS, Fact, Memoised, Randomised, is_built_in
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch
+from fglaudit.structure import Reports
 from fglaudit.view import View
 
 _PRIOR = 2.0
@@ -51,7 +52,9 @@ def reporting(view: View, seen: Seen) -> Tensor:
     """Return how likely a node of class y reports r [C, C], y by row, as known labels and their reports show it."""
     classes = view.public.num_classes
     response = next((f for f in stated(view, ClassReports) if isinstance(f, Randomised)), None)
-    keep = float(response.parameter("keep")) if response is not None and response.kind == K_ARY else 1.0
+    own = view.public.structure.get(Reports)
+    keep = 1.0 if own is None else own.keep
+    keep = float(response.parameter("keep")) if response is not None and response.kind == K_ARY else keep
     eye = torch.eye(classes, dtype=torch.double)
     encoder = _ENCODER * eye + (1 - _ENCODER) / classes
     assumed = encoder @ (keep * eye + (1 - keep) / max(1, classes - 1) * (1 - eye))

@@ -1,6 +1,7 @@
 """Changes of the input layer's weights, as sums of gradients: what one client's uploads over several rounds add up to.
 
-The gradient of the input layer's weights [F, H] is ``S' D``: S [R, F] are the rows that the layer reads, D [R, H] the
+The gradient of the input layer's weights [F, H] (of a layer that reads other inputs too: of those that features meet)
+is ``S' D``: S [R, F] are the rows that the layer reads, D [R, H] the
 gradients at its outputs. After L steps of SGD with rate eta and weight decay lambda a weight W has become
 
     (1 - eta lambda)^L W - eta sum over steps l of (1 - eta lambda)^(L - l) S' D_l,
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,9 +24,9 @@ from torch import Tensor
 from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.uploads import ModelRound, global_models, model_noise_std, sent_models
 from fglaudit.facts import GRADIENTS, Additive
-from fglaudit.nn.weights import Layout, unflatten
+from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import ModelUpdate
-from fglaudit.structure import Training
+from fglaudit.structure import Models, Training
 from fglaudit.view import View
 
 EVERYBODY = -1
@@ -50,10 +52,19 @@ class InputChange:
     rounds: tuple[ModelRound, ...]
 
 
-def input_layer(layout: Layout, num_features: int) -> str | None:
-    """Return the name of the first layer's weights [F, H], None where there is none that reads the features alone."""
-    name, shape = next(iter(layout.items()), ("", ()))
-    return name if len(shape) == 2 and shape[0] == num_features else None
+class InputLayer(NamedTuple):
+    """The first layer's weights and, of their rows, the first that reads a feature: from there on all F do."""
+
+    name: str
+    start: int
+
+
+def input_layer(view: View) -> InputLayer | None:
+    """Return the first layer, None where it is not known which of its weights read the features."""
+    stated = view.public.structure.get(Models)
+    start = 0 if stated is None else stated.features_from
+    name, shape = next(iter(view.public.layout.items()), ("", ()))
+    return InputLayer(name, start) if len(shape) == 2 and shape[0] == start + view.public.num_features else None
 
 
 def input_changes(view: View, most: int) -> tuple[InputChange, ...]:
@@ -70,13 +81,13 @@ def input_changes(view: View, most: int) -> tuple[InputChange, ...]:
 
 
 def _change(view: View, client: int, rounds: list[ModelRound]) -> InputChange:
-    name = input_layer(view.public.layout, view.public.num_features)
-    assert name is not None
+    layer = input_layer(view)
+    assert layer is not None
     stated, parts, errors = view.public.structure.of(Training), [], []
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
     for models in rounds:
-        weight = unflatten(models.received.double(), view.public.layout)[name][0]
-        change = unflatten(models.change.double(), view.public.layout)[name][0]
+        weight = unflatten(models.received.double(), view.public.layout)[layer.name][0][layer.start :]
+        change = unflatten(models.change.double(), view.public.layout)[layer.name][0][layer.start :]
         decay = left - 1
         if decay and _clipped(view):  # a clip scales the decay too: most words occur at no row, and show it
             shown = change[weight != 0] / weight[weight != 0]
@@ -98,8 +109,8 @@ def _clipped(view: View) -> bool:
 
 def unreadable_layer(view: View) -> str | None:
     """Return why changes of the input layer are no sums of gradients, or None."""
-    if input_layer(view.public.layout, view.public.num_features) is None:
-        return "the first weights of this protocol's models do not read the features alone"
+    if input_layer(view) is None:
+        return "it is not stated which of the first weights of this protocol's models read the features"
     stated = view.public.structure.get(Training)
     if stated is None:
         return Training.missing()

@@ -26,8 +26,9 @@ def planted_messages(view: View, rows: Tensor, rng: torch.Generator) -> MemoryMe
     """Return one round in which the first layers of :func:`planted_clients` read ``rows`` [K, R, F]. Gradients at its
     outputs are drawn at random; the other layers stay as they are."""
     public, clients = view.public, planted_clients(view)
-    name = input_layer(public.layout, public.num_features)
-    assert name is not None
+    layer = input_layer(view)
+    assert layer is not None
+    name, start = layer
     size = sum(math.prod(shape) for shape in public.layout.values())
     model = 0.1 * torch.randn(size, generator=rng)
     change = torch.zeros(len(clients), size)
@@ -35,7 +36,9 @@ def planted_messages(view: View, rows: Tensor, rng: torch.Generator) -> MemoryMe
     gradient = torch.einsum("krf,krh->kfh", rows, outputs)
     stated = public.structure.of(Training)
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
-    unflatten(change, public.layout)[name].copy_((left - 1) * unflatten(model[None], public.layout)[name] - gradient)
+    moved = unflatten(change, public.layout)[name]
+    moved.copy_((left - 1) * unflatten(model[None], public.layout)[name])
+    moved[:, start:] -= gradient
     single = int(clients[0].item()) != EVERYBODY
     receivers = clients if single else torch.arange(public.num_clients)
     server = torch.full_like(receivers, SERVER)

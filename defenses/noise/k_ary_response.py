@@ -112,7 +112,7 @@ class KAryResponse(Defense):
     def unsupported(self, context: Context) -> str | None:
         release = _reports(context)
         if release is None:
-            return f"{context.protocol} sends no ClassReports"
+            return f"{context.protocol} sends no ClassReports that are made of features"
         if context.num_classes < 2:
             return "with one class there is nothing to report"
         if self.unit != release.unit:

@@ -34,7 +34,7 @@ def _whole(record: CellRecord, observer: str) -> FieldState:
     promised = {finding.guarantee for finding in record.findings if finding.observer == observer}
     if left:
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        words = OPEN, f"not protected: {', '.join(left[:_NAMED])}{more}"
+        words = OPEN, f"not seen to be protected: {', '.join(left[:_NAMED])}{more}"
     elif verdict is None or verdict.word in (Word.NONE, Word.REFUTED) or promised == {Word.NONE}:
         words = OPEN, "nothing is promised to this observer" if promised == {Word.NONE} else "no guarantee holds"
     elif verdict.epsilon is not None:

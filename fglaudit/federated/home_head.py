@@ -76,6 +76,13 @@ class HomeHead:
                 x = step @ x
         return self.home_weight * unit_rows(x)[:, : self.width(x.shape[1])]
 
+    def training_rows(self, clients: Sequence[ClientGraph], num_nodes: int) -> tuple[Tensor, Tensor]:
+        """Return whose losses read which features: the clients of all training nodes [M], and that part of these nodes'
+        inputs [M, F]."""
+        owner = torch.cat([torch.full((int(c.train.sum()),), c.client) for c in clients])
+        nodes = torch.cat([client.nodes[client.train] for client in clients])
+        return owner, self.home(clients, num_nodes, torch.device("cpu"))[nodes]
+
     def train(
         self,
         clients: Sequence[ClientGraph],

@@ -1,8 +1,8 @@
 """The rows that clients' first layers read, as :mod:`fglaudit.quantities.unplaced_rows` asks for rows and scores them.
 
 For FedGCN these are the sums ``S_i`` of the training nodes and the own neighbours in reach, for FedGAT the feature rows
-of their neighbourhoods: over the edges that are trained with, where a defense drops some. Asked about are the clients
-that are not observing.
+of their neighbourhoods, where features stay at home what training nodes have of them: over the edges that are trained
+with, where a defense drops some. Asked about are the clients that are not observing.
 """
 
 from __future__ import annotations

@@ -178,16 +178,23 @@ class Codes(Statement):
 
 @dataclass(frozen=True)
 class Reports(Statement):
-    """A node reports, once, the class that a model common to all clients predicts from the node's own row alone.
+    """A node reports, once, a class.
 
     Attributes:
         classes: how many there are.
+        of: which one: the "prediction" of a model common to all clients from the node's own row alone, or its "label".
+        keep: with what chance the protocol itself lets the true one be sent; all others are then equally likely.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ClassReports,)
     about: ClassVar[str] = "what a node's report is made of"
 
     classes: int
+    of: str = "prediction"
+    keep: float = 1.0
+
+    def __post_init__(self) -> None:
+        one_of("of", self.of, ("prediction", "label"))
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ class Models(Statement):
 
     Attributes:
         upload: "weights", or "changes" since the weights that they received.
+        features_from: which input of the first weights is the first feature; all others follow, up to the last input.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     about: ClassVar[str] = "whether clients upload weights or changes"
 
     upload: str
+    features_from: int = 0
 
     def __post_init__(self) -> None:
         one_of("upload", self.upload, ("weights", "changes"))

@@ -117,7 +117,7 @@ class DistributedGCN(FederatedProtocol):
         sampling, dropout = split(rng, "boundary"), moved(split(rng, "dropout"), device)
         step = _Step(clients, graph.degrees(), channel, device)
         if self.sampling_rate == 1:
-            step.send_all_features()
+            step.send_features(torch.ones(len(step.boundary.node), dtype=torch.bool), 0)
         received, correct = broadcast(channel, 0, model, len(clients)), []
         everyone = torch.ones(len(step.boundary.node), dtype=torch.bool)
         for round in range(1, self.rounds + 1):
@@ -166,23 +166,19 @@ class _Step:
         self.here = torch.zeros(len(self.boundary.node), dtype=torch.bool)
         """Copies whose feature rows arrived, on the host."""
 
-    def send_all_features(self) -> None:
-        """Send the rows of all copies, before the first step."""
-        self._send_features(torch.ones_like(self.here), 0)
-        assert isinstance(self.copies, Tensor)
-        self.copies = self.others.blocks(self.copies)
-
-    def _send_features(self, used: Tensor, round: int) -> None:
+    def send_features(self, used: Tensor, round: int) -> None:
         """Send the rows of those ``used`` copies [R] that are new."""
         sample = self.boundary.sample(used & ~self.here)
         self.here |= used
-        if isinstance(self.copies, Tensor):
-            self.copies = self.copies + self.boundary.deliver(self.x, sample, RawFeatures, self.channel, round)
+        if isinstance(self.copies, Tensor) and len(sample.nodes):
+            self.copies += self.boundary.deliver(self.x, sample, RawFeatures, self.channel, round)
+        if isinstance(self.copies, Tensor) and bool(self.here.all()):
+            self.copies = self.others.blocks(self.copies)
 
     def exchange(self, models: Tensor, layout: Layout, used: Tensor, rate: float, round: int) -> None:
         """Compute the first layer of own nodes under ``models`` [K, D] and send what the ``used`` copies [R] need."""
         if isinstance(self.copies, Tensor):
-            self._send_features(used, round)
+            self.send_features(used, round)
         self.sample = self.boundary.sample(used)
         self.adjacency = self.boundary.propagation(self.sample, rate)
         self.first, self.second = (weight.detach().requires_grad_() for weight in unflatten(models, layout).values())

@@ -25,7 +25,7 @@ its remote neighbours; edges show in propagated codes (``code-edges``); models a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -40,7 +40,7 @@ from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, OWN_ROW, HomeHe
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.codes import public_codes
 from fglaudit.nn.sparse import row_starts
@@ -119,7 +119,15 @@ class PrivateReports(FederatedProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         codes = Codes(self.width, self.code_seed, max(self.code_hops if self.width else self.hops))
         training = self.head(self.rounds).averaging().training()
-        return Structure((codes, Reports(graph.num_classes), Models("weights"), training))
+        features_from = self.inputs(graph) - self.head(1).width(graph.num_features)
+        return Structure((codes, Reports(graph.num_classes), Models("weights", features_from), training))
+
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
+        """The training nodes' own rows; None with ``own-subgraph``, where the encoder reads other rows than the rounds
+        after it."""
+        if self.features_at_home != OWN_ROW:
+            return None
+        return self.head(1).training_rows(clients, graph.num_nodes)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The reports, once. If inputs hold more than a node's own row, models are a release of reporting nodes' rows

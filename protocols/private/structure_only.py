@@ -20,7 +20,7 @@ Inputs: the rows of every number of hops at length ``1 / sqrt(their number)``, f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,11 +29,11 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.errors import FglauditError
-from fglaudit.federated.home_head import HOME_HOPS, HomeHead, joined
+from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.codes import public_codes
 from fglaudit.payloads import HopSums, ModelUpdate, Payload
@@ -94,7 +94,14 @@ class StructureOnly(FederatedProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         codes = Codes(self.width, self.code_seed, max(self.hops))
-        return Structure((codes, Models("weights"), self.head().averaging().training()))
+        features_from = self.inputs(graph) - self.head().width(graph.num_features)
+        return Structure((codes, Models("weights", features_from), self.head().averaging().training()))
+
+    def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
+        """The features in the training nodes' inputs, which the server sees in models; None without any."""
+        if self.features_at_home == NO_FEATURES:
+            return None
+        return self.head().training_rows(clients, graph.num_nodes)
 
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's loss sees features of its own client's nodes alone, up to two steps away."""

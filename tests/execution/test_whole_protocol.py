@@ -38,7 +38,7 @@ def test_private_where_nothing_is_left_and_the_epsilon_is_verified() -> None:
 def test_one_field_that_nothing_protects_opens_it_for_who_sees_it(state: str) -> None:
     rows = COVERED, STILL, ("server", "ModelUpdate", state)
     assert words(*rows) == ["open", "private"]
-    assert whole_protocol(record(*rows))[0].reason == f"not protected: ModelUpdate.values: {state}"
+    assert whole_protocol(record(*rows))[0].reason == f"not seen to be protected: ModelUpdate.values: {state}"
     assert words(COVERED, ("client:each", "ModelUpdate", state)) == ["private", "open"]
 
 

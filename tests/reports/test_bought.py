@@ -18,6 +18,7 @@ from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Verdict, Word
 from fglaudit.reports.bought import costs_nothing, gains, spent
 from fglaudit.reports.console import print_answers
+from fglaudit.reports.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, setting_key, summarize
@@ -128,3 +129,24 @@ def test_several_seeds_take_the_wider_interval(tmp_path: Path) -> None:
     gain = gains(settings, Labels.of(settings))[setting_key(of(settings, "private", "gaussian").records[0])]
     assert gain.seeds == 2 and gain.high - gain.gain == pytest.approx(12.706 * 0.05, rel=1e-3)
     assert not gain.anything
+
+
+@pytest.mark.parametrize(("right", "said"), [(20, True), (60, False), (64, False), (90, False)])
+def test_a_protocol_far_below_its_local_version_is_named(right: int, said: bool, tmp_path: Path) -> None:
+    """Out of 100 test nodes; the local version has 66 right, others than the protocol where both can."""
+    answers = [1 if node < right else 0 for node in range(100)]
+    local = [1 if node >= 34 else 0 for node in range(100)]
+    settings = settings_of(
+        tmp_path,
+        cell("fedgcn", SUMS, answers),
+        cell("local-gcn", (), local),
+        cell("fedgcn", SUMS, [0] * 100, NOISE),
+    )
+    lines = fell_behind(settings, Labels.of(settings))
+    assert bool(lines) == said and len(lines) <= 1
+    assert all("46.0 points below local-gcn" in line and "learning_rate" in line for line in lines)
+
+
+def test_nothing_falls_behind_where_nothing_is_to_compare_with(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, cell("fedgcn", SUMS, [0] * 100))
+    assert fell_behind(settings, Labels.of(settings)) == []

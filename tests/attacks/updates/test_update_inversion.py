@@ -27,6 +27,8 @@ from fglaudit.protocols.baselines.dist_gat import DistGAT
 from fglaudit.protocols.baselines.fedmlp import FedMLP
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.private.private_reports import PrivateReports
+from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.quantities import quantity
 from fglaudit.quantities.base import Question
 from fglaudit.rng import derive
@@ -127,7 +129,13 @@ def test_rows_of_perceptrons_are_found(samples: int) -> None:
 def test_layer_inputs_are_what_the_first_layer_reads(defense: Defense | None) -> None:
     """The layer's own gradient, projected on the span of the stated rows, is all of it, over the edges left."""
     attention = (kind(rounds=1, feature_dropout=0.0) for kind in (FedGAT, DistGAT))
-    for protocol in (FedGCN(**ONE_STEP), FedGCN(hops=2, hidden=64, rounds=1), *attention):  # type: ignore[arg-type]
+    at_home = (
+        StructureOnly(hops=(2,), width=16, rounds=1),
+        StructureOnly(hops=(2,), width=16, rounds=1, features_at_home="own-subgraph"),
+        PrivateReports(hops=(2,), code_hops=(2,), width=16, encoder_rounds=1, rounds=1),
+    )
+    sums = FedGCN(**ONE_STEP), FedGCN(hops=2, hidden=64, rounds=1)  # type: ignore[arg-type]
+    for protocol in (*sums, *attention, *at_home):
         run = record(protocol, graph(), defense)
         clients = run.truth.about([Observer((SERVER,))], False)[0].clients()
         assert (sum(c.boundary.shape[1] for c in clients) == across(run.graph)) == (defense is None)
@@ -137,6 +145,16 @@ def test_layer_inputs_are_what_the_first_layer_reads(defense: Defense | None) ->
             rows = stated[1][stated[0] == change.client].double()
             inside = rows.T @ torch.linalg.lstsq(rows.T, change.change, driver="gelsd").solution
             assert (inside - change.change).norm() < 1e-4 * change.change.norm()
+
+
+@pytest.mark.parametrize("home", ["own-row", "own-subgraph"])
+def test_features_at_home_are_found_in_models(home: str) -> None:
+    """Public codes carry no feature; models do: rows of training nodes, of each client its own."""
+    run = record(StructureOnly(hops=(2,), width=16, rounds=8, features_at_home=home), graph())
+    found = finding(run, UpdateInversion())
+    assert found.value is not None and found.value >= 0.8
+    none = record(StructureOnly(hops=(2,), width=16, rounds=1, features_at_home="none"), graph())
+    assert finding(none, UpdateInversion()).status is Status.NOT_APPLICABLE
 
 
 def test_dropped_edges_change_the_rows_and_hide_none(tmp_path: Path) -> None:
