@@ -25,6 +25,7 @@ from bench import (
     gap,
     gfl_appnp_attacks,
     intervals,
+    large_training,
     links,
     lpgnn,
     membership,
@@ -69,7 +70,10 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "estimates": lambda o: estimates.run(o.results, calibrate=False),
     "devices": lambda o: devices.run(o.results),
     "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
-    "scale": lambda o: scale.run(o.results, o.nodes, o.edges, 100, o.clients),
+    "scale": lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients),
+    "large-training": lambda o: large_training.run(
+        o.results, large_training.Size(o.nodes, o.edges or 61_900_000, o.clients), o.hops
+    ),
 }
 
 
@@ -85,9 +89,10 @@ def main() -> None:
     parser.add_argument(
         "--only", help="part of the name of a case of redteam (built-in: honest ones); a part of obfuscations"
     )
-    parser.add_argument("--nodes", type=int, default=2_400_000, help="of the scale graph")
-    parser.add_argument("--edges", type=int, default=60_000_000, help="undirected edges of the scale graph")
-    parser.add_argument("--clients", type=int, default=10, help="clients of the scale graph")
+    parser.add_argument("--nodes", type=int, default=2_400_000, help="of the drawn graph of scale and large-training")
+    parser.add_argument("--edges", type=int, help="undirected edges: scale 60 million, large-training 61.9 million")
+    parser.add_argument("--hops", type=int, choices=(0, 1, 2), default=2, help="most hops of large-training")
+    parser.add_argument("--clients", type=int, default=10, help="clients of that graph")
     parser.add_argument(
         "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"
     )

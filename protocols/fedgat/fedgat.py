@@ -53,6 +53,7 @@ from torch import Tensor
 from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.home_head import unit_rows
+from fglaudit.federated.needs import refuse_made, refuse_memory
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.smoothing import propagated, random_rows, remarks
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -75,7 +76,7 @@ from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatTraining
 from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain
-from fglaudit.protocols.fedgat.masking import Masked, degree_batches
+from fglaudit.protocols.fedgat.masking import Masked, degree_batches, node_bytes
 from fglaudit.rng import split
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Attention, Structure
@@ -274,6 +275,7 @@ class FedGAT(GatProtocol):
     ) -> tuple[GatTraining, Tensor, torch.Generator]:
         """Prepare the rounds; return the training, the first model [D] and the generator for the rounds."""
         self.check(graph)
+        self.refuse_messages(graph, channel)
         start, masks, rest = split(rng, "weights"), split(rng, "masks"), split(rng, "rounds")
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
@@ -322,6 +324,31 @@ class FedGAT(GatProtocol):
             evaluated = problem.test.first
             training.outside = _outside(evaluated, self.domain)
         return training, initial, rest
+
+    def check(self, graph: FederatedGraph) -> None:
+        entries = graph.edge_index.shape[1] + graph.num_nodes
+        refuse_memory(
+            self.name,
+            graph.name,
+            2 * 4 * entries * self.heads * self.hidden,
+            "attention over its edges",
+            "use a smaller graph, or lower heads or hidden",
+        )
+        super().check(graph)
+
+    def refuse_messages(self, graph: FederatedGraph, channel: Channel) -> None:
+        """Raise :class:`FglauditError` if masked messages must be made and are too large."""
+        if not self.from_messages(channel):
+            return
+        edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
+        sizes = edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes]
+        each, count = torch.unique(sizes, return_counts=True)
+        wanted = [node_bytes(size, graph.num_features, self.masked) for size in each.tolist()]
+        made = sum(one * number for one, number in zip(wanted, count.tolist(), strict=True))
+        what, fix = self.masked.__name__, "use variant: vector, a sparser graph, or attacks that do not read them"
+        refuse_made(self.name, graph.name, made, what, fix)
+        largest = 2 * max(wanted, default=0)  # the message, and a copy on its way
+        refuse_memory(self.name, graph.name, largest, f"the largest of its {what}", fix)
 
     def from_messages(self, channel: Channel) -> bool:
         """Whether the first layer is evaluated from the received messages (rule 2)."""

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.fedavg import broadcast
+from fglaudit.federated.needs import refuse_memory
 from fglaudit.federated.problem import check_trainable
 from fglaudit.federated.training import accuracies
 from fglaudit.graph import FederatedGraph
@@ -277,6 +278,15 @@ class SplitProtocol(FederatedProtocol):
 
     def check(self, graph: FederatedGraph) -> None:
         check_users(self.name, graph, self.model().dimensions)
+        weights = 4 * int(graph.x.count_nonzero().item()) * self.model().dimensions
+        kept = 3 if self.optimizer == "adam" else 1  # Adam's two means
+        refuse_memory(
+            self.name,
+            graph.name,
+            kept * weights,
+            "the weights of users' own features",
+            "use fewer nodes or features, or a lower hidden",
+        )
 
     def structure(self, graph: FederatedGraph) -> Structure:
         """The users' side: ``dropout`` is the server's."""

@@ -44,3 +44,17 @@ def test_scale_measurement_checks_its_sums(monkeypatch: pytest.MonkeyPatch) -> N
     scale = module("bench.scale", monkeypatch)
     figures = scale.measure(nodes=400, edges=3000, features=8, clients=4)
     assert set(figures) == set(scale.VALUES)
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2])
+def test_large_training_splits_its_nodes_and_names_its_costs(monkeypatch: pytest.MonkeyPatch, hops: int) -> None:
+    large = module("bench.large_training", monkeypatch)
+    size = large.Size(nodes=600, edges=3000, clients=4, features=10, classes=3, rounds=5)
+    graph = large.labelled_graph(size)
+    masks = [torch.cat(parts) for parts in (graph.train, graph.val, graph.test)]
+    assert torch.equal(torch.stack(masks).sum(0), torch.ones(600, dtype=torch.long))
+    assert 0.03 < masks[0].float().mean() < 0.13
+    figures = large.measure(size, hops, threads=1)
+    assert set(figures) == set(large.VALUES)
+    assert float(figures["seconds_per_round"]) >= 0 and float(figures["peak_rss_gb"]) > 0
+    assert 0.2 < float(figures["accuracy"]) < 1

@@ -1,0 +1,57 @@
+"""What cannot be trained here is refused before it begins, with what it would need."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fedgat_runs import SMALL, mixed_graph, quiet, recording, train
+from user_graphs import user_graph
+
+from fglaudit.errors import FglauditError
+from fglaudit.federated import needs
+from fglaudit.payloads import MaskedMatrices, MaskedVectors
+from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+
+
+@pytest.mark.parametrize("variant", ["matrix", "vector"])
+@pytest.mark.parametrize("remote", ["matrices", "embeddings"])
+def test_masked_messages_are_refused_by_the_bytes_that_would_be_sent(
+    monkeypatch: pytest.MonkeyPatch, variant: str, remote: str
+) -> None:
+    graph = mixed_graph(torch.float32)
+    protocol = FedGAT(variant=variant, remote=remote, **SMALL | {"rounds": 1})
+    heard = recording(graph)
+    train(protocol, graph, heard)
+    transcript = heard.transcript
+    assert transcript is not None
+    kinds = {kind.__name__ for kind in (MaskedMatrices, MaskedVectors)}
+    batches = [transcript.read(i) for i, entry in enumerate(transcript.entries) if entry.payload in kinds]
+    sent = sum(int(batch.bytes_per_message().sum().item()) for batch in batches)
+    monkeypatch.setattr(needs, "MOST_MADE", sent)
+    protocol.refuse_messages(graph, recording(graph))
+    monkeypatch.setattr(needs, "MOST_MADE", sent - 1)
+    with pytest.raises(FglauditError, match=f"needs .* of {protocol.masked.__name__}; use variant: vector"):
+        protocol.refuse_messages(graph, recording(graph))
+    train(protocol, graph, quiet(graph))  # nobody keeps or changes them: they are only counted
+
+
+def test_attention_beyond_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = mixed_graph()
+    needed = 2 * 4 * (graph.edge_index.shape[1] + graph.num_nodes) * 8 * 8
+    monkeypatch.setattr(needs, "machine_memory", lambda: needed)
+    FedGAT().check(graph)
+    monkeypatch.setattr(needs, "machine_memory", lambda: needed - 1)
+    with pytest.raises(FglauditError, match=r"fedgat on .* needs about .* for attention over its edges"):
+        FedGAT().check(graph)
+
+
+def test_users_weights_beyond_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = user_graph()
+    protocol = NFedGNN(hidden=2)
+    needed = 3 * 4 * 2 * int((graph.x != 0).sum().item())
+    monkeypatch.setattr(needs, "machine_memory", lambda: needed)
+    protocol.check(graph)
+    monkeypatch.setattr(needs, "machine_memory", lambda: needed - 1)
+    with pytest.raises(FglauditError, match=r"nfedgnn on .* needs about .* for the weights of users' own features"):
+        protocol.check(graph)
