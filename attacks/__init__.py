@@ -25,6 +25,7 @@ ATTACKS: dict[str, str] = {
     "update-squared-norms": "fglaudit.attacks.latents.update_norms:UpdateSquaredNorms",
     "latent-similarity": "fglaudit.attacks.latents.latent_similarity:LatentSimilarity",
     "latent-labels": "fglaudit.attacks.latents.latent_labels:LatentLabels",
+    "gradient-labels": "fglaudit.attacks.latents.gradient_labels:GradientLabels",
     "latent-decoder": "fglaudit.attacks.latents.latent_decoder:LatentDecoder",
     "raw-features": "fglaudit.attacks.neighborhoods.raw_features:PlainFeatures",
     "jacobian-reading": "fglaudit.attacks.jacobians.jacobian_reading:JacobianReading",

@@ -178,8 +178,7 @@ def unexplained(expected: Expected, after: Tensor, spending: Spending, key: obje
         kept = sent.abs().amax(1) > 0
         residual = residual[kept]
         slack = slack[kept]
-    noise = tuple((name, scale * expected.spread) for name, scale in expected.noise if scale * expected.spread > 0)
-    if noise:
+    if noise := _stated_noise(expected):
         return _strange_residual(expected, noise, residual, slack, spending, key)
     far = ~(residual.abs() <= slack)
     if bool(far.any()):
@@ -187,6 +186,21 @@ def unexplained(expected: Expected, after: Tensor, spending: Spending, key: obje
     if expected.grid is not None and expected.grid.stochastic and expected.grid.step is not None:
         return _biased(expected, expected.grid.step / abs(expected.factor), residual, spending)
     return None
+
+
+def noise_in(expected: Expected, after: Tensor) -> tuple[Tensor, Tensor, Shape] | None:
+    """Return what of ``after`` [P, ...] is noise [P, D], its slack [P, D] and its stated shape, before it was scaled;
+    None where that cannot be told."""
+    shape = Shape.of(_stated_noise(expected)) if _stated_noise(expected) else None
+    if shape is None or expected.opaque or expected.reports is not None or expected.factor == 0:
+        return None
+    sent = after.reshape(len(after), -1).double()
+    slack = (expected.slack + expected.roundoff * sent.abs()).expand_as(sent) / abs(expected.factor)
+    return (sent - expected.offset) / expected.factor - expected.values, slack, shape
+
+
+def _stated_noise(expected: Expected) -> tuple[tuple[str, float], ...]:
+    return tuple((name, scale * expected.spread) for name, scale in expected.noise if scale * expected.spread > 0)
 
 
 def _most(residual: Tensor) -> float:

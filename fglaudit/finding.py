@@ -14,6 +14,9 @@ from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
 ADAPTED = "yes"
 """The column ``adapted`` of an attack that allows for everything that was done to the messages it reads."""
 
+UNSTATED = "Unstated"
+"""In the column ``adapted``: something was done that no fact states."""
+
 YES, NO = "yes", "no"
 """What the column ``succeeds_weakened`` may say."""
 

@@ -290,7 +290,7 @@ def record_training(
         },
         transcript=transcript,
         side=SideKnowledge.of(graph, held, fractions, labelled_parties(protocol, graph), wire.inputs, seed),
-        public=public_facts(protocol, defense, graph, session, trained),
+        public=dataclasses.replace(public_facts(protocol, defense, graph, session, trained), facts=wire.facts),
         columns={
             "cell": "",
             "dataset": graph.name,

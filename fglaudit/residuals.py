@@ -26,6 +26,11 @@ _MOST_SCORED = 2**18
 _MOST_KEPT = 4096
 _MOST_HISTORIES = 256
 _SIMULATED = 2**20
+_EXACT_TAIL = 1000
+"""Degrees of freedom up to which the lower tail of the chi-square distribution is taken itself, not its bound."""
+_MOST_DIRECTIONS = 2048
+_DISCRETE = 1.5
+"""How many times as many numbers in single precision coincide as real ones do, at most."""
 _PEAK = {"gaussian": 0.4, "laplace": 0.5, "uniform": 0.5}  # largest density at scale 1
 
 
@@ -123,7 +128,7 @@ def strange_noise(
         return None
     if not bool(residual.isfinite().all()):
         return "not finite"
-    sizes = _strange_size(residual, slack, shape, spending) or _left_out(residual, slack, shape, spending)
+    sizes = _strange_size(residual, slack, shape, spending) or unchanged(residual, slack, shape, spending)
     if sizes is not None or float((slack / shape.scale).mean()) > 0.3:  # arithmetic drowns the noise: size alone
         return sizes
     first = residual.flatten()[:_MOST_KEPT], slack.expand_as(residual).flatten()[:_MOST_KEPT], residual.shape
@@ -134,7 +139,9 @@ def strange_noise(
         residual, values, slack = residual[block], values[block], slack.expand_as(residual)[block]
     score, shift = _scored(residual, slack, shape)
     return (
-        _strange_distribution(score, shift, shape, spending)
+        _coincides(residual, slack, shape, spending)
+        or _leaves_a_direction(residual, slack, shape, spending)
+        or _strange_distribution(score, shift, shape, spending)
         or _strange_sums(score, shift, spending)
         or _depends(score, shift, values, spending)
         or _repeats(score, shift, spending)
@@ -165,12 +172,15 @@ def _strange_size(residual: Tensor, slack: Tensor, shape: Shape, spending: Spend
         x = spending.next() + math.log(2 * count)
         if bool((low > freedom + 2 * math.sqrt(freedom * x) + 2 * x).any()):
             return f"noise larger than the stated scale {shape.scale:.4g} gives"
-        if bool((high < freedom - 2 * math.sqrt(freedom * x)).any()):
+        few = high < freedom - 2 * math.sqrt(freedom * x)
+        if freedom <= _EXACT_TAIL:
+            few = torch.special.gammainc(torch.full_like(high, freedom / 2), high / 2) < math.exp(-x)
+        if bool(few.any()):
             return f"noise smaller than the stated scale {shape.scale:.4g} gives"
     return None
 
 
-def _left_out(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
+def unchanged(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
     """Count the entries that did not change at all, against as many as noise rounds off to nothing (Chernoff)."""
     count = int((residual.abs() <= slack).sum())
     chance = 2 * _PEAK.get(shape.name, 0.5) * slack.expand_as(residual) / shape.scale
@@ -178,6 +188,41 @@ def _left_out(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending)
     x = spending.next()
     if count > mean and count * math.log(count / max(mean, 1e-300)) - count + mean > x:
         return f"{count} entries without the stated noise"
+    return None
+
+
+def _coincides(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
+    """Count neighbours in size that are alike to the precision of arithmetic, against as many as independent noise has
+    by chance: those of noise in steps, whose last digits are the value's own, and of noise that is used twice."""
+    size = residual.abs().flatten()
+    near = float(slack.max())
+    pairs = len(size) * (len(size) - 1) / 2
+    mean = _DISCRETE * pairs * 2 * near * 2 * _PEAK.get(shape.name, 0.8) / shape.scale
+    count = int((size.sort().values.diff() <= near).sum())
+    x = 2 * spending.next()  # pairs share entries
+    if count > mean and count * math.log(count / max(mean, 1e-300)) - count + mean > x:
+        return f"noise in steps or used twice: {count} of {len(size)} sizes are alike"
+    return None
+
+
+def _leaves_a_direction(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
+    """Compare the smallest singular value of Gaussian noise with its least likely one: what noise is orthogonal to
+    comes through as it is. Of many rows by Davidson and Szarek (2001, theorem 2.13), of few by squares of them, each of
+    which has a smallest singular value below c / sqrt(width) with probability c at most (Edelman 1988, section 5)."""
+    x = spending.next()
+    tall = residual if len(residual) >= residual.shape[1] else residual.T
+    width, squares = tall.shape[1], len(tall) // max(1, tall.shape[1])
+    if shape.name != "gaussian" or not 2 <= width <= _MOST_DIRECTIONS or squares < 2:
+        return None
+    least = math.sqrt(len(tall)) - math.sqrt(width) - math.sqrt(2 * x)
+    if least > 0:
+        least -= float(torch.linalg.vector_norm(slack.expand_as(residual))) / shape.scale
+        smallest = torch.linalg.eigvalsh(tall.T @ tall).amin().clamp(min=0).sqrt()
+    else:
+        least = math.exp(-x / squares) / math.sqrt(width)
+        smallest = torch.linalg.svdvals(tall[: squares * width].reshape(squares, width, width)).amin(1).amax()
+    if float(smallest) / shape.scale < least:
+        return "noise that leaves a direction of rows or columns alone"
     return None
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 
+from fglaudit import registry
+from fglaudit.empirical.field_states import REPORT
+from fglaudit.execution.examined_fields import SEEN_BY
 from fglaudit.finding import Status
 from fglaudit.guarantees import Word
 from fglaudit.reports.labels import Labels, place
@@ -78,6 +82,25 @@ def unexamined(setting: Setting) -> list[str]:
     """Return the fields of the setting's messages that nothing examined, as "Payload.field"."""
     fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
     return list(dict.fromkeys(f"{state.payload}.{state.field}" for state in fields))
+
+
+def unknown_payloads(setting: Setting, observer: str) -> list[str]:
+    """Return the payloads that ``observer`` is sent, nothing protects, and no attack here knows."""
+    fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
+    seen = (state for state in fields if state.payload != REPORT and _sees(observer, state.observer))
+    names = dict.fromkeys(state.payload for state in seen)
+    return [name for name in names if name not in _known()] if names else []
+
+
+def _sees(observer: str, side: str) -> bool:
+    """Whether ``observer`` is the one that a field's state is about, or on the side that receives it."""
+    return side == observer or any(name in observer for name in SEEN_BY.get(side, ()))
+
+
+@cache
+def _known() -> frozenset[str]:
+    kinds = [registry.load("attack", name) for name in registry.names("attack")]
+    return frozenset(payload.__name__ for kind in kinds for payload in (*kind.consumes, *kind.also_reads))
 
 
 def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fglaudit.finding import Status
+from fglaudit.finding import UNSTATED, Status
+from fglaudit.reports.alarms import unknown_payloads
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak
 from fglaudit.reports.numbers import count, decimal, plural
 from fglaudit.reports.summary import Setting
@@ -71,12 +72,17 @@ def _of(setting: Setting) -> list[Answer]:
     result = []
     for observer, quantity in ordered:
         tried = tuple(families[observer, quantity])
-        result.append(Answer(setting, observer, quantity, *judge(tried), tried, could))
+        unread = unknown_payloads(setting, observer[0])
+        result.append(Answer(setting, observer, quantity, *judge(tried, unread), tried, could))
     return result
 
 
-def judge(tried: Sequence[Leak]) -> tuple[Word, Leak | None, str]:
-    """Return the word for attacks of one observer on one quantity, the row that it rests on, and why."""
+def judge(tried: Sequence[Leak], unread: Sequence[str] = ()) -> tuple[Word, Leak | None, str]:
+    """Return the word for attacks of one observer on one quantity, the row that it rests on, and why.
+
+    Args:
+        unread: payloads that the observer is sent and no attack knows.
+    """
     measured = [leak for leak in tried if leak.measured]
     if found := [leak for leak in measured if leak.grounds]:
         worst = max(found, key=says_most)
@@ -92,9 +98,16 @@ def judge(tried: Sequence[Leak]) -> tuple[Word, Leak | None, str]:
         widest = max(open_, key=_reach)
         return Word.NOT_SHOWN, widest, _why_open(widest)
     widest = max(able, key=_reach)
-    if doubt := _lost(tried):
+    if doubt := _lost(tried) or not_all(tried, unread):
         return Word.NOT_SHOWN, widest, doubt
     return Word.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
+
+
+def not_all(tried: Sequence[Leak], unread: Sequence[str]) -> str:
+    """Say why what the attacks could read is not all that was sent as they know it; empty if it is."""
+    if any(UNSTATED in leak.unadapted for leak in tried):
+        return "something is done to messages or training that is not stated"
+    return f"nobody read {', '.join(unread)}: no attack here knows it" if unread else ""
 
 
 def says_most(leak: Leak) -> tuple[float, float, float]:

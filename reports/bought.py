@@ -29,10 +29,10 @@ def chance(setting: Setting) -> float | None:
 
 
 def beside(setting: Setting, found: Mapping[str, Bought]) -> str:
-    """Return what stands beside an accuracy: what it bought, of :func:`gains`, or that the setting costs nothing; empty
-    where there is no control."""
+    """Return what stands beside an accuracy: what it bought, of :func:`gains`, or that the setting is a control; empty
+    where there is none."""
     if costs_nothing(setting):
-        return "costs no epsilon"
+        return "control: sends no feature but in models"
     gain = found.get(setting_key(setting.records[0]))
     return "" if gain is None else f"bought {gain.words}"
 

@@ -85,14 +85,14 @@ def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     free = sorted(filter(costs_nothing, options), key=_accuracy, reverse=True)
     named = [f"{labels.protocol(s)} {_shown(s)}" for s in free]
     named += [] if level is None else [f"always naming the largest class {percent(level)}"]
-    lines = [f"What costs no epsilon: {few(named, MOST)}."] if named else []
+    lines = [f"Controls, which send no feature but in models: {few(named, MOST)}."] if named else []
     found = gains(options, labels)
     told = [(labels.setting(s), found[key]) for s in options if (key := setting_key(s.records[0])) in found]
     more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
     less = [f"{name} ({100 * gain.gain:+.1f})" for name, gain in told if not gain.anything]
     if told:
-        lines.append(f"Points bought above that: {few(more, MOST) if more else 'none by any setting'}.")
-    return [*lines, *([f"Nothing, beside the best of what costs nothing: {few(less, MOST)}."] if less else [])]
+        lines.append(f"Points bought above the best control: {few(more, MOST) if more else 'none by any setting'}.")
+    return [*lines, *([f"Bought nothing (points above the best control): {few(less, MOST)}."] if less else [])]
 
 
 def _accuracy(setting: Setting) -> float:

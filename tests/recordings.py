@@ -132,6 +132,7 @@ OBSERVERS = (
     Observer(parties=(SERVER, 1), auxiliary=0.2),
     Observer(parties=(0, 2), topology=True),
     Observer(wire=True),
+    Observer(wire=True, auxiliary=0.5),
 )
 
 

@@ -22,6 +22,7 @@ from fglaudit.adversary.known_graph import known_edges
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.modelled import about
 from fglaudit.adversary.public_rules import stated
+from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
 from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, unknown_users
 from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed, training_changed
 from fglaudit.attacks.latents.planting import plant_labels
@@ -33,9 +34,6 @@ from fglaudit.view import View
 _LATE = (0.1, 0.3, 1.0)
 """Shares of the rounds, the last ones, that are averaged."""
 _HOPS = 2
-_RIDGE = 1e-2
-_SHARPNESS = (0.0, 1.0, 2.0, 4.0)
-"""Scales at which scores of the ridge classifier (targets 0 and 1) become log odds."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,9 @@ class LatentLabels(Attack):
         nodes, y = nodes[y >= 0], y[y >= 0]
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
         plain = not stated(view, Latents) and not any(fact.target == ROWS for fact in view.public.facts)
-        lates, scales = (_LATE[:1], _SHARPNESS[-1:]) if plain else (_LATE, _SHARPNESS)
+        lates, scales = (_LATE[:1], SHARPNESS[-1:]) if plain else (_LATE, SHARPNESS)
         found = [
-            _scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales)
+            label_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales)
             for late in lates
         ]
         scores = max(found, key=lambda fitted: fitted[1])[0]
@@ -80,29 +78,6 @@ class LatentLabels(Attack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_labels(view, rng)
-
-
-def _scores(inputs: Tensor, nodes: Tensor, y: Tensor, classes: int, scales: tuple[float, ...]) -> tuple[Tensor, float]:
-    """Return log odds [N, C] from ridge regression of known labels, and the log likelihood of left-out labels.
-
-    Args:
-        inputs: [N, D].
-        nodes, y: known labels [L].
-        classes: number of classes C.
-        scales: of the log odds; the one that predicts left-out labels best is used.
-    """
-    design = torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
-    train = design[nodes.to(design.device)]
-    gram = train.mT @ train
-    gram.diagonal().add_(_RIDGE * len(train))
-    targets = torch.nn.functional.one_hot(y, classes).to(train)
-    solved = torch.linalg.solve(gram, train.mT)
-    hat = (train * solved.mT).sum(1, keepdim=True)
-    left_out = (train @ (solved @ targets) - hat * targets) / (1 - hat).clamp(min=1e-9)
-    frequency = ((targets.sum(0) + 1) / (len(targets) + classes)).log()
-    likelihood = [float(((scale * left_out + frequency).log_softmax(1) * targets).sum().item()) for scale in scales]
-    best = max(range(len(scales)), key=likelihood.__getitem__)
-    return scales[best] * (design @ (solved @ targets)), likelihood[best]
 
 
 def _smoothed(view: View, rounds: LatentRounds, late: float) -> Tensor:

@@ -157,8 +157,12 @@ def plant_neighbors(view: View, rng: torch.Generator) -> Planted:
     return Planted(planted, torch.ones(len(pairs)), pairs)
 
 
-def plant_labels(view: View, rng: torch.Generator) -> Planted:
-    """Return the problem for attacks on labels: all users of a class have one row, and no edges are known."""
+def plant_labels(view: View, rng: torch.Generator, **settings: object) -> Planted:
+    """Return the problem for attacks on labels: all users of a class have one row, and no edges are known.
+
+    Args:
+        settings: of the protocol.
+    """
     rng = split(rng, "plant")
     known, labels = view.known_rows(), view.labels
     # No other class can be learned.
@@ -168,7 +172,7 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
         y[part.nodes] = part.y.clamp(min=0)
     rows = planted_sparse_rows(view, torch.full((view.public.num_classes,), -1), _ENTRIES, rng)
     alone = dataclasses.replace(view, topology=None)
-    planted = _rehearsed(alone, rng, rows[y], y=y, edges=torch.empty(2, 0, dtype=torch.long))
+    planted = _rehearsed(alone, rng, rows[y], y=y, edges=torch.empty(2, 0, dtype=torch.long), **settings)  # type: ignore[arg-type]
     asked = torch.arange(len(y))
     asked = asked[~torch.isin(asked, torch.cat([known.nodes, labels.nodes]))]
     return Planted(planted, y[asked], asked)

@@ -13,12 +13,13 @@ says nothing (``models`` is False of every fact).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
+from fglaudit.adversary.modelled import MULTI_BIT
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
 from fglaudit.attacks.learned.cleaning import first_batches
 from fglaudit.attacks.learned.decoder import decoded_rows
@@ -28,7 +29,19 @@ from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.probes import made_up_graph
 from fglaudit.attacks.learned.undoing import undone
 from fglaudit.errors import FglauditError
-from fglaudit.facts import Additive, Correlated, Fact, Field, Foreign, Masked, Memoised, is_built_in
+from fglaudit.facts import (
+    K_ARY,
+    Additive,
+    Correlated,
+    Fact,
+    Field,
+    Foreign,
+    Masked,
+    Memoised,
+    Randomised,
+    is_built_in,
+    on,
+)
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import (
@@ -197,8 +210,7 @@ def _has_noise(view: View, payload: type[Payload]) -> bool:
 def unexplained(view: View, payloads: Iterable[type[Payload]]) -> bool:
     """Whether the public defense does something to rows or to ``payloads`` that no fact explains, or states facts of
     kinds that no attack here knows; seen on a graph and messages of the attacker's own."""
-    strange = (Foreign, Masked, Memoised, Correlated)
-    if any(isinstance(fact, strange) or not is_built_in(fact) for fact in view.public.facts):
+    if any(map(_unheard_of, view.public.facts)):
         return True
     assert view.public.release is not None
     rng = derive(0, "what is unexplained")
@@ -207,9 +219,32 @@ def unexplained(view: View, payloads: Iterable[type[Payload]]) -> bool:
     small = [b for b in batches if b.payload.numbers() <= _VALUES] or batches[:1]
     made = [_made_up(batch, view.public.num_features, rng) for batch in small]
     try:
-        return bool(view.public.release(graph, made, rng=rng).unstated)
+        made_twice = [view.public.release(graph, made, rng=split(rng, f"bind {i}")) for i in range(2)]
     except FglauditError:
         return False
+    return bool(made_twice[0].unstated) or _drawn_alike(view.public.facts, made, *made_twice)
+
+
+def _unheard_of(fact: Fact) -> bool:
+    """Whether attacks here do not know what a fact makes of values."""
+    if isinstance(fact, Foreign | Masked | Memoised | Correlated) or not is_built_in(fact):
+        return True
+    return isinstance(fact, Randomised) and fact.kind not in (MULTI_BIT, K_ARY)
+
+
+def _drawn_alike(facts: Sequence[Fact], made: Sequence[MessageBatch], one: Released, other: Released) -> bool:
+    """Whether a field that is said to be random is the same in two binds of the defense, which draw apart, and not
+    what entered."""
+    for before, first, second in zip(made, one.batches, other.batches, strict=True):
+        direction = "up" if bool((before.senders != SERVER).any()) else "down"
+        for name, value in before.payload.tensors().items():
+            about = on(facts, type(before.payload), name, direction)
+            if not value.is_floating_point() or not any(isinstance(f, Additive | Randomised) for f in about):
+                continue
+            left = first.payload.tensors()[name]
+            if torch.equal(left, second.payload.tensors()[name]) and not torch.equal(left, value):
+                return True
+    return False
 
 
 def _made_up(batch: MessageBatch, features: int, rng: torch.Generator) -> MessageBatch:

@@ -16,7 +16,8 @@ Read = Mapping[tuple[str, str, str], Collection[tuple[str, str]]]
 """By observer, knowledge and attack the fields that it did read, as (payload, field)."""
 _CARRIES = ("nothing", "covered", "unexamined")
 """States of fields that may say something of private data to who reads them."""
-_SEEN_BY = {"server": ("server", "wire"), "clients": ("client", "wire")}
+SEEN_BY = {"server": ("server", "wire"), "clients": ("client", "wire")}
+"""By the side that receives a field, what is in the names of observers that see it."""
 
 
 def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], read: Read) -> tuple[FieldState, ...]:
@@ -24,7 +25,7 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
     attack that worked on its self-test read this very field, else unexamined."""
     found: list[FieldState] = []
     for state in states:
-        seen_by = _SEEN_BY.get(state.observer, ())
+        seen_by = SEEN_BY.get(state.observer, ())
         observers = dict.fromkeys(f.observer for f in findings if any(name in f.observer for name in seen_by))
         if state.state != "nothing" or not observers:
             found.append(state)

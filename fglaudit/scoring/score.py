@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fglaudit.facts import Field
-from fglaudit.finding import ADAPTED, Finding, Status
+from fglaudit.finding import ADAPTED, UNSTATED, Finding, Status
 from fglaudit.quantities import Comparison, quantity
 from fglaudit.rng import derive
 from fglaudit.scoring.metrics import clusters_of, metric_interval
@@ -77,7 +77,7 @@ class Scorer:
         if not any(not isinstance(target, Field) or target.payload in read for target in hidden):
             return output.blank.adapted
         known = "" if output.blank.adapted == ADAPTED else output.blank.adapted.removeprefix("no: ") + ", "
-        return f"no: {known}Unstated"
+        return f"no: {known}{UNSTATED}"
 
     def _compared(self, output: Output, asked: list[Any]) -> Measurement:
         kind = quantity(type(output.attack).quantity)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fglaudit.facts import ROWS, Additive, Unstated, first
+from fglaudit.facts import ROWS, Additive, Fact, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
 from fglaudit.privacy.counted import Counted
 from fglaudit.view import Observer
+from fglaudit.wire.asked_again import AskedAgain, Values
 from fglaudit.wire.counting import Counter
 from fglaudit.wire.observed import Observed
 from fglaudit.wire.observed_graph import copied
@@ -97,6 +100,7 @@ class RecordingChannel:
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, Tensor] = {}
         self._observed = Observed(session)
+        self._again = AskedAgain(session)
         self._counter = Counter(num_clients, exact=self._observed.watches("release"))
         self._rng = rng
         self._progress = progress
@@ -105,11 +109,15 @@ class RecordingChannel:
     def prepare(self, client: ClientGraph) -> ClientGraph:
         """Return the client's graph as the defense prepares it."""
         before = copied(client) if self._observed.watches("prepare") else None
-        prepared = self.session.prepare(client, self._rng)
+        stated = self._observed.stated_rows(client)
+        hook = partial(_prepare, client)
+        prepared: ClientGraph
+        prepared, wrong = self._again.call(hook, {"x": client.x}, stated, self._rng)
+        self._observed.accuse(wrong)
         self._counter.prepared(client.client)
         if before is not None:
             self._observed.prepared(before, prepared)
-        if any(fact.target == ROWS for fact in self.session.facts()):
+        if any(fact.target == ROWS for fact in self._observed.facts):
             self.inputs[client.client] = prepared.x
         if prepared.edge_index is not client.edge_index or prepared.boundary is not client.boundary:
             self.edges[client.client] = prepared.edges()
@@ -126,7 +134,7 @@ class RecordingChannel:
 
     def noise(self, payload: type[Payload]) -> Additive | None:
         """Return what the defense adds to this payload."""
-        return first(self.session.facts(), Additive, payload)
+        return first(self._observed.facts, Additive, payload)
 
     def seals(self, payload: type[Payload]) -> bool:
         """Whether clients send this payload sealed."""
@@ -152,7 +160,10 @@ class RecordingChannel:
         if not self._observed.watches("local_update"):
             return self.session.local_update(gradients, self._rng)
         expected = self._observed.expected_update(gradients)  # before the call, which may edit gradients in place
-        update = self.session.local_update(gradients, self._rng)
+        stated = self._observed.stated_update()
+        update: Tensor
+        update, wrong = self._again.call(_update, {"gradients": gradients}, stated, self._rng)
+        self._observed.accuse(wrong)
         self._observed.updated(expected, update)
         return update
 
@@ -160,6 +171,11 @@ class RecordingChannel:
     def unstated(self) -> tuple[Unstated, ...]:
         """What the defense changed and no fact of it explains: for the scorer, never for attacks."""
         return self._observed.unstated
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What the defense states, as it first did."""
+        return self._observed.facts
 
     @property
     def counted(self) -> Counted:
@@ -210,7 +226,9 @@ class RecordingChannel:
         if announced or not self._observed.watches("release"):
             return batch
         before = {name: _copy(value) for name, value in batch.payload.tensors().items()}
-        payload = self.session.release(batch, self._rng)
+        stated, given = self._observed.stated_fields(batch), batch.payload.tensors()
+        payload, wrong = self._again.call(partial(_release, batch), given, stated, self._rng)
+        self._observed.accuse(wrong)
         self._observed.released(batch, before, payload)
         return MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
 
@@ -269,6 +287,28 @@ class RecordingChannel:
             transcript.add(batch, readers=readers)
         elif bool(kept.any()):
             transcript.add(batch.select(kept), readers=readers)
+
+
+def _prepare(client: ClientGraph, session: DefenseSession, values: Values, rng: torch.Generator) -> tuple[Any, Values]:
+    """Let ``session`` prepare ``client`` with rows ``values["x"]``."""
+    given = client if values["x"] is client.x else replace(client, x=values["x"])
+    prepared = session.prepare(given, rng)
+    return prepared, {"x": prepared.x}
+
+
+def _update(session: DefenseSession, values: Values, rng: torch.Generator) -> tuple[Any, Values]:
+    """Let ``session`` make its sum of ``values["gradients"]``."""
+    total = session.local_update(values["gradients"], rng)
+    return total, {"gradients": total}
+
+
+def _release(batch: MessageBatch, session: DefenseSession, values: Values, rng: torch.Generator) -> tuple[Any, Values]:
+    """Let ``session`` release ``batch`` with the fields ``values``."""
+    held = batch.payload.tensors()
+    same = all(values[name] is value for name, value in held.items())
+    given = batch if same else replace(batch, payload=type(batch.payload).from_tensors(dict(values)))
+    payload = session.release(given, rng)
+    return payload, payload.tensors()
 
 
 def _copy(value: Tensor) -> Tensor:

@@ -9,12 +9,13 @@ numbers of the run are never drawn here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import ROUNDOFF, Expected, unexplained
+from fglaudit.explaining import ROUNDOFF, Expected, noise_in, unexplained
 from fglaudit.facts import (
     EDGES,
     GRADIENTS,
@@ -39,8 +40,9 @@ from fglaudit.facts import (
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
-from fglaudit.residuals import Spending
+from fglaudit.residuals import Shape, Spending
 from fglaudit.rng import derive
+from fglaudit.wire.asked_again import Stated
 from fglaudit.wire.observed_graph import changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
 
@@ -54,6 +56,7 @@ _POOLED = 2**15
 """Small comparisons, of few rows or rounds, are made once more together, when so many values have come together."""
 _COLUMNS = 512
 """Of a gradient, where examples are sampled and the sample must be projected out."""
+Noise = tuple[Tensor, Tensor, Shape] | None
 
 
 class Observed:
@@ -71,11 +74,89 @@ class Observed:
         self._opened: dict[str, tuple[int, int]] = {}
         self._pools: dict[tuple[Target, int, tuple[Fact, ...]], list[tuple[Tensor, Tensor, Tensor | None]]] = {}
         self._rng = derive(0, "observed messages")
+        self._facts: tuple[Fact, ...] | None = None
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What the session states; other facts than at first are noted and not believed. Who drops out is drawn."""
+        stated = tuple(self.session.facts())
+        if self._facts is None or stated is self._facts:
+            self._facts = stated
+        elif any(repr(a) != repr(b) for a, b in zip_longest(_lasting(stated), _lasting(self._facts))):
+            self._note(ROWS, "what is stated changed during the run")
+            return self._facts
+        return stated
+
+    def accuse(self, found: Mapping[Target, str]) -> None:
+        """Note what is wrong with what a hook draws, by target."""
+        for target, why in found.items():
+            self._note(target, why)
+
+    def stated_rows(self, client: ClientGraph) -> tuple[Stated, ...]:
+        """Return what is stated of a client's rows [n, ..., F]."""
+        facts, width = tuple(f for f in self.facts if f.target == ROWS), client.x.shape[-1]
+
+        def noise(before: Tensor, after: Tensor) -> Noise:
+            return noise_in(_applied(Expected.of(before.reshape(-1, width)), facts), after.reshape(-1, width))
+
+        return (Stated(ROWS, "x", facts, noise),)
+
+    def stated_update(self) -> tuple[Stated, ...]:
+        """Return what is stated of the sum [K, D] of gradients [E, K, D]."""
+        facts = tuple(f for f in self.facts if f.target == GRADIENTS)
+        rest = tuple(f for f in facts if not (isinstance(f, Clipped) and f.per == "example"))
+
+        sampled = any(isinstance(fact, Sampled) for fact in facts)
+        rest = tuple(fact for fact in rest if not isinstance(fact, Sampled))
+
+        def noise(gradients: Tensor, after: Tensor) -> Noise:
+            total, size = self.expected_update(gradients)
+            loose = 16 * ROUNDOFF.get(gradients.dtype, 0.0) * size.double()
+            if sampled:
+                if (outside := _outside(total, after)) is None:
+                    return None
+                total, after, loose = torch.zeros_like(outside[0]), *outside
+            start = Expected.of(total)
+            return noise_in(_applied(dataclasses.replace(start, slack=start.slack + loose), rest), after)
+
+        return (Stated(GRADIENTS, "gradients", facts, noise, comparable=not sampled),)
+
+    def stated_fields(self, batch: MessageBatch) -> tuple[Stated, ...]:
+        """Return what is stated of the floating-point fields of ``batch``, by direction."""
+        found = []
+        for direction, part in _directions(batch):
+            for name, value in batch.payload.tensors().items():
+                if not value.is_floating_point():
+                    continue
+                facts = self._about(batch, name, direction)
+                target = Field(type(batch.payload).__name__, name, direction)
+                found.append(Stated(target, name, facts, self._noise(batch, facts, part), part))
+        return tuple(found)
+
+    def _noise(
+        self, batch: MessageBatch, facts: tuple[Fact, ...], part: Tensor | None
+    ) -> Callable[[Tensor, Tensor], Noise]:
+        around = any(isinstance(f, Clipped) and f.around == "received" for f in facts)
+
+        def noise(before: Tensor, after: Tensor) -> Noise:
+            received = self._last(type(batch.payload).__name__, batch) if around else None
+            if received is not None:
+                received = (received if part is None else received[part])[: len(before)]
+            return noise_in(_applied(Expected.of(before, received, batch.round), facts), after)
+
+        return noise
+
+    def _about(self, batch: MessageBatch, name: str, direction: str) -> tuple[Fact, ...]:
+        """Return the facts about the values of a field that leave in one direction."""
+        about = on(self.facts, type(batch.payload), name, direction)
+        stated = (f for f in about if isinstance(f.target, Field) and f.target.since <= batch.round)
+        return tuple(f for f in stated if not isinstance(f, Sealed | Absent))
 
     @property
     def unstated(self) -> tuple[Unstated, ...]:
         for key in list(self._pools):
             self._flush(key)
+        _ = self.facts  # asked once more
         return tuple(Unstated(target, why) for target, why in self._found.items())
 
     def watches(self, hook: str) -> bool:
@@ -84,7 +165,7 @@ class Observed:
 
     def prepared(self, before: ClientGraph, after: ClientGraph) -> None:
         """Compare a client's graph, copied before, with the prepared one."""
-        facts = self.session.facts()
+        facts = self.facts
         if (why := changed_edges(before, after, facts)) is not None:
             self._note(EDGES, why)
         others = ("nodes", "y", "train", "val", "test")
@@ -100,13 +181,13 @@ class Observed:
 
     def merged(self, center: Tensor, neighbor: Tensor, groups: Tensor) -> None:
         """Compare groups of cross-client edges [E] with those stated."""
-        if (why := changed_groups(center, neighbor, groups, self.session.facts())) is not None:
+        if (why := changed_groups(center, neighbor, groups, self.facts)) is not None:
             self._note(EDGES, why)
 
     def expected_update(self, gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum [K, D] that the facts on single examples make of ``gradients`` [E, K, D], and its slack; for
         sampled ones instead the examples [E, K, D'] of some columns."""
-        stated = [fact for fact in self.session.facts() if fact.target == GRADIENTS]
+        stated = [fact for fact in self.facts if fact.target == GRADIENTS]
         scale = gradients.new_ones(gradients.shape[:2])
         for fact in stated:
             if isinstance(fact, Clipped) and fact.per == "example" and fact.norm != "elementwise":
@@ -122,7 +203,7 @@ class Observed:
 
     def updated(self, expected: tuple[Tensor, Tensor], after: Tensor) -> None:
         """Compare what a local step uses [K, D] with :meth:`expected_update`, made before the hook ran."""
-        facts = [fact for fact in self.session.facts() if fact.target == GRADIENTS]
+        facts = [fact for fact in self.facts if fact.target == GRADIENTS]
         sampled = next((fact for fact in facts if isinstance(fact, Sampled)), None)
         rest = [f for f in facts if not isinstance(f, Sampled) and not (isinstance(f, Clipped) and f.per == "example")]
         total, size = expected
@@ -138,14 +219,10 @@ class Observed:
     def _without_sample(self, examples: Tensor, after: Tensor, facts: list[Fact]) -> None:
         """Compare what no sample of ``examples`` [E, K, D'] can account for: the part of ``after`` that is orthogonal
         to all of them, in an orthonormal basis, so that independent noise stays so."""
-        count, _, width = examples.shape
-        if width <= count:
+        if (outside := _outside(examples, after)) is None:
             return  # every value could be a sample's
-        basis = torch.linalg.qr(examples.double().permute(1, 2, 0), mode="complete").Q[:, :, count:]
-        outside = torch.einsum("kdf,kd->kf", basis, after[:, _spread(after.shape[1])].double())
-        size = examples.double().norm(dim=2).sum(0).unsqueeze(1)
-        loose = 64 * ROUNDOFF.get(after.dtype, 0.0) * size
-        self._compare(GRADIENTS, facts, torch.zeros_like(outside), outside, None, 0, slack=loose)
+        left, loose = outside
+        self._compare(GRADIENTS, facts, torch.zeros_like(left), left, None, 0, slack=loose)
 
     def released(self, before: MessageBatch, tensors: dict[str, Tensor], after: Payload) -> None:
         """Compare what entered ``release``, with fields copied before, with the payload that left."""
@@ -153,23 +230,18 @@ class Observed:
         if type(after) is not kind:
             self._note(Field(kind.__name__), f"{kind.__name__} became {type(after).__name__}")
             return
-        facts = on(self.session.facts(), kind)
         left = after.tensors()
-        from_server = before.senders == SERVER
-        for direction, chosen in (("up", ~from_server), ("down", from_server)):
-            if not bool(chosen.any()):
-                continue
-            part = None if bool(chosen.all()) else chosen[before.entry_messages()]
+        for direction, part in _directions(before):
             for name, value in tensors.items():
                 if left[name] is not (entered := before.payload.tensors()[name]) and not same(value, entered):
                     self._note(Field(kind.__name__, name, direction), "the sender's own values were edited in place")
-                self._field(before, name, direction, value, left[name], facts, part)
+                self._field(before, name, direction, value, left[name], part)
         self.arrived(dataclasses.replace(before, payload=after))
 
     def arrived(self, batch: MessageBatch) -> None:
         """Remember what the server's message brings its receivers, where their changes to it are clipped."""
         kind = type(batch.payload)
-        around = any(isinstance(f, Clipped) and f.around == "received" for f in on(self.session.facts(), kind))
+        around = any(isinstance(f, Clipped) and f.around == "received" for f in on(self.facts, kind))
         if around and bool((batch.senders == SERVER).all()):
             self._remember(kind.__name__, batch.receivers, batch.payload)
 
@@ -180,7 +252,6 @@ class Observed:
         direction: str,
         before: Tensor,
         after: Tensor,
-        facts: tuple[Fact, ...],
         part: Tensor | None,
     ) -> None:
         kind = type(batch.payload)
@@ -188,11 +259,7 @@ class Observed:
         if before.shape != after.shape or before.dtype != after.dtype:
             self._note(target, f"{tuple(before.shape)} of {before.dtype} became {tuple(after.shape)} of {after.dtype}")
             return
-        stated: list[Fact] = []
-        if before.is_floating_point():
-            about = on(facts, kind, name, direction)
-            stated = [f for f in about if isinstance(f.target, Field) and f.target.since <= batch.round]
-            stated = [f for f in stated if not isinstance(f, Sealed | Absent)]
+        stated = self._about(batch, name, direction) if before.is_floating_point() else ()
         if not stated and same(before, after):
             return
         if not before.is_floating_point():
@@ -213,7 +280,7 @@ class Observed:
         target = Field(kind.__name__, "", "up")
         there = torch.isin(_codes(before), _codes(after))
         absent = torch.unique(before.senders[~there])
-        stated = [fact for fact in on(self.session.facts(), kind, "", "up") if isinstance(fact, Absent)]
+        stated = [fact for fact in on(self.facts, kind, "", "up") if isinstance(fact, Absent)]
         if len(absent) and not any(fact.missing(absent, torch.unique(before.senders)) for fact in stated):
             self._note(target, f"messages of {len(absent)} of {len(before.senders)} senders are missing")
         if type(after.payload) is not kind or not same(_codes(after), _codes(before)[there]):
@@ -225,7 +292,7 @@ class Observed:
         if target in self._found:
             return
         part = before.select(torch.isin(_codes(before), _codes(opened)))
-        stated = first(on(self.session.facts(), type(before.payload), "", "up"), Sealed)
+        stated = first(on(self.facts, type(before.payload), "", "up"), Sealed)
         if (why := strange_seal(part, opened, stated)) is not None:
             self._note(target, why)
 
@@ -268,9 +335,7 @@ class Observed:
             expected = Expected.of(before[part], None if received is None else received[part], round)
             if slack is not None:
                 expected = dataclasses.replace(expected, slack=expected.slack + slack[part])
-            for fact in facts:
-                since = fact.target.since if isinstance(fact.target, Field) else 0
-                expected = fact.applied(dataclasses.replace(expected, round=round - since))
+            expected = _applied(expected, facts)
             if (why := unexplained(expected, after[part], self.spending, (target, low))) is not None:
                 self._note(target, f"round {round}: {why}")
                 return
@@ -323,6 +388,38 @@ class Observed:
 
     def _note(self, target: Target, why: str) -> None:
         self._found.setdefault(target, why)
+
+
+def _outside(examples: Tensor, after: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the part of ``after`` [K, D] that no sum of ``examples`` [E, K, D'] accounts for, in an orthonormal basis
+    [K, D' - E], and its slack; None where there is none."""
+    count, _, width = examples.shape
+    if width <= count:
+        return None
+    basis = torch.linalg.qr(examples.double().permute(1, 2, 0), mode="complete").Q[:, :, count:]
+    outside = torch.einsum("kdf,kd->kf", basis, after[:, _spread(after.shape[1])].double())
+    size = examples.double().norm(dim=2).sum(0).unsqueeze(1)
+    return outside, 64 * ROUNDOFF.get(after.dtype, 0.0) * size
+
+
+def _lasting(facts: Iterable[Fact]) -> list[Fact]:
+    return [fact for fact in facts if not isinstance(fact, Absent)]
+
+
+def _directions(batch: MessageBatch) -> list[tuple[str, Tensor | None]]:
+    """Return the directions in which messages go, with the entries that do; None: all."""
+    from_server = batch.senders == SERVER
+    chosen = [(name, way) for name, way in (("up", ~from_server), ("down", from_server)) if bool(way.any())]
+    return [(name, None if bool(way.all()) else way[batch.entry_messages()]) for name, way in chosen]
+
+
+def _applied(expected: Expected, facts: Iterable[Fact]) -> Expected:
+    """Return what ``facts`` make of what was expected in a round, counted from the first that each is about."""
+    round = expected.round
+    for fact in facts:
+        since = fact.target.since if isinstance(fact.target, Field) else 0
+        expected = fact.applied(dataclasses.replace(expected, round=round - since))
+    return expected
 
 
 def _codes(batch: MessageBatch) -> Tensor:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from node_graphs import graph as node_graph
 
 from fglaudit.attacking import run_attacks
+from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.defenses.none import NoDefense
@@ -26,6 +28,7 @@ from fglaudit.parties.named import behaviour
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.recording import Recording, record_training
 from fglaudit.rng import derive
 from fglaudit.scoring.score import Scorer
@@ -83,6 +86,19 @@ def test_client_level_privacy_hides_the_answer() -> None:
     assert found.adapted == "yes" and (found.value or 0) < 0.9
 
 
+def test_crafted_weights_drown_the_noise_on_jacobians() -> None:
+    """Variant V1's noise hides entries of honest Jacobians, not those that large weights multiply."""
+    protocol = GFLAPPNP(variant="v1", hidden=16, rounds=12, local_steps=2)
+    honest, crafted = (
+        finding(recorded(protocol, node_graph(), active), JacobianReading(), "server")
+        for active in (None, CraftedWeights())
+    )
+    assert (honest.value or 0) < 0.7 < 0.9 < (crafted.value or 0) and crafted.control_exact_rate == 0
+    assert crafted.server == "crafted-weights(rounds=8)" and honest.adapted == crafted.adapted == "yes"
+    run, _ = recorded(protocol, node_graph(), CraftedWeights())
+    assert any("last weights are all 10000, whatever they upload" in note for note in run.notes)
+
+
 def test_a_client_of_one_class_and_one_without_training_nodes() -> None:
     graph = alike()
     y = graph.y.clone()
@@ -132,6 +148,7 @@ def test_inserted_edges_make_single_rows() -> None:
         (CraftedWeights(), FedGCN(rounds=8), "8 rounds before training"),
         (CraftedWeights(), FedGCN(layers=3, rounds=20), "two layers"),
         (CraftedWeights(), FedGAT(rounds=20), "not for fedgat"),
+        (CraftedWeights(), GFLAPPNP(rounds=20, variant="v2"), "sends none"),
         (CraftedWeights(), FedGCN(rounds=20, hidden=2), "hidden units"),
         (InsertEdges(client=7), FedGCN(), "client 2"),
     ],

@@ -100,7 +100,7 @@ def test_a_defense_that_buys_nothing_says_so_everywhere(tmp_path: Path) -> None:
     found = texts(tmp_path / "run")
     assert said in found["report.html"] and said.replace("-", r"-") in found["report.md"]
     for page in ("report.html", "report.md"):
-        assert "costs no epsilon" in found[page] and "25.0 %" in found[page].replace("\u202f", " ")
+        assert "control: sends no feature" in found[page] and "25.0 %" in found[page].replace("\u202f", " ")
         assert "none by any setting" in found[page] and "always naming the largest class" in found[page]
     rows = {row["protocol"]: row for row in csv.DictReader(io.StringIO(found["summary.csv"]))}
     assert (rows["fedgcn"]["chance"], rows["fedgcn"]["bought"]) == ("0.25", "-0.5")

@@ -217,4 +217,4 @@ def test_tables_for_papers_are_whole(demo: Path) -> None:
     text = (demo / "summary.tex").read_text("utf-8")
     assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") == 1
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "&" in line]
-    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {6}  # 4 columns and 3 observers
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {8}  # 6 columns and 3 observers

@@ -329,7 +329,7 @@ def test_markdown_has_the_verdict_and_the_main_table(demo: Path) -> None:
     report = (demo / "report.md").read_text("utf-8")
     table = [line for line in report.splitlines() if line.startswith(("| fedgcn", "| local-gcn"))]
     assert len(table) == len(PROTOCOLS) * len(DEFENSES)
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 12 for line in table)
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 14 for line in table)
     assert "Incomplete or unsound results" in report
     assert "RuntimeError: out of memory" in report
 

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 import torch
 
+from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.attacks.latents.gradient_labels import GradientLabels
 from fglaudit.attacks.latents.sparse_recovery import SparseRecovery
 from fglaudit.attacks.latents.weight_replay import WeightReplay
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, federate
-from fglaudit.interfaces import Attack, Reconstruction
+from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import record
@@ -50,3 +53,18 @@ def test_share_of_users_rebuilt_by_the_server(
     assert bool(exact[result.proven].all())
     assert exact.float().mean() >= exact_at_least
     assert result.proven.float().mean() >= proven_at_least
+
+
+def test_gradients_on_the_wire_show_labels(cora: FederatedGraph) -> None:
+    """CNFGNN's gradients name the classes of users that latents do not; nFedGNN's regulariser drowns them."""
+    wire, device = Observer(wire=True, auxiliary=0.1), torch.device("cpu")
+    shares = {}
+    for protocol in (CNFGNN(rounds=15), NFedGNN(rounds=15)):
+        view = record(protocol, cora).view(wire)
+        result = GradientLabels().run(view, rng=derive(0, "attack"), device=device)
+        assert isinstance(result, Inference)
+        right = result.estimate.argmax(1) == cora.y[result.subjects]
+        guess = propagate_labels(view, result.subjects).argmax(1) == cora.y[result.subjects]
+        shares[type(protocol)] = float(right.float().mean()), float(guess.float().mean())
+    assert shares[CNFGNN][0] > 0.55 > 0.35 > shares[CNFGNN][1]
+    assert abs(shares[NFedGNN][0] - shares[NFedGNN][1]) < 0.02

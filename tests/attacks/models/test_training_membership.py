@@ -65,14 +65,20 @@ def test_a_model_that_never_saw_the_labels_shows_nothing() -> None:
     assert abs(auc - 0.5) < 0.12
 
 
-def test_differentially_private_training_hides_members_and_at_no_strength_shows_them() -> None:
-    """At epsilon 4 (Gaussian DP of about mu = 1) the trade-off curve allows an AUC of 0.76."""
-    private = DpSgd(epsilon=4.0, edges="public")
-    fewer = dataclasses.replace(OVERFITTED, rounds=12, learning_rate=0.1)
+@pytest.mark.parametrize(
+    ("hops", "private", "weaker"),
+    [(2, DpSgd(epsilon=4.0, edges="public"), 0.001), (0, DpSgd(epsilon=4.0, degree_bound=2), 1e-6)],
+)
+def test_differentially_private_training_hides_members_and_at_no_strength_shows_them(
+    hops: int, private: DpSgd, weaker: float
+) -> None:
+    """At epsilon 4 (Gaussian DP of about mu = 1) the trade-off curve allows an AUC of 0.76, and 8 % of the members at
+    1 % false alarms. With 0 hops models are all that leaves a client, so that this epsilon is accounted."""
+    fewer = dataclasses.replace(OVERFITTED, hops=hops, rounds=12, learning_rate=0.1)
     kind = inferred("training-membership")
     hidden, shown = (
         kind.judge(asked, Lira(shadows=6, training_share=SHARE).run(seen, rng=derive(0, "lira"), device=CPU).estimate)
-        for run in (record(fewer, GRAPH, defense) for defense in (private, private.weakened(0.001)))
+        for run in (record(fewer, GRAPH, defense) for defense in (private, private.weakened(weaker)))
         for asked, seen in [(_asked(run), run.view(KNOWING))]
     )
     assert hidden.columns["auc"] < 0.66 < 0.7 < shown.columns["auc"]

@@ -1,0 +1,211 @@
+"""Is stated noise drawn from the run's generator, afresh, and whatever the values? A hook is asked again.
+
+What leaves one call may have the stated distribution and hide nothing: noise that everybody can draw again, noise that
+a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here, and which
+states that it draws, is called three times from one place in the code: on the session itself, on a copy with another
+generator, and on a copy with the same draws and other values. Noise must differ in the second and be the same in the
+third. Now and then some more draws are looked at together, which shows rows whose noise is made of other rows'. The
+copies are made before the session is called, so whatever a session remembers, they remember too; what is sent is what
+the session itself made.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.facts import Additive, Correlated, Fact, Masked, Memoised, Randomised, Rounded, Target
+from fglaudit.interfaces import DefenseSession
+from fglaudit.payloads import is_repeated
+from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
+from fglaudit.rng import split
+
+MOST_ASKED = 2**26
+"""Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
+MOST_DRAWN, MOST_DRAWS = 2**20, 16
+"""Values and draws that are looked at together."""
+_DEEPEST = 4
+_HOOKS = ("prepare", "local_update", "release")
+Values = Mapping[str, Tensor]
+Hook = Callable[[DefenseSession, Values, torch.Generator], tuple[Any, Values]]
+"""Calls a hook of a session on values by name; returns what it returned, and its values by name."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What is stated of one of the values that go through a hook.
+
+    Attributes:
+        name: of the value.
+        facts: in the order in which they apply.
+        noise: what is noise of what left, given what entered: its values, their slack and the stated shape; None where
+            that cannot be told.
+        part: entries of the leading axis that they are about; None: all.
+        comparable: whether noise on other values can be compared with it, entry by entry.
+    """
+
+    target: Target
+    name: str
+    facts: tuple[Fact, ...]
+    noise: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Shape] | None]
+    part: Tensor | None = None
+    comparable: bool = True
+
+
+@dataclass
+class AskedAgain:
+    """Asks the hooks of one session during one run."""
+
+    session: DefenseSession
+    spending: Spending = field(default_factory=Spending)
+    _asked: int = 0
+    _drawn: set[Target] = field(default_factory=set)
+
+    def call(
+        self, hook: Hook, given: Values, stated: Sequence[Stated], rng: torch.Generator
+    ) -> tuple[Any, dict[Target, str]]:
+        """Return what ``hook`` returns of the session itself, and what is wrong with what it draws, by target."""
+        asked = [about for about in stated if _draws(about.facts)]
+        if not asked or not is_foreign(self.session):
+            return hook(self.session, given, rng)[0], {}
+        if sum(value.numel() for value in given.values()) > MOST_ASKED:
+            return hook(self.session, given, rng)[0], _all(asked, "too many values to ask for its noise again")
+        try:
+            copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
+        except Exception as error:  # whatever a session holds
+            why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
+            return hook(self.session, given, rng)[0], _all(asked, why)
+        alike, another = _copied(rng), split(_copied(rng), "asked again")
+        kept = {name: _own(value) for name, value in given.items()}
+        fixed = {about.name for about in stated if not about.comparable}
+        other = {
+            name: _own(value) if name in fixed else _other(value, split(_copied(rng), name))
+            for name, value in given.items()
+        }
+        calls = [
+            (self.session, given, rng),
+            (copies[0], {name: _own(value) for name, value in kept.items()}, another),
+            (copies[1], {name: _own(value) for name, value in other.items()}, alike),
+        ]
+        for number, session in enumerate(copies[2:]):
+            again = split(_copied(rng), f"asked again {number}")
+            calls.append((session, {name: _own(value) for name, value in kept.items()}, again))
+        made = []
+        for session, values, drawn in calls:
+            made.append(hook(session, values, drawn))  # one line for all: a hook that looks who calls sees one place
+        found = {}
+        for about in asked:
+            name, part = about.name, about.part
+            sent = [left[name] for _, left in made if name in left]
+            if len(sent) < len(made) or any(value.shape != sent[0].shape for value in sent):
+                found[about.target] = "what leaves has another shape when it is asked for again"
+                continue
+            chosen = [v if part is None else v[part] for v in (kept[name], other[name], *sent)]
+            if all(is_repeated(v) for v in chosen):
+                chosen = [v[:1] for v in chosen]
+            if (wrong := self._strange(about, *chosen)) is not None:
+                found[about.target] = wrong
+        return made[0][0], found
+
+    def _strange(
+        self, about: Stated, given: Tensor, other: Tensor, live: Tensor, another: Tensor, alike: Tensor, *more: Tensor
+    ) -> str | None:
+        again = about.target in self._drawn and any(isinstance(f, Memoised) for f in about.facts)
+        self._drawn.add(about.target)
+        if live.numel() == 0:
+            return None
+        if not again and torch.equal(live, another):
+            return "what is stated to be drawn does not come from the run's generator: another one gives the same"
+        if not any(isinstance(f, Additive) for f in about.facts) or _unlike(about.facts):
+            return None
+        parts = [about.noise(before, after) for before, after in ((given, live), (given, another), (other, alike))]
+        if any(part is None for part in parts):
+            return None
+        (noise, slack, shape), (second, loose, _), (same, wide, _) = (part for part in parts if part is not None)
+        if bool(((noise - same).abs() > 4 * (slack + wide)).any()):
+            return "noise that depends on the values that it hides, or is not drawn from the run's generator"
+        if again:
+            return None
+        if unchanged(noise - second, slack + loose, shape, self.spending) is not None:
+            return "noise that does not come from the run's generator: another one gives the same"
+        related = (noise.sign() * second.sign()).sum().abs()
+        if float(related) > math.sqrt(2 * noise.numel() * (self.spending.next() + math.log(2))):
+            return "noise that does not come from the run's generator alone: another one gives similar noise"
+        draws = [part for part in (about.noise(given, after) for after in more) if part is not None]
+        if not draws:
+            return None
+        noises = torch.cat([noise, *(part[0] for part in draws)], 1)
+        slacks = torch.cat([slack, *(part[1] for part in draws)], 1)
+        return strange_noise(noises, slacks, shape, torch.zeros_like(noises), self.spending)
+
+    def _more(self, asked: Sequence[Stated], given: Values) -> int:
+        """Return how many draws more to look at: enough of them show rows whose noise is made of other rows'. Only now
+        and then, since that takes long."""
+        self._asked += 1
+        if self._asked & (self._asked - 1):
+            return 0
+        most = MOST_DRAWN // max(1, sum(given[about.name].numel() for about in asked))
+        shapes = [given[about.name].shape for about in asked if given[about.name].dim() > 0]
+        wanted = max((2 * shape[0] // max(1, shape[1:].numel()) + 2 for shape in shapes), default=0)
+        return min(most, MOST_DRAWS, max(4, wanted))
+
+
+def _unlike(facts: Sequence[Fact]) -> bool:
+    """Whether noise is stated to be something else than one independent draw on every value."""
+    return any(isinstance(f, Correlated | Masked | Randomised) for f in facts)
+
+
+def _draws(facts: Sequence[Fact]) -> bool:
+    random = any(isinstance(f, Additive | Randomised) for f in facts)
+    return random or any(isinstance(f, Rounded) and f.stochastic for f in facts)
+
+
+def _all(asked: Sequence[Stated], why: str) -> dict[Target, str]:
+    return {about.target: why for about in asked}
+
+
+def _copied(rng: torch.Generator) -> torch.Generator:
+    again = torch.Generator(device=rng.device)
+    again.set_state(rng.get_state())
+    return again
+
+
+def _own(value: Tensor) -> Tensor:
+    """Return ``value`` in memory of its own; a broadcast stays one."""
+    return value[:1].clone().expand_as(value) if is_repeated(value) else value.clone()
+
+
+def _other(value: Tensor, rng: torch.Generator) -> Tensor:
+    """Return other values: entries in other places, shrunk, and with other signs; ids stay."""
+    if not value.is_floating_point():
+        return value.clone()
+    if is_repeated(value):
+        return _other(value[:1].clone(), rng).expand_as(value)
+    flat = value.detach().cpu().flatten()
+    moved = flat[torch.randperm(len(flat), generator=rng)] * (2 * torch.rand(len(flat), generator=rng) - 1).to(flat)
+    return moved.view(value.shape).to(value)
+
+
+def is_foreign(session: DefenseSession, depth: int = 0) -> bool:
+    """Whether ``session``, or one that it holds, is of a class that was not written here."""
+    kind = type(session)
+    home = sys.modules.get(kind.__module__)
+    here = kind.__module__.partition(".")[0] == "fglaudit" and getattr(home, kind.__name__, None) is kind
+    if not here or any(name in vars(session) for name in _HOOKS):
+        return True
+    parts = [part for held in vars(session).values() for part in _sessions(held)]
+    return depth < _DEEPEST and any(is_foreign(part, depth + 1) for part in parts)
+
+
+def _sessions(held: object) -> list[DefenseSession]:
+    if isinstance(held, Mapping):
+        held = list(held.values())
+    listed = held if isinstance(held, list | tuple) else [held]
+    return [part for part in listed if isinstance(part, DefenseSession)]
