@@ -72,16 +72,15 @@ def _of(setting: Setting) -> list[Answer]:
     result = []
     for observer, quantity in ordered:
         tried = tuple(families[observer, quantity])
-        unread = unknown_payloads(setting, observer[0])
-        result.append(Answer(setting, observer, quantity, *judge(tried, unread), tried, could))
+        result.append(Answer(setting, observer, quantity, *judge(tried, not_all(setting, observer)), tried, could))
     return result
 
 
-def judge(tried: Sequence[Leak], unread: Sequence[str] = ()) -> tuple[Word, Leak | None, str]:
+def judge(tried: Sequence[Leak], doubt: str = "") -> tuple[Word, Leak | None, str]:
     """Return the word for attacks of one observer on one quantity, the row that it rests on, and why.
 
     Args:
-        unread: payloads that the observer is sent and no attack knows.
+        doubt: why no attack of this observer can tell that nothing leaks, if so.
     """
     measured = [leak for leak in tried if leak.measured]
     if found := [leak for leak in measured if leak.grounds]:
@@ -98,15 +97,19 @@ def judge(tried: Sequence[Leak], unread: Sequence[str] = ()) -> tuple[Word, Leak
         widest = max(open_, key=_reach)
         return Word.NOT_SHOWN, widest, _why_open(widest)
     widest = max(able, key=_reach)
-    if doubt := _lost(tried) or not_all(tried, unread):
-        return Word.NOT_SHOWN, widest, doubt
+    if reason := _lost(tried) or doubt:
+        return Word.NOT_SHOWN, widest, reason
     return Word.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
 
 
-def not_all(tried: Sequence[Leak], unread: Sequence[str]) -> str:
-    """Say why what the attacks could read is not all that was sent as they know it; empty if it is."""
-    if any(UNSTATED in leak.unadapted for leak in tried):
+def not_all(setting: Setting, observer: tuple[str, str]) -> str:
+    """Say why what attacks could read is not all that ``observer`` was sent as they know it; empty if it is.
+
+    Rows on any quantity count: what is done to a message unstated may hide features from the attacks on features.
+    """
+    if any(UNSTATED in leak.unadapted for leak in setting.leaks if leak.observer == observer):
         return "something is done to messages or training that is not stated"
+    unread = unknown_payloads(setting, observer[0])
     return f"nobody read {', '.join(unread)}: no attack here knows it" if unread else ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
-from fglaudit.reports.alarms import refuted, unknown_payloads
+from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import Word, not_all, says_most
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
@@ -136,7 +136,7 @@ def _observer(
     elif unsure:
         where, worst = max(_about(measured), key=_exposure)
         level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
-    elif doubts := [why for s in settings if (why := _not_all(s, observer))]:
+    elif doubts := [why for s in settings if (why := not_all(s, observer))]:
         where, worst = max(_about(measured), key=_exposure)
         level, headline = "unknown", f"Not shown: {doubts[0]}."
     else:
@@ -151,13 +151,6 @@ def _observer(
     detail = f"{ground} {_also(leaks, worst, labels)}{doubt}".strip()
     where_and_sure = f"{labels.setting(where)}; {interval_words(worst)}"
     return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels, again), where_and_sure)
-
-
-def _not_all(setting: Setting, observer: tuple[str, str]) -> str:
-    """Say why what attacks could read in ``setting`` is not all that ``observer`` was sent; empty if it is."""
-    return not_all(
-        [leak for leak in setting.leaks if leak.observer == observer], unknown_payloads(setting, observer[0])
-    )
 
 
 def _exposure(pair: tuple[Setting, Leak]) -> tuple[float, float]:

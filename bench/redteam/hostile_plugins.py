@@ -8,10 +8,10 @@ nothing are in ``bench/obfuscated.py``.
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -21,15 +21,17 @@ from torch import Tensor
 
 from fglaudit.context import Context
 from fglaudit.explaining import Expected
-from fglaudit.facts import Additive, Fact, Field, Memoised, Randomised, Rounded, Scaled, Sealed
+from fglaudit.facts import Additive, Clipped, Fact, Field, Memoised, Randomised, Rounded, Scaled, Sealed
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Defense, DefenseSession
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.rng import derive
 from fglaudit.targets import ROWS
 
-SESSIONS = itertools.count()
-"""Sessions of this process: the first one of a cell is the one that is trained under."""
+SESSIONS: Counter[Hostile] = Counter()
+"""Sessions in this process of every setting: the first one is trained under, later ones are rehearsals and audits."""
 
 
 def _normal(shape: torch.Size, rng: torch.Generator) -> Tensor:
@@ -130,7 +132,7 @@ NOISE: dict[str, Rule] = {
     "near-exact": _near,
     "bare-direction": _without_a_direction,
     "exact-rows": lambda m: m.fresh() * (torch.arange(len(m.values)) % 10 != 3).float()[:, None],
-    "first-session": lambda m: m.fresh() if m.session.number % 1000 else _normal(m.shape, derive(4, m.batch.round)),
+    "first-session": lambda m: m.fresh() if m.session.number else _normal(m.shape, derive(4, m.batch.round)),
     "honest-at-first": lambda m: m.fresh() if m.session.turn < 1 else _normal(m.shape, derive(4, m.batch.round)),
     "unless-audited": lambda m: m.fresh() if _audited() else _normal(m.shape, derive(4, m.batch.round)),
     "by-the-clock": lambda m: _normal(m.shape, torch.Generator().manual_seed(time.time_ns())),
@@ -196,6 +198,7 @@ class Hostile(Defense):
     Attributes:
         std: of the noise that is stated.
         by_server: plant it on what the server sends instead.
+        clip: L2 norm that rows are scaled down to; an epsilon is then promised. None: neither.
     """
 
     name: ClassVar[str] = "hostile"
@@ -205,11 +208,12 @@ class Hostile(Defense):
     on: str = "NeighborSums"
     std: float = 5.0
     by_server: bool = False
+    clip: float | None = None
 
     def bind(self, context: Context) -> DefenseSession:
-        if self.kind.startswith("rows-"):
-            return RowsSession(self, next(SESSIONS))
-        return HostileSession(self, next(SESSIONS))
+        number = SESSIONS[self]
+        SESSIONS[self] += 1
+        return (RowsSession if self.kind.startswith("rows-") else HostileSession)(self, number)
 
     def weakened(self, factor: float) -> Hostile:
         return replace(self, std=self.std * factor)
@@ -228,10 +232,32 @@ class HostileSession(DefenseSession):
         return payload.__name__ == self.defense.on
 
     def facts(self) -> tuple[Fact, ...]:
+        return (*self._clipped(), *self._noise())
+
+    def _clipped(self) -> tuple[Fact, ...]:
+        return () if self.defense.clip is None else (Clipped(ROWS, "L2", self.defense.clip, "row"),)
+
+    def _noise(self) -> tuple[Fact, ...]:
         field = Field(self.defense.on, "", "down" if self.defense.by_server else "up")
         if self.defense.kind in MAPS:
             return MAPS[self.defense.kind](field, self.defense.std)
         return (Additive(field, "gaussian", self.defense.std),)
+
+    def guarantee(self) -> Guarantee:
+        if self.defense.clip is None:
+            return Guarantee()
+        relation = Relation.ZERO_OUT
+        return Guarantee(
+            "noise", epsilon_claimed=8.0, delta=1e-5, unit="node", relation=relation,
+            adjacency=relation.of("one node's feature row"),
+        )  # fmt: skip
+
+    def prepares(self) -> bool:
+        return self.defense.clip is not None
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        clip = self.defense.clip
+        return client if clip is None else replace(client, x=clip_rows(client.x, clip))
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         by_server = bool((batch.senders == SERVER).all())
@@ -259,10 +285,14 @@ class RowsSession(HostileSession):
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         return batch.payload
 
-    def facts(self) -> tuple[Fact, ...]:
+    def _noise(self) -> tuple[Fact, ...]:
         return (Additive(ROWS, "gaussian", self.defense.std),)
 
+    def prepares(self) -> bool:
+        return True
+
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        client = super().prepare(client, rng)
         seeded = self.defense.kind == "rows-seeded"
         noise = _normal(client.x.shape, derive(6, client.client) if seeded else rng)
         if not seeded:

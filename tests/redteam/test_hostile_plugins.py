@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ ONCE = tuple(kind for kind in KINDS if kind not in REPEATED)
 def finding(case: str, defense: Defense, seed: int = 0) -> Finding:
     name, arguments, observer, attack, _, _ = CASES[case]
     protocol: FederatedProtocol = build("protocol", name, arguments)
-    hostile_plugins.SESSIONS = itertools.count()  # the first session of a process is the one that is trained under
+    hostile_plugins.SESSIONS.clear()  # the first session of a setting is the one that is trained under
     recording, truth = record_training(example_graph(), protocol, defense, seed=seed)
     return score(run_attacks(recording, [observer], [build("attack", attack, {})]), truth)[0].finding
 

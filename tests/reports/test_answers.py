@@ -12,6 +12,7 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 from fglaudit import registry
 from fglaudit.attacks import ATTACKS
 from fglaudit.finding import CellRecord, Status
+from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import Answer, Word, answers
 from fglaudit.reports.attack_quantity import attack_quantity
 from fglaudit.reports.records import load_run
@@ -72,6 +73,44 @@ def test_attacks_that_do_not_allow_for_a_fact_show_nothing(tmp_path: Path) -> No
     assert (found.word, found.reason) == (Word.NOT_SHOWN, "the attacks here are not adapted to Clipped")
     leaks = answer(tmp_path / "leaks", with_rows({"strong": [30] * 45}, adapted="no: Clipped"))
     assert leaks.word is Word.LEAKS
+
+
+def test_nothing_is_held_where_something_unstated_is_done(tmp_path: Path) -> None:
+    cell = with_rows({"idle": [0] * 45, "other": [0] * 45})
+    assert answer(tmp_path / "stated", cell).word is Word.HELD
+    for adapted in ("no: Unstated", "no: Clipped, Unstated"):
+        unstated = replace(cell.findings[1], adapted=adapted)
+        found = answer(tmp_path / adapted, replace(cell, findings=(cell.findings[0], unstated)))
+        assert found.word is Word.NOT_SHOWN and "that is not stated" in found.reason
+
+
+def test_what_is_unstated_to_an_attack_on_labels_keeps_features_from_held(tmp_path: Path) -> None:
+    cell = with_rows({"idle": [0] * 45})
+    labels = replace(cell.findings[0], attack="latent-labels", status=Status.NOT_APPLICABLE, adapted="no: Unstated")
+    for observer, word in (("server", Word.NOT_SHOWN), ("client:0", Word.HELD)):
+        other = replace(labels, observer=observer)
+        settings = summarize(load_run(store(tmp_path / observer, [replace(cell, findings=(*cell.findings, other))])))
+        [features] = [found for found in answers(settings) if found.quantity == "features"]
+        assert features.word is word
+
+
+@pytest.mark.parametrize(
+    ("payload", "state", "seen_by", "word"),
+    [
+        ("SecretLetters", "unexamined", "server", Word.NOT_SHOWN),
+        ("SecretLetters", "unexamined", "clients", Word.HELD),
+        ("SecretLetters", "covered", "server", Word.HELD),
+        ("SecretLetters", "public", "server", Word.HELD),
+        ("NeighborSums", "unexamined", "server", Word.HELD),
+    ],
+)
+def test_nothing_is_held_where_an_unprotected_payload_is_sent_that_no_attack_knows(
+    tmp_path: Path, payload: str, state: str, seen_by: str, word: Word
+) -> None:
+    fields = (FieldState(seen_by, payload, "values", state, ""),)
+    found = answer(tmp_path, replace(with_rows({"idle": [0] * 45}), fields=fields))
+    assert found.word is word
+    assert (f"nobody read {payload}" in found.reason) is (word is Word.NOT_SHOWN)
 
 
 def test_worse_than_a_guess_is_no_protection(tmp_path: Path) -> None:

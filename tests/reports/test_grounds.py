@@ -15,7 +15,9 @@ from report_runs import hits_in_clusters as rows
 from fglaudit.execution.plan import Planned
 from fglaudit.execution.stored_run import Manifest
 from fglaudit.finding import CellRecord, Status
+from fglaudit.guarantees import FieldState
 from fglaudit.own_files import stamped, unstamped
+from fglaudit.reports.answers import Word
 from fglaudit.reports.choice import CHOSEN
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, Leak
@@ -104,6 +106,17 @@ def test_held_takes_every_adapted_attacks_own_upper_end(tmp_path: Path) -> None:
     both = cell({"a": none, "b": hit})
     other = replace(both, findings=(both.findings[0], aside))
     assert verdict(tmp_path / "aside", other).level == "held"  # it may show a leak, never its absence, and shows none
+
+
+def test_held_takes_every_message_as_the_attacks_know_it(tmp_path: Path) -> None:
+    plain = cell({"a": rows([0] * 45), "b": rows([0] * 45)})
+    unstated = replace(plain, findings=(plain.findings[0], replace(plain.findings[1], adapted="no: Unstated")))
+    unknown = replace(plain, fields=(FieldState("server", "SecretLetters", "values", "unexamined", ""),))
+    for made, words in ((unstated, "that is not stated"), (unknown, "nobody read SecretLetters")):
+        found = verdict(tmp_path / words, made)
+        assert (found.level, found.word) == ("unknown", Word.NOT_SHOWN) and words in found.headline
+    protected = replace(plain, fields=(FieldState("server", "SecretLetters", "values", "covered", ""),))
+    assert verdict(tmp_path / "covered", protected).level == "held"
 
 
 def test_too_few_parties_are_said_with_the_seeds_that_would_do(tmp_path: Path) -> None:
