@@ -43,6 +43,11 @@ def derive(seed: int, *path: str | int, key: bytes = b"") -> torch.Generator:
     return generator
 
 
+def as_published(seed: int) -> torch.Generator:
+    """Return a generator seeded as other people's code seeds theirs, to draw what they drew."""
+    return torch.Generator().manual_seed(seed)
+
+
 def _fill(generator: torch.Generator, words: bytes) -> None:
     """Replace the whole state of a freshly seeded ``generator``."""
     state = generator.get_state()

@@ -183,7 +183,8 @@ def _check_right(trained: Trained, graph: FederatedGraph) -> None:
     """Check that ``right``, if it is given, adds up to the accuracies: of all places, and client by client."""
     if trained.right is None:
         return
-    places = [int(mask.sum().item()) for mask in graph.test]
+    samples = graph.x.shape[1] if graph.x.dim() == 3 and graph.test[0].dim() == 1 else 1
+    places = [samples * int(mask.sum().item()) for mask in graph.test]
     assert trained.right.shape == (sum(places),), "right has one entry per test place"
     for part, accuracy in zip(
         torch.split(trained.right.double(), places), trained.accuracy[trained.round], strict=True

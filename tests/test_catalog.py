@@ -108,4 +108,5 @@ def test_an_unknown_name_is_answered_with_every_known_one_once() -> None:
     assert "did you mean 'fedgcn'" in str(told.value)
     kinds = [set(section.entries()) for section in CATALOG.values()]
     assert sum(map(len, kinds)) > len(set.union(*kinds))  # some names are of two kinds
-    assert known == sorted(set.union(*kinds))
+    whole = [name for name in known if " ... " not in name]  # the middle of a long list is left out
+    assert len(whole) > 50 and whole == sorted(set(whole)) and set(whole) <= set.union(*kinds)

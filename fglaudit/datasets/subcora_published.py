@@ -14,6 +14,7 @@ from fglaudit.datasets.csbm_tasks import components
 from fglaudit.datasets.subcora import DRAWN, HOPS, SIZE, neighbours
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges
+from fglaudit.rng import as_published
 
 SEEDS = (
     101993, 124709, 196252, 95930, 68222, 101539, 22989, 45367, 166831, 189085, 12237, 242044, 40182, 84405, 234468,
@@ -33,7 +34,7 @@ def subcora_published(cora: Graph, draw: int = 0) -> Graph:
     """
     if not 0 <= draw < len(SEEDS):
         raise FglauditError(f"subcora-published has draws 0 to {len(SEEDS) - 1}; got {draw}; use one of them")
-    drawn = torch.randperm(cora.num_nodes, generator=torch.Generator().manual_seed(SEEDS[draw]))[:DRAWN].sort().values
+    drawn = torch.randperm(cora.num_nodes, generator=as_published(SEEDS[draw]))[:DRAWN].sort().values
     position = torch.full((cora.num_nodes,), -1)
     position[drawn] = torch.arange(DRAWN)
     edges = position[cora.edge_index]

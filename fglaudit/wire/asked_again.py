@@ -31,6 +31,8 @@ MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
 MOST_DRAWN, MOST_DRAWS = 2**20, 16
 """Values and draws that are looked at together."""
+MANY = 8
+"""Values that continuous noise does not leave alike in two draws; answers and roundings may be by chance."""
 _DEEPEST = 4
 _HOOKS = ("prepare", "local_update", "release")
 Values = Mapping[str, Tensor]
@@ -121,7 +123,8 @@ class AskedAgain:
         self._drawn.add(about.target)
         if live.numel() == 0:
             return None
-        if not again and torch.equal(live, another):
+        continuous = any(isinstance(f, Additive) for f in about.facts) and live.numel() >= MANY
+        if continuous and not again and torch.equal(live, another):
             return "what is stated to be drawn does not come from the run's generator: another one gives the same"
         if not any(isinstance(f, Additive) for f in about.facts) or _unlike(about.facts):
             return None

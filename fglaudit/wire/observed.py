@@ -28,6 +28,7 @@ from fglaudit.facts import (
     Field,
     KeptColumns,
     Masked,
+    Memoised,
     Randomised,
     Rounded,
     Sampled,
@@ -340,6 +341,7 @@ class Observed:
                 self._note(target, f"round {round}: {why}")
                 return
         random = any(isinstance(fact, Additive | Randomised | Rounded) for fact in facts)
+        random = random and not any(isinstance(fact, Memoised) for fact in facts)  # whose noise is used twice
         if random and not whole and slack is None and before.numel() < _POOLED:
             self._pool(target, facts, before, after, received)
 

@@ -43,6 +43,8 @@ from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.fedmlp import FedMLP
 from fglaudit.protocols.baselines.fedper_sage import FedPerSage
 from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
+from fglaudit.protocols.distributed_gcn.bds_gcn import BDSGCN
+from fglaudit.protocols.distributed_gcn.distributed_gcn import DistributedGCN
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
@@ -52,6 +54,7 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.protocols.private.gap import GAP
+from fglaudit.protocols.private.lpgnn import LPGNN
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.protocols.private.progap import ProGAP
 from fglaudit.protocols.private.structure_only import StructureOnly
@@ -89,6 +92,9 @@ PROTOCOLS: list[FederatedProtocol] = [
     FedPub(rounds=1, hidden=8),
     GAP(encoder_rounds=1, rounds=1),
     ProGAP(encoder_rounds=1, rounds=1),
+    LPGNN(rounds=1),
+    DistributedGCN(rounds=1),
+    BDSGCN(rounds=1),
 ]
 
 CELL = Cell(
