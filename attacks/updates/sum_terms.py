@@ -32,7 +32,7 @@ _ROW = 24
 """Words that a row may have at most, beyond half as many, before it counts as two."""
 _REPEATS = 3
 _MOST_LEVELS = 500
-"""Different values of a sum that is still taken apart: that of Cora's largest hub, 169 nodes, has 293. Sums over several
+"""Different values of a sum that is still taken apart: that of Cora's largest hub, 169 nodes, has 293. Sums over many
 hops have more, and all of them are single values by chance."""
 _MOST_SUMS = 200_000
 _LOG_ODDS = -4.0
