@@ -162,7 +162,7 @@ def _chained(shapes: list[tuple[int, ...]], inputs: int, outputs: int) -> bool:
 def _weights(view: View, last: LastLayer, vectors: Tensor) -> Tensor:
     """Return the last weights [K, H, C] of models [K, D], summed over heads."""
     weights = unflatten(vectors.double(), view.public.layout)[last.name]
-    return weights.unflatten(2, (max(1, last.heads), -1)).sum(2)
+    return weights.reshape(*weights.shape[:2], max(1, last.heads), -1).sum(2)
 
 
 def _floored(view: View, vectors: Tensor) -> Tensor:
