@@ -279,7 +279,8 @@ def _certainty(settings: Sequence[Setting]) -> list[str]:
     seeds = len({seed for s in settings for seed in s.seeds})
     kinds = Counter(leak.interval for leak in leaks if leak.measured)
     lines = [
-        f"{statuses[Status.OK]} of {plural(total, 'finding')} measured,{unrun} {statuses[Status.FAILED] - not_run} failed, "
+        f"{statuses[Status.OK]} of {plural(total, 'finding')} measured,{unrun} "
+        f"{statuses[Status.FAILED] - not_run} failed, "
         f"{statuses[Status.BROKEN_ATTACK]} from broken attacks, {statuses[Status.NOT_APPLICABLE]} not applicable; "
         f"{plural(seeds, 'seed')}."
     ]
