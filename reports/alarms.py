@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from fglaudit import registry
-from fglaudit.empirical.field_states import REPORT
-from fglaudit.execution.examined_fields import SEEN_BY
+from fglaudit.empirical.field_states import REPORT, sees
 from fglaudit.finding import Status
 from fglaudit.guarantees import Word
 from fglaudit.reports.labels import Labels, place
@@ -87,14 +86,9 @@ def unexamined(setting: Setting) -> list[str]:
 def unknown_payloads(setting: Setting, observer: str) -> list[str]:
     """Return the payloads that ``observer`` is sent, nothing protects, and no attack here knows."""
     fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
-    seen = (state for state in fields if state.payload != REPORT and _sees(observer, state.observer))
+    seen = (state for state in fields if state.payload != REPORT and sees(observer, state.observer))
     names = dict.fromkeys(state.payload for state in seen)
     return [name for name in names if name not in _known()] if names else []
-
-
-def _sees(observer: str, side: str) -> bool:
-    """Whether ``observer`` is the one that a field's state is about, or on the side that receives it."""
-    return side == observer or any(name in observer for name in SEEN_BY.get(side, ()))
 
 
 @cache
