@@ -157,32 +157,33 @@ class TwoAttentionTransformer:
         the same for all of them, so that a softmax does not see it; ``bias`` [K, m, heads, s] of the pairs it does.
         """
         key, value = (
-            part.unflatten(2, (self.heads, -1)) for part in weights[f"{name}.key_value.weight"].chunk(2, 2)
+            self._by_head(part) for part in weights[f"{name}.key_value.weight"].chunk(2, 2)
         )  # [K, d, heads, d_K]
-        query = linear(weights, f"{name}.query", normed[:, :, 0]).unflatten(2, (self.heads, -1))
+        query = self._by_head(linear(weights, f"{name}.query", normed[:, :, 0]))
         asked = torch.einsum("kmhe,kdhe->kmhd", query * (self.hidden // self.heads) ** -0.5, key)
         share = dropout((asked @ normed.transpose(2, 3) + bias).softmax(3))
         shift = weights[f"{name}.key_value.bias"].chunk(2, 1)[1].view(-1, 1, *value.shape[2:])
         read = torch.einsum("kmhd,kdhe->kmhe", share @ normed, value) + share.sum(3, keepdim=True) * shift
-        return read.flatten(2)
+        outputs: Tensor = read.flatten(2)
+        return outputs
 
     def _global(self, weights: Weights, name: str, rows: Tensor, global_nodes: Tensor, dropout: Dropout) -> Tensor:
         """Return what ``rows`` [K, r, d] read from the global nodes [K, g, d], without bias among the scores.
 
         Global nodes are few: the maps of queries and outputs are applied to their keys and values, not to the rows.
         """
-
-        def by_head(flat: Tensor) -> Tensor:
-            return flat.unflatten(-1, (self.heads, -1))
-
         key, value = (
-            by_head(part) for part in linear(weights, f"{name}.global_key_value", global_nodes).chunk(2, 2)
+            self._by_head(part) for part in linear(weights, f"{name}.global_key_value", global_nodes).chunk(2, 2)
         )  # [K, g, heads, d_K]
-        asks, shift = by_head(weights[f"{name}.global_query.weight"]), by_head(weights[f"{name}.global_query.bias"])
+        asks, shift = (self._by_head(weights[f"{name}.global_query.{part}"]) for part in ("weight", "bias"))
         key = key * (self.hidden // self.heads) ** -0.5
         asked = torch.einsum("kdhe,kghe->kdhg", asks, key).flatten(2)
         score = torch.baddbmm(torch.einsum("khe,kghe->khg", shift, key).flatten(1).unsqueeze(1), rows, asked)
-        share = dropout(score.unflatten(2, (self.heads, -1)).softmax(3)).flatten(2)
-        out = weights[f"{name}.global_output.weight"].unflatten(1, (self.heads, -1))
+        share = dropout(score.view(*score.shape[:2], self.heads, -1).softmax(3)).flatten(2)
+        out = weights[f"{name}.global_output.weight"].view(len(rows), self.heads, -1, rows.shape[2])
         read = torch.einsum("kghe,khed->khgd", value, out).flatten(1, 2)
         return torch.baddbmm(weights[f"{name}.global_output.bias"].unsqueeze(1), share, read)
+
+    def _by_head(self, flat: Tensor) -> Tensor:
+        """Return [..., d] as [..., heads, d_K]."""
+        return flat.reshape(*flat.shape[:-1], self.heads, -1)

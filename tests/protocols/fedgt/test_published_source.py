@@ -130,7 +130,7 @@ def test_different_candidates_are_drawn_in_proportion_to_their_scores() -> None:
     assert torch.allclose(first[[3, 1, 4]], torch.tensor([0.5, 0.25, 0.25]), atol=0.03)
     second_after_three = drawn[0, drawn[0, :, 0] == 3, 1]
     assert abs(float((second_after_three == 1).float().mean()) - 0.5) < 0.04
-    assert pool.draw_distinct(rows, 4, derive(0))[1].sum(2).unique().tolist() == [3]
+    assert bool((pool.draw_distinct(rows, 4, derive(0))[1].sum(2) == 3).all())
 
 
 def test_scores_are_those_of_walks_that_end_at_the_node() -> None:
