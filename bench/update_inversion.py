@@ -84,6 +84,7 @@ def cases() -> Iterator[Case]:
             for server in (None, CraftedWeights()):
                 name = f"{hops} hops, defaults"
                 yield Case(name, {"hops": hops, "rounds": 9}, UpdateShares(), clients=clients, server=server)
+        yield Case("defaults", {"rounds": 9}, UpdateShares(), "fedgat", clients, server=CraftedWeights())
     for server in (None, InsertEdges(edges=50), InsertEdges(edges=200)):
         sums = {"hops": 1, "rounds": 1, "aggregate": "counts"}
         yield Case("1 hop, counts", sums, RowSpace(), clients=10, observer="client:0", server=server)
