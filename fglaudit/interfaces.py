@@ -375,6 +375,16 @@ class Attack(ABC):
     reads_ids: ClassVar[bool] = False
     """Whether it reads which nodes rows belong to, rather than the rows; on messages of noise these are random too."""
 
+    leaks_only: ClassVar[bool] = False
+    """Whether it learns from examples what messages mean, so that a low score says nothing of what they carry: its row
+    may show a leak, never its absence."""
+
+    @classmethod
+    def reads(cls) -> tuple[type[Payload], ...]:
+        """Return the payloads that it may read, of which a recorder keeps messages: ``consumes`` and ``also_reads``; an
+        attack on payloads that it cannot name adds those of the registry."""
+        return (*cls.consumes, *cls.also_reads)
+
     @classmethod
     def last_round(cls, payload: type[Payload]) -> int | None:
         """Return the last round whose ``payload`` it reads, None for all; for attacks that read some payloads

@@ -103,6 +103,9 @@ SETUPS: dict[str, Setup] = {
     "cnfgnn-obfuscated": Setup("cnfgnn", {"hidden": 16, "rounds": 2}, users, obfuscated("signs")),
     # As many measurements of a row as it has entries: with fewer none is found without a prior.
     "fedgt": Setup("fedgt", {**{f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}, "hidden": 32}),
+    "fedgt-code": Setup(
+        "fedgt", {**{f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}, "hidden": 32, "source": "code"}
+    ),
     "fedavg-sage": Setup("fedavg-sage", {"hidden": 8, "rounds": 3}),
     "fedavg-gophormer": Setup("fedavg-gophormer", {"rounds": 2}),
     "fedavg-graphgps": Setup("fedavg-graphgps", {"rounds": 2}),

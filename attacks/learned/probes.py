@@ -58,7 +58,7 @@ def made_up_graph(view: View, large: bool, rng: torch.Generator) -> FederatedGra
         x[taking_part] = torch.randn(shape, generator=rng)
     else:
         x[taking_part] = (torch.rand(shape, generator=rng) < _DENSITY).float()
-        x[taking_part, 0] = 1.0
+        x[taking_part, torch.arange(len(taking_part)) % x.shape[1]] = 1.0  # no row is empty, no column a constant
         if view.public.features is FeatureKind.SCALED_BINARY:
             x = x / x.sum(1, keepdim=True).clamp(min=1)
     owner = dealt(view, others)

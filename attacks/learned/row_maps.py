@@ -308,6 +308,8 @@ _DEAR: tuple[tuple[str, Learner], ...] = (
 )
 LEARNERS = dict((*_SIMPLE, *_DEAR))
 """By name, the simplest first."""
+_OF_ANY_WIDTH = tuple(name for name in LEARNERS if name.startswith(("affine, ridge", "affine map of")))
+"""What serves messages that are wider or narrower than what they were made of."""
 
 
 def _finite(rows: Tensor) -> Tensor:
@@ -331,7 +333,8 @@ def _guarded(name: str, map_: RowMap) -> RowMap:
 
 
 def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor, *, simple: bool = False) -> Learned:
-    """Return the map from ``sent`` to ``plain`` [n, D] with the least error on the held-out pairs [m, D].
+    """Return the map from ``sent`` to ``plain`` [n, D] with the least error on the held-out pairs [m, D]; of the
+    affine ones where the two have not the same width.
 
     Args:
         simple: ask no dear learner.
@@ -345,6 +348,8 @@ def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor,
             if best.error <= enough:
                 return best
             if learner is network and best.error > _SIGNAL:
+                continue
+            if sent.shape[1] != plain.shape[1] and name not in _OF_ANY_WIDTH:
                 continue
             map_ = learner(plain, sent if name in _OF_BITS else _finite(sent))
             if map_ is None:
