@@ -8,6 +8,7 @@ ATTACKS: dict[str, str] = {
     "row-space": "fglaudit.attacks.sums.row_space:RowSpace",
     "maximum-a-posteriori": "fglaudit.attacks.sums.maximum_a_posteriori:MaximumAPosteriori",
     "integer-propagation": "fglaudit.attacks.sums.integer_propagation:IntegerPropagation",
+    "differenced-sums": "fglaudit.attacks.sums.differenced_sums:DifferencedSums",
     "server-partial-sums": "fglaudit.attacks.sums.server_partial_sums:ServerPartialSums",
     "joint-diagonalisation": "fglaudit.attacks.neighborhoods.joint_diagonalisation:JointDiagonalisation",
     "second-moments": "fglaudit.attacks.neighborhoods.second_moments:SecondMoments",

@@ -13,7 +13,7 @@ from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
 from fglaudit.adversary.modelled import decides, out_of_order
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
-from fglaudit.finding import ADAPTED, Finding, Status
+from fglaudit.finding import ADAPTED, LEARNED, Finding, Status
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.observers import ObserverSpec, expand
@@ -164,7 +164,7 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     before that is allowed for where rows are decided.
     """
     kind = type(attack)
-    read = {payload.__name__ for payload in (*kind.consumes, *kind.also_reads, *kind.computed_from)}
+    read = {payload.__name__ for payload in (*kind.reads(), *kind.computed_from)}
     asked = [fact for fact in facts if not isinstance(fact.target, Field) or fact.target.payload in read]
     reports = before_reports(facts) if runs_on_reports(attack, facts) else ()
     unexpected = out_of_order(asked)
@@ -175,6 +175,8 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
         or not (decides(fact) if fact in reports else attack.models(fact))
         or (fact in reports and isinstance(fact, Additive | Randomised) and not attack.models(fact))
     )
+    if not names and kind.leaks_only:
+        return f"no: {LEARNED}"
     return f"no: {', '.join(names)}" if names else ADAPTED
 
 

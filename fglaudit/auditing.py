@@ -15,7 +15,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.rows import cell_record
+from fglaudit.execution.rows import attacked_record
 from fglaudit.execution.saved import store_plan, store_record
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
 from fglaudit.graph import Graph
@@ -164,7 +164,7 @@ def _audited(cell: Cell, whole: Graph, suite: str, device: torch.device) -> Cell
         raise FglauditError(f"{defense} does not serve {protocol}: {error}; choose another of the two") from error
     scorer = Scorer(truth)
     outputs = run_attacks(recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask)
-    return cell_record(cell.hash(), suite, cell.description(), recording, [scorer.measure(o) for o in outputs])
+    return attacked_record(cell, suite, recording, outputs, [scorer.measure(o) for o in outputs])
 
 
 def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Graph]:

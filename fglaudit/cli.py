@@ -334,7 +334,7 @@ def list_names(
 
 @app.command()
 def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` prints, or file.py:Class.")]) -> None:
-    """Explain what `fglaudit list` names : what it is, its fields and their defaults."""
+    """Explain a name that `fglaudit list` prints: what it is, its fields and their defaults."""
     from fglaudit.catalog import explain
 
     print(explain(name))

@@ -16,6 +16,8 @@ ADAPTED = "yes"
 
 UNSTATED = "Unstated"
 """In the column ``adapted``: something was done that no fact states."""
+LEARNED = "messages whose meaning is learned"
+"""In the column ``adapted``: what a low score of this attack says nothing of, whatever was done to messages."""
 
 YES, NO = "yes", "no"
 """What the column ``succeeds_weakened`` may say."""

@@ -184,6 +184,9 @@ class DefenseSession:
         anyway."""
         return 1
 
+    def leave_out(self, clients: tuple[int, ...]) -> None:
+        """The server says that ``clients`` are gone: from now on, until this is called again, they send nothing."""
+
     def overhead(self) -> tuple[Tensor, Tensor] | None:
         """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last
         call, if any."""
@@ -371,6 +374,16 @@ class Attack(ABC):
 
     reads_ids: ClassVar[bool] = False
     """Whether it reads which nodes rows belong to, rather than the rows; on messages of noise these are random too."""
+
+    leaks_only: ClassVar[bool] = False
+    """Whether it learns from examples what messages mean, so that a low score says nothing of what they carry: its row
+    may show a leak, never its absence."""
+
+    @classmethod
+    def reads(cls) -> tuple[type[Payload], ...]:
+        """Return the payloads that it may read, of which a recorder keeps messages: ``consumes`` and ``also_reads``; an
+        attack on payloads that it cannot name adds those of the registry."""
+        return (*cls.consumes, *cls.also_reads)
 
     @classmethod
     def last_round(cls, payload: type[Payload]) -> int | None:

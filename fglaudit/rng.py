@@ -65,6 +65,15 @@ def moved(rng: torch.Generator, device: torch.device | str) -> torch.Generator:
     return torch.Generator(device).manual_seed(rng.initial_seed())
 
 
+def copied(rng: torch.Generator) -> torch.Generator:
+    """Return a generator that draws, and splits into, what ``rng`` would from here on; ``rng`` itself stays put."""
+    again = KeyedGenerator(rng.device) if isinstance(rng, KeyedGenerator) else torch.Generator(rng.device)
+    again.set_state(rng.get_state())
+    if isinstance(again, KeyedGenerator) and isinstance(rng, KeyedGenerator):
+        again.key = rng.key
+    return again
+
+
 def split(rng: torch.Generator, purpose: str) -> torch.Generator:
     """Return an independent child of ``rng`` for ``purpose``; ``rng`` itself moves on by one draw."""
     seed = int(torch.randint(2**62, (1,), generator=rng).item())

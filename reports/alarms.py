@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from fglaudit import registry
-from fglaudit.empirical.field_states import REPORT
-from fglaudit.execution.examined_fields import SEEN_BY
+from fglaudit.empirical.field_states import REPORT, sees
 from fglaudit.finding import Status
 from fglaudit.guarantees import Word
 from fglaudit.reports.labels import Labels, place
@@ -64,7 +63,10 @@ def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
     lines = []
     if run.missing:
         have = "has" if len(run.missing) == 1 else "have"
-        lines.append(f"{plural(len(run.missing), 'planned cell')} of the suite {have} no record: {few(run.missing)}.")
+        named = few(list(dict.fromkeys(filter(None, map(_not_run(settings, labels).get, run.missing)))))
+        lines.append(
+            f"{plural(len(run.missing), 'planned cell')} of the suite {have} no record{': ' * bool(named)}{named}."
+        )
     lines += [
         f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable
     ]
@@ -78,6 +80,16 @@ def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
     return lines
 
 
+def _not_run(settings: Sequence[Setting], labels: Labels) -> dict[str, str]:
+    """Return where each cell stands that was planned and has not run, by its hash."""
+    return {
+        record.cell: f"{labels.setting(setting)} on {place(setting)}, seed {record.findings[0].seed}"
+        for setting in settings
+        for record in setting.records
+        if record.findings and record.findings[0].reason == NOT_RUN
+    }
+
+
 def unexamined(setting: Setting) -> list[str]:
     """Return the fields of the setting's messages that nothing examined, as "Payload.field"."""
     fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
@@ -87,14 +99,9 @@ def unexamined(setting: Setting) -> list[str]:
 def unknown_payloads(setting: Setting, observer: str) -> list[str]:
     """Return the payloads that ``observer`` is sent, nothing protects, and no attack here knows."""
     fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
-    seen = (state for state in fields if state.payload != REPORT and _sees(observer, state.observer))
+    seen = (state for state in fields if state.payload != REPORT and sees(observer, state.observer))
     names = dict.fromkeys(state.payload for state in seen)
     return [name for name in names if name not in _known()] if names else []
-
-
-def _sees(observer: str, side: str) -> bool:
-    """Whether ``observer`` is the one that a field's state is about, or on the side that receives it."""
-    return side == observer or any(name in observer for name in SEEN_BY.get(side, ()))
 
 
 @cache

@@ -124,7 +124,10 @@ def _parties(parties: str) -> str:
 
 def observer_subject(observer: tuple[str, str]) -> str:
     """The observer as the subject of a sentence about what it does."""
-    first, space, rest = observer_label(observer).partition(" ")
+    label = observer_label(observer)
+    if "+" in observer[0]:
+        return f"The coalition of {label[:1].lower()}{label[1:]}"
+    first, space, rest = label.partition(" ")
     return {"Server": "The server", "Wiretap": "A wiretap"}.get(first, first) + space + rest
 
 

@@ -17,6 +17,9 @@ from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.parties.base import Behaviour
+from fglaudit.parties.crafted_weights import CraftedWeights
+from fglaudit.parties.repeat_pretraining import RepeatPretraining
 from fglaudit.payloads import SERVER
 from fglaudit.registry import build
 from fglaudit.testing import Run, example_graph, record
@@ -48,12 +51,13 @@ GENERATOR: dict[str, Any] = {"embedding": 8, "generator_hidden": 24, "generator_
 
 @dataclass(frozen=True)
 class Setup:
-    """What is recorded: a protocol with its fields on a graph, under a defense or none."""
+    """What is recorded: a protocol with its fields on a graph, under a defense or none, all honest or one not."""
 
     protocol: str
     arguments: dict[str, Any]
     graph: Callable[[], FederatedGraph] = example_graph
     defense: Defense | None = None
+    behaviour: Behaviour | None = None
 
     def build(self) -> FederatedProtocol:
         """Return the protocol."""
@@ -67,6 +71,8 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
     "fedgcn-1-counts": Setup("fedgcn", {"hops": 1, "rounds": 3, "aggregate": "counts"}),
+    "fedgcn-repeated": Setup("fedgcn", {"hops": 1, "rounds": 2}, behaviour=RepeatPretraining(clients=3)),
+    "fedgat-crafted": Setup("fedgat", {"rounds": 3}, behaviour=CraftedWeights(rounds=2)),
     "fedgcn-2": Setup("fedgcn", {"hops": 2, "rounds": 3, "optimizer": "adam", "learning_rate": 0.01}),
     "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),
     "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
@@ -97,6 +103,9 @@ SETUPS: dict[str, Setup] = {
     "cnfgnn-obfuscated": Setup("cnfgnn", {"hidden": 16, "rounds": 2}, users, obfuscated("signs")),
     # As many measurements of a row as it has entries: with fewer none is found without a prior.
     "fedgt": Setup("fedgt", {**{f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}, "hidden": 32}),
+    "fedgt-code": Setup(
+        "fedgt", {**{f.name: getattr(TINY_GT, f.name) for f in fields(TINY_GT)}, "hidden": 32, "source": "code"}
+    ),
     "fedavg-sage": Setup("fedavg-sage", {"hidden": 8, "rounds": 3}),
     "fedavg-gophormer": Setup("fedavg-gophormer", {"rounds": 2}),
     "fedavg-graphgps": Setup("fedavg-graphgps", {"rounds": 2}),
@@ -141,7 +150,7 @@ OBSERVERS = (
 def recorded(name: str) -> Run:
     """Return the recording called ``name``; made once in a process."""
     setup = SETUPS[name]
-    return record(setup.build(), setup.graph(), setup.defense)
+    return record(setup.build(), setup.graph(), setup.defense, behaviour=setup.behaviour)
 
 
 @cache

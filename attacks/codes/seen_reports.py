@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.adversary.known_graph import sees_deliveries
+from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.modelled import about
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.public_rules import stated
@@ -58,11 +59,10 @@ def reporting(view: View, seen: Seen) -> Tensor:
     eye = torch.eye(classes, dtype=torch.double)
     encoder = _ENCODER * eye + (1 - _ENCODER) / classes
     assumed = encoder @ (keep * eye + (1 - keep) / max(1, classes - 1) * (1 - eye))
-    known = view.known_rows()
-    nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
+    nodes, y = known_labels(view)
     reported = torch.full((view.public.num_nodes,), -1)
     reported[seen.nodes] = seen.reported
-    use = (y >= 0) & (reported[nodes] >= 0)
+    use = reported[nodes] >= 0
     counts = one_hot(y[use] * classes + reported[nodes[use]], classes * classes).sum(0).view(classes, classes)
     total = counts + _PRIOR * assumed
     return total / total.sum(1, keepdim=True)

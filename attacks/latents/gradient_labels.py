@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.adversary.known_labels import known_labels
+from fglaudit.attacks.latents.label_guess import label_guess
 from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
-from fglaudit.attacks.latents.latent_rounds import latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.latent_rounds import latent_rounds, missing_latents
 from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed, training_changed
 from fglaudit.attacks.latents.planting import plant_labels
 from fglaudit.facts import Fact
@@ -61,21 +62,14 @@ class GradientLabels(Attack):
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        known = view.known_rows()
-        nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
-        nodes, y = nodes[y >= 0], y[y >= 0]
+        nodes, y = known_labels(view)
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes), _ROUNDS[-1])
         directions = normalize(rounds.gradients.to(device).double(), dim=2)
         found = [
             label_scores(_standardised(directions[:most].mean(0)), nodes, y, view.public.num_classes, SHARPNESS)
             for most in _ROUNDS
         ]
-        scores = max(found, key=lambda fitted: fitted[1])[0]
-        users = unknown_users(view)
-        users = users[~torch.isin(users, nodes)]
-        spread = propagate_labels(view, users)
-        total = scores[users.to(device)].cpu() + spread.clamp(min=1e-6).log()
-        return Inference(type(self).quantity, users, total.softmax(1))
+        return label_guess(view, found, nodes)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant users without edges, all labelled, of whom those of a class have one row."""

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
-from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.modelled import about
 from fglaudit.adversary.public_rules import stated
+from fglaudit.attacks.latents.label_guess import label_guess
 from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
-from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, unknown_users
+from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents
 from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed, training_changed
 from fglaudit.attacks.latents.planting import plant_labels
 from fglaudit.facts import ROWS, Absent, Additive, Fact, Randomised
@@ -59,9 +60,7 @@ class LatentLabels(Attack):
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        known = view.known_rows()
-        nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
-        nodes, y = nodes[y >= 0], y[y >= 0]
+        nodes, y = known_labels(view)
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
         plain = not stated(view, Latents) and not any(fact.target == ROWS for fact in view.public.facts)
         lates, scales = (_LATE[:1], SHARPNESS[-1:]) if plain else (_LATE, SHARPNESS)
@@ -69,12 +68,7 @@ class LatentLabels(Attack):
             label_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales)
             for late in lates
         ]
-        scores = max(found, key=lambda fitted: fitted[1])[0]
-        users = unknown_users(view)
-        users = users[~torch.isin(users, nodes)]
-        spread = propagate_labels(view, users)
-        total = scores[users.to(device)].cpu() + spread.clamp(min=1e-6).log()
-        return Inference(type(self).quantity, users, total.softmax(1))
+        return label_guess(view, found, nodes)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_labels(view, rng)

@@ -26,6 +26,7 @@ from fglaudit.attacks.learned.decoder import decoded_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
 from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts
 from fglaudit.attacks.learned.hidden_rows import hidden_rows
+from fglaudit.attacks.learned.own_payloads import names_nodes, own_rows, own_types
 from fglaudit.attacks.learned.probes import made_up_graph
 from fglaudit.attacks.learned.undoing import undone
 from fglaudit.errors import FglauditError
@@ -91,17 +92,29 @@ class LearnedInversion(Attack):
     metric: ClassVar[str] = "cosine"
 
     first_rounds: ClassVar[int | None] = 1
+    leaks_only: ClassVar[bool] = True
+
+    @classmethod
+    def reads(cls) -> tuple[type[Payload], ...]:
+        """Return the payloads with features, and all that do not come with this project."""
+        return (*cls.also_reads, *own_types())
 
     def models(self, fact: Fact) -> bool:
         """Of no fact: it may show a leak, never its absence."""
         return False
 
     def unsupported(self, view: View) -> str | None:
+        seen = seen_payloads(view)
+        own = [payload for payload in seen if payload in own_types()]
+        if any(names_nodes(view, payload) for payload in own):
+            return None
+        if own and len(own) == len(seen):
+            return "messages of a payload that no attack here knows do not say whose rows they are"
         if not set(view.public.hooks) & set(_HOOKS):
             return "the defense changes neither rows nor messages: there is nothing to undo"
         if view.public.release is None:
             return "the view comes without the public defense, so nothing can be learned of it"
-        if not (seen := seen_payloads(view)):
+        if not seen:
             return "the observer reads no payload with features"
         if not unexplained(view, seen):
             return "all that is done to messages is stated, in facts that the attacks here know"
@@ -116,7 +129,12 @@ class LearnedInversion(Attack):
     def _candidates(
         self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
     ) -> Iterator[Candidate]:
-        found = undone(view, seen, rng, device)
+        acts = view.public.release is not None and bool(set(view.public.hooks) & set(_HOOKS))
+        found = undone(view, seen if acts else (), rng, device)
+        for payload in [p for p in own_types() if p in seen]:
+            yield from own_rows(found.cleaned, payload, split(rng, payload.__name__), device)
+            if acts:
+                yield from own_rows(view, payload, split(rng, f"defended {payload.__name__}"), device, defended=True)
 
         # Models were trained on hidden rows: what clients computed with them is cleaned, what the server made is not.
         if (hidden := hidden_rows(view, split(rng, "hidden rows"), device)) is not None:
@@ -194,7 +212,7 @@ def seen_payloads(view: View) -> tuple[type[Payload], ...]:
     """Return the payloads with features of which the observer reads messages of others."""
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
     found = []
-    for payload in LearnedInversion.also_reads:
+    for payload in LearnedInversion.reads():
         if any(bool((~torch.isin(batch.senders, mine)).any()) for batch in view.messages.of(payload)):
             found.append(payload)
     return tuple(found)

@@ -31,6 +31,9 @@ _TOO_MANY = 8
 _ROW = 24
 """Words that a row may have at most, beyond half as many, before it counts as two."""
 _REPEATS = 3
+_MOST_LEVELS = 500
+"""Different values of a sum that is still taken apart: that of Cora's largest hub, 169 nodes, has 293. Sums over many
+hops have more, and all of them are single values by chance."""
 _MOST_SUMS = 200_000
 _LOG_ODDS = -4.0
 """Of a word in a row: one in fifty."""
@@ -49,13 +52,15 @@ class SumTerms(NamedTuple):
 
 
 def sum_terms(row: Tensor) -> SumTerms:
-    """Take a sum [F], known up to a positive factor, apart."""
+    """Take a sum [F], known up to a positive factor, apart; into nothing if it has too many different values."""
     words = row.nonzero().squeeze(1)
     none = SumTerms(torch.zeros(0, len(row), dtype=torch.bool), torch.zeros(0, dtype=torch.long))
     if not len(words):
         return none
     seen = row[words].double().cpu().numpy()
     values, level, counts = _levels(seen / seen.max())
+    if len(values) > _MOST_LEVELS:
+        return none
     single = _single_values(values, counts)
     parts, sizes = _parts(values, counts, single)
     if not len(parts):

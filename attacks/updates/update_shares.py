@@ -9,6 +9,9 @@ class has no node. A server that sends crafted weights (:mod:`fglaudit.parties.c
 and learns A from rounds in which the first class is certain: units without a say in the logits then show -A_c of the
 others. Which round is which is read off the weights that were sent. Errors are left by sizes A_i that differ between
 nodes, so that a share is one of sizes, not of heads.
+
+A **GAT** averages, so that sizes are alike, but its units have either sign under honest weights: those are not read.
+Crafted ones bring every hidden unit to ELU's floor, -1: ``g_c = share_c - 1/C`` at every unit, with nothing unknown.
 """
 
 from __future__ import annotations
@@ -38,10 +41,25 @@ from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
-from fglaudit.structure import Training
+from fglaudit.structure import Models, Training
 from fglaudit.view import View
 
 ROUNDS = 8
+_FLOOR = -1e3
+"""Largest first weight of a GAT whose hidden units count as brought to ELU's floor."""
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """Which weights give the logits.
+
+    Attributes:
+        name: in the public layout.
+        heads: of a GAT, averaged; 0 for a GCN.
+    """
+
+    name: str
+    heads: int
 
 
 @dataclass(frozen=True)
@@ -71,55 +89,96 @@ class UpdateShares(Attack):
             return Training.missing()
         if stated.optimizer != "sgd" or stated.local_steps == 0:
             return "changes are read as so many steps of SGD; these clients step otherwise, or as often as they like"
-        if _last_layer(view) is None:
-            return "the last layer is read as one of a GCN: weights alone, one layer after the other; these are others"
+        last = last_layer(view)
+        if last is None:
+            return "the last layer is read as one of a GCN or GAT: weights alone, one after the other; these are others"
+        if last.heads and not any(bool(_floored(view, m.received).any()) for _, m in sent_models(view, ROUNDS)):
+            return "hidden units of a GAT have either sign, but under crafted weights; none of these models is crafted"
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        last = last_layer(view)
+        assert last is not None
         found: dict[int, list[tuple[Tensor, Tensor]]] = {}
         for clients, models in sent_models(view, ROUNDS):
-            received, change = self._layers(view, models.received), self._layers(view, models.change)
+            received, change = _weights(view, last, models.received), _weights(view, last, models.change)
+            used = _floored(view, models.received) if last.heads else torch.ones(len(clients), dtype=torch.bool)
             for place, client in enumerate(clients.tolist()):
-                found.setdefault(client, []).append((received[place], change[place]))
+                found.setdefault(client, []).extend([(received[place], change[place])] if bool(used[place]) else [])
         clients = torch.tensor(sorted(found))
-        shares = torch.stack([_shares(view, found[k]) for k in clients.tolist()])
+        of_one = _floor_shares if last.heads else _shares
+        shares = torch.stack([of_one(view, found[k]) for k in clients.tolist()])
         return Inference(type(self).quantity, clients, shares)
-
-    def _layers(self, view: View, vectors: Tensor) -> Tensor:
-        name = _last_layer(view)
-        assert name is not None
-        return unflatten(vectors.double(), view.public.layout)[name]
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant the answers to one round of equal predictions, every client without nodes of one class."""
         rng = split(rng, "plant")
-        public, clients = view.public, sending_clients(view, ModelUpdate)
-        name = _last_layer(view)
-        assert name is not None
+        public, clients, last = view.public, sending_clients(view, ModelUpdate), last_layer(view)
+        assert last is not None
         counts = torch.randint(1, 6, (len(clients), public.num_classes), generator=rng).double()
         counts[torch.arange(len(clients)), torch.randint(public.num_classes, (len(clients),), generator=rng)] = 0
         shares = counts / counts.sum(1, keepdim=True)
         stated = public.structure.of(Training)
-        change = torch.zeros(len(clients), sum(math.prod(shape) for shape in public.layout.values()))
-        gradient = (1 / public.num_classes - shares).unsqueeze(1).expand(-1, public.layout[name][0], -1)
-        unflatten(change, public.layout)[name].copy_(-stated.learning_rate * stated.local_steps * gradient)
+        received = torch.zeros(len(clients), sum(math.prod(shape) for shape in public.layout.values()))
+        if last.heads:
+            next(iter(unflatten(received, public.layout).values())).fill_(10 * _FLOOR)
+        change = torch.zeros_like(received)
+        unit = -1 / last.heads if last.heads else 1
+        gradient = unit * (1 / public.num_classes - shares).repeat(1, max(1, last.heads)).unsqueeze(1)
+        unflatten(change, public.layout)[last.name].copy_(-stated.learning_rate * stated.local_steps * gradient)
         server = torch.full_like(clients, SERVER)
-        blank = torch.zeros_like(change)  # uploaded weights are then their change
+        sent = received + change if public.structure.of(Models).upload == "weights" else change
         batches = (
-            MessageBatch(0, server, clients, ModelUpdate(blank)),
-            MessageBatch(1, clients, server, ModelUpdate(change)),
+            MessageBatch(0, server, clients, ModelUpdate(received)),
+            MessageBatch(1, clients, server, ModelUpdate(sent)),
         )
         return Planted(without_defense(view, MemoryMessages(batches)), shares, clients)
 
 
-def _last_layer(view: View) -> str | None:
-    """Return the name of the last of several layers of a GCN, None where the model is something else."""
-    shapes = list(view.public.layout.items())
-    if len(shapes) < 2 or any(len(shape) != 2 for _, shape in shapes):
+def last_layer(view: View) -> LastLayer | None:
+    """Return the last of several layers of a GCN or a GAT, None where the model is something else."""
+    public = view.public
+    layout = list(public.layout.items())
+    shapes = [shape for _, shape in layout]
+    if len(shapes) < 2 or any(len(shape) != 2 for shape in shapes):
         return None
-    chained = all(one[1][1] == other[1][0] for one, other in itertools.pairwise(shapes))
-    fits = shapes[0][1][0] == view.public.num_features and shapes[-1][1][1] == view.public.num_classes
-    return shapes[-1][0] if chained and fits else None
+    if _chained(shapes, public.num_features, public.num_classes):
+        return LastLayer(layout[-1][0], 0)
+    # Layer by layer: weights [in, heads x out], then two attention vectors [heads, out].
+    layers, own, other = shapes[0::3], shapes[1::3], shapes[2::3]
+    if len(shapes) % 3 or own != other or [w[1] for w in layers] != [math.prod(a) for a in own] or len(layers) < 2:
+        return None
+    heads, classes = own[-1]
+    if classes != public.num_classes or not _chained(layers, public.num_features, heads * classes):
+        return None
+    return LastLayer(layout[-3][0], heads)
+
+
+def _chained(shapes: list[tuple[int, ...]], inputs: int, outputs: int) -> bool:
+    follow = all(one[1] == other[0] for one, other in itertools.pairwise(shapes))
+    return follow and shapes[0][0] == inputs and shapes[-1][1] == outputs
+
+
+def _weights(view: View, last: LastLayer, vectors: Tensor) -> Tensor:
+    """Return the last weights [K, H, C] of models [K, D], summed over heads."""
+    weights = unflatten(vectors.double(), view.public.layout)[last.name]
+    return weights.reshape(*weights.shape[:2], max(1, last.heads), -1).sum(2)
+
+
+def _floored(view: View, vectors: Tensor) -> Tensor:
+    """Return which models [K, D] of a GAT bring all hidden units to -1, and predict alike [K]."""
+    weights = list(unflatten(vectors, view.public.layout).values())
+    return (weights[0].flatten(1) <= _FLOOR).all(1) & (weights[-3].flatten(1) == 0).all(1)
+
+
+def _floor_shares(view: View, rounds: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return the shares [C] of one client of a GAT from changes of last weights [H, C] that were 0."""
+    stated, classes = view.public.structure.of(Training), view.public.num_classes
+    if not rounds:
+        return torch.full((classes,), 1 / classes, dtype=torch.double)
+    moved = torch.stack([change for _, change in rounds]).mean((0, 1))
+    shares = (1 / classes - moved / (stated.learning_rate * stated.local_steps)).clamp(min=0)
+    return shares / shares.sum().clamp(min=1e-12)
 
 
 def _shares(view: View, rounds: list[tuple[Tensor, Tensor]]) -> Tensor:

@@ -26,7 +26,7 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
-from fglaudit.structure import NORMALISED, Convolutions, Sums
+from fglaudit.structure import NORMALISED, Codes, Convolutions, Sums
 from fglaudit.view import View
 
 _PLANTED_WORDS, _PLANTED_DEGREES = 4, (2, 3, 2, 5)
@@ -59,6 +59,8 @@ class UpdateSubsetSum(Attack):
         stated = view.public.structure.get(Sums)
         if stated is not None and stated.weighting != NORMALISED:
             return f"{stated.weighting} have no weights to tell neighbours apart; update-inversion finds the sums"
+        if view.public.structure.get(Codes) is not None:
+            return "what clients train on is smoothed over the graph: no sum of a few neighbours to take apart"
         if view.public.features is not FeatureKind.BINARY:
             return "sums are taken apart because all entries of all rows are 1; these features are not binary"
         return UpdateInversion(self.rounds).unsupported(view)

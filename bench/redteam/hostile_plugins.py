@@ -27,7 +27,7 @@ from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.mechanism import clip_rows
-from fglaudit.rng import derive
+from fglaudit.rng import derive, split
 from fglaudit.targets import ROWS
 
 SESSIONS: Counter[Hostile] = Counter()
@@ -144,6 +144,7 @@ NOISE: dict[str, Rule] = {
 
 HONEST: dict[str, Rule] = {
     "honest": lambda m: m.fresh(),
+    "own-stream": lambda m: _normal(m.shape, split(m.rng, "noise")),
     "backwards": lambda m: m.fresh().flip(0).flip(-1),
     "wide-draw": lambda m: _normal(torch.Size((len(m.values) + 3, m.shape[1])), m.rng)[: len(m.values)],
     "by-quantiles": lambda m: torch.special.ndtri(

@@ -30,7 +30,7 @@ def attack_stream(attack: Attack, view: View, purpose: str) -> torch.Generator:
 def _digest(attack: Attack, view: View) -> str:
     """Return a digest of the first batch of every payload that ``attack`` reads."""
     seen = hashlib.blake2b(digest_size=16)
-    for payload in (*type(attack).consumes, *type(attack).also_reads):
+    for payload in type(attack).reads():
         batch = next(iter(view.messages.of(payload)), None)
         if batch is None:
             continue

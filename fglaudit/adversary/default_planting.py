@@ -52,7 +52,7 @@ def plant_lone_rows(attack: Attack, view: View, rng: torch.Generator) -> Planted
     x[targets] = rows
     planted, edges = planted_graph(view, pairs, inner_edges=True)
     graph = planted_federation(view, x, edges, dealt(view, others), rng)
-    reads = (*type(attack).consumes, *type(attack).also_reads)
+    reads = type(attack).reads()
     last = [type(attack).last_round(payload) for payload in reads]
     rounds = max((ROUNDS if each is None else min(each, ROUNDS) for each in last), default=0)
     return Planted(rehearsed(planted, graph, reads, rng, rounds=rounds), rows, targets)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fglaudit.adversary.uploads import input_map
 from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Neighborhood
+from fglaudit.nn.two_attention_transformer import Surrounded, TwoAttentionTransformer
 from fglaudit.nn.weights import unflatten
 from fglaudit.structure import Transformer
 from fglaudit.view import View
@@ -29,11 +30,27 @@ def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dr
         inputs: input representations of the nodes [K, n, d].
     """
     stated = view.public.structure.of(Transformer)
+    if stated.separate_global:
+        return _published(view, stated, models, global_nodes, inputs, dropout)
     shape = GraphTransformer(stated.layers, stated.hidden, stated.heads, stated.feed_forward)
     itself = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
     where = Neighborhood(None, itself, None)
     scores = shape.logits(unflatten(models, view.public.layout), inputs, [where] * shape.layers, global_nodes, dropout)
     return scores.log_softmax(2)
+
+
+def _published(
+    view: View, stated: Transformer, models: Tensor, global_nodes: Tensor, inputs: Tensor, dropout: Dropout
+) -> Tensor:
+    """Compute :func:`predict` for the other network; a node without edges is near itself alone, in all powers."""
+    size = stated.layers, stated.hidden, stated.heads, stated.feed_forward
+    shape = TwoAttentionTransformer(*size, stated.tokens, stated.powers)
+    nodes = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
+    alone = Surrounded(
+        nodes, inputs.new_ones(*nodes.shape, 1, stated.powers), torch.zeros_like(nodes, dtype=torch.bool)
+    )
+    weights = unflatten(models, view.public.layout)
+    return shape.logits(weights, inputs, alone, global_nodes, dropout).log_softmax(2)
 
 
 def log_probabilities(view: View, models: Tensor, global_nodes: Tensor, rows: Tensor, dropout: Dropout) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
+from fglaudit.adversary.known_labels import known_labels
 from fglaudit.view import View
 
 _STEPS = 30
@@ -17,9 +18,7 @@ def propagate_labels(view: View, nodes: Tensor) -> Tensor:
 
     Without edges every node gets the frequencies of the known labels.
     """
-    known = view.known_rows()
-    labelled, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
-    labelled, y = labelled[y >= 0], y[y >= 0]
+    labelled, y = known_labels(view)
     classes = view.public.num_classes
     prior = torch.bincount(y, minlength=classes).double() + 1
     prior = prior / prior.sum()

@@ -15,8 +15,16 @@ from fglaudit.privacy.counted import Counted
 
 SERVER_SIDE, CLIENT_SIDE = "server", "clients"
 """Who receives a field: what clients send the server receives, and the other way round."""
+EVERYBODY = ""
+_SEES = {SERVER_SIDE: ("server", "wire"), CLIENT_SIDE: ("client", "wire")}
+"""By the side that receives a field, what is in the names of observers that see it."""
 REPORT = "report"
 """The payload that stands for what a run reports beside its messages."""
+
+
+def sees(observer: str, listed: str) -> bool:
+    """Whether ``observer`` sees a field whose state is ``listed`` for a side, one observer, or everybody."""
+    return listed in (EVERYBODY, observer) or any(name in observer for name in _SEES.get(listed, ()))
 
 
 def unreplayed_states(counted: Counted, sealed: Collection[str], why: str) -> tuple[FieldState, ...]:

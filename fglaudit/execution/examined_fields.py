@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from fglaudit.empirical.field_states import REPORT
+from fglaudit.empirical.field_states import REPORT, sees
 from fglaudit.empirical.moves import PRESENCE
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.guarantees import FieldState
@@ -16,8 +16,6 @@ Read = Mapping[tuple[str, str, str], Collection[tuple[str, str]]]
 """By observer, knowledge and attack the fields that it did read, as (payload, field)."""
 _CARRIES = ("nothing", "covered", "unexamined")
 """States of fields that may say something of private data to who reads them."""
-SEEN_BY = {"server": ("server", "wire"), "clients": ("client", "wire")}
-"""By the side that receives a field, what is in the names of observers that see it."""
 
 
 def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], read: Read) -> tuple[FieldState, ...]:
@@ -25,9 +23,8 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
     attack that worked on its self-test read this very field, else unexamined."""
     found: list[FieldState] = []
     for state in states:
-        seen_by = SEEN_BY.get(state.observer, ())
-        observers = dict.fromkeys(f.observer for f in findings if any(name in f.observer for name in seen_by))
-        if state.state != "nothing" or not observers:
+        observers = dict.fromkeys(f.observer for f in findings if sees(f.observer, state.observer))
+        if state.state != "nothing" or state.payload == REPORT or not observers:
             found.append(state)
             continue
         for observer in observers:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fglaudit import registry
 from fglaudit.execution.examined_fields import Declared, Read, after_attacks, unread
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.recording import Recording
+from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement
 from fglaudit.suite.cell import Cell, identity
 
@@ -62,3 +64,22 @@ def cell_record(
         verdict=recording.verdict,
         fields=recording.fields if read is None else after_attacks(recording.fields, findings, read),
     )
+
+
+def attacked_record(
+    cell: Cell, suite: str, recording: Recording, outputs: Sequence[Output], measured: Sequence[Measurement]
+) -> CellRecord:
+    """Return the record of a cell whose attacks ran, with what they read and what nobody read."""
+    kinds = [type(attack) for attack in cell.attacks]
+    declared = {kind.name: {payload.__name__ for payload in kind.reads()} for kind in kinds}
+    read = {(o.blank.observer, o.blank.observer_knowledge, o.blank.attack): o.read for o in outputs}
+    asked = declared if _all_attacks(cell) else None
+    return cell_record(cell.hash(), suite, cell.description(), recording, measured, read, asked)
+
+
+def _all_attacks(cell: Cell) -> bool:
+    """Whether every attack of the registry that "all" stands for is run: those that read only what the cell's protocol
+    sends, but for those that run on request alone."""
+    names, sent = {type(attack).name for attack in cell.attacks}, set(type(cell.protocol).emits)
+    others = (registry.load("attack", name) for name in registry.names("attack") if name not in names)
+    return all(kind.on_request or not sent.issuperset(kind.consumes) for kind in others)

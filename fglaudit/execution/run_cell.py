@@ -9,9 +9,8 @@ from pathlib import Path
 
 import torch
 
-from fglaudit import registry
 from fglaudit.attacking import run_attacks
-from fglaudit.execution.rows import blank_record, cell_record
+from fglaudit.execution.rows import attacked_record, blank_record
 from fglaudit.execution.weakened import with_weakened
 from fglaudit.finding import CellRecord, Status
 from fglaudit.own_files import make_folder, remove_tree
@@ -76,17 +75,4 @@ def run_cell(
         )
         measured = [scorer.measure(output) for output in outputs]
         measured = with_weakened(cell, outputs, measured, device, key)
-    kinds = [type(attack) for attack in cell.attacks]
-    declared = {kind.name: {payload.__name__ for payload in (*kind.consumes, *kind.also_reads)} for kind in kinds}
-    read = {(o.blank.observer, o.blank.observer_knowledge, o.blank.attack): o.read for o in outputs}
-    asked = declared if _all_attacks(cell) else None
-    return cell_record(cell.hash(), suite, cell.description(), recording, measured, read, asked)
-
-
-def _all_attacks(cell: Cell) -> bool:
-    """Whether every attack of the registry that reads only what the cell's protocol sends is run."""
-    names, sent = {type(attack).name for attack in cell.attacks}, set(type(cell.protocol).emits)
-    return all(
-        name in names or not sent.issuperset(registry.load("attack", name).consumes)
-        for name in registry.names("attack")
-    )
+    return attacked_record(cell, suite, recording, outputs, measured)

@@ -7,14 +7,13 @@ Reported accuracies have rows of their own and do not count here, as in the gate
 
 from __future__ import annotations
 
-from fglaudit.empirical.field_states import CLIENT_SIDE, REPORT, SERVER_SIDE
+from fglaudit.empirical.field_states import REPORT, sees
 from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Verdict, Word
 
 EVERYTHING = "everything"
 PRIVATE, CLAIMED, SEALED, OPEN = "private", "claimed", "sealed", "open"
 _UNPROTECTED = ("nothing", "unexamined", "attacked")
-_SEES = {SERVER_SIDE: ("server", "wire"), CLIENT_SIDE: ("client", "wire")}
 _NAMED = 4
 _NOTHING = "no epsilon is stated, and nothing that it sees is sealed"
 
@@ -28,7 +27,7 @@ def whole_protocol(record: CellRecord) -> tuple[FieldState, ...]:
 
 
 def _whole(record: CellRecord, observer: str) -> FieldState:
-    mine = [state for state in record.fields if state.payload != REPORT and _sees(observer, state.observer)]
+    mine = [state for state in record.fields if state.payload != REPORT and sees(observer, state.observer)]
     left = [f"{state.payload}.{state.field}: {state.state}" for state in mine if state.state in _UNPROTECTED]
     verdict = record.verdict
     promised = {finding.guarantee for finding in record.findings if finding.observer == observer}
@@ -43,11 +42,6 @@ def _whole(record: CellRecord, observer: str) -> FieldState:
         sealed = dict.fromkeys(state.payload for state in mine if state.state == SEALED)
         words = (SEALED, f"{', '.join(sealed)} sealed ({verdict.word})") if sealed else (OPEN, _NOTHING)
     return FieldState(observer, EVERYTHING, "", *words)
-
-
-def _sees(observer: str, side: str) -> bool:
-    """Whether ``observer`` sees a field that is listed for ``side``: a side, one observer, or everybody."""
-    return side in ("", observer) or any(name in observer for name in _SEES.get(side, ()))
 
 
 def _composed(verdict: Verdict) -> str:

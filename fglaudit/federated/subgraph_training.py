@@ -18,7 +18,7 @@ from fglaudit.interfaces import LocalUpdate
 from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.consistency import disagreement
 from fglaudit.nn.graph_transformer import Dropout, Weights
-from fglaudit.nn.online_clustering import nearest, update_centroids
+from fglaudit.nn.online_clustering import Clustering, nearest
 from fglaudit.nn.weights import Layout, unflatten
 
 
@@ -61,6 +61,7 @@ class SubgraphSettings:
         epochs: local epochs per round, E.
         batch_size: training nodes per step.
         momentum: gamma of the online clustering; None: no global nodes.
+        normalised: see :meth:`fglaudit.nn.online_clustering.Clustering.after`.
         keep_optimizer: whether Adam keeps its moments in the next round or starts afresh.
         samples: how often a training node's surroundings are drawn for one step.
         consistency: weight of the samples' disagreement in the loss, see ``fglaudit.nn.consistency``.
@@ -72,6 +73,7 @@ class SubgraphSettings:
     weight_decay: float
     dropout: float
     momentum: float | None = None
+    normalised: bool = False
     keep_optimizer: bool = True
     samples: int = 1
     consistency: float = 0.0
@@ -128,7 +130,7 @@ class SubgraphModels:
         self._weights = unflatten(self.vectors, layout)
         self._received = self.vectors
         self._optimizer = BatchedAdam(self._weights, settings.learning_rate, settings.weight_decay)
-        self._counts: Tensor | None = None
+        self._clustering: Clustering | None = None
         counts = inputs.train.sum(1)
         self._fewest, self._most = int(counts.min().item()), int(counts.max().item())
 
@@ -141,8 +143,8 @@ class SubgraphModels:
             self._optimizer.reset()
         if global_nodes is not None:
             self.global_nodes = global_nodes.detach().clone()
-            if self._counts is None:
-                self._counts = torch.ones(global_nodes.shape[:2], device=self.vectors.device)
+            if self._clustering is None:
+                self._clustering = Clustering.of(self.global_nodes)
 
     def take_up(self, received: Tensor) -> None:
         """Continue from the first weights ``received`` [K, d]; the clients keep the others."""
@@ -192,13 +194,11 @@ class SubgraphModels:
             gradient = private_mean(lambda v: losses(v, self._project(v)), self.vectors, valid, self._update)
             inputs = self._project(self.vectors)
         self._optimizer.step(unflatten(gradient, self.layout), None if all_active else count > 0)
-        if self._counts is not None and settings.momentum is not None:
-            moved, counts = update_centroids(
-                inputs.detach(), batch.reached, self.global_nodes, self._counts, settings.momentum
+        if self._clustering is not None and settings.momentum is not None:
+            active = batch.reached & (count > 0).unsqueeze(1)
+            self.global_nodes, self._clustering = self._clustering.after(
+                inputs.detach(), active, self.global_nodes, settings.momentum, normalised=settings.normalised
             )
-            active = (count > 0).unsqueeze(1)
-            self.global_nodes = torch.where(active.unsqueeze(2), moved, self.global_nodes)
-            self._counts = torch.where(active, counts, self._counts)
 
     def _used(self, vectors: Tensor, *, testing: bool = False) -> Weights:
         weights = unflatten(vectors, self.layout)

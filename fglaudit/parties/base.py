@@ -19,6 +19,10 @@ class Conduct:
         """Return what is sent in place of ``batch``, which the protocol would send."""
         return batch
 
+    def goes_on(self, batch: MessageBatch, channel: Any) -> None:
+        """Send more through ``channel`` (:class:`fglaudit.interfaces.Channel`) after ``batch``, as the protocol has it,
+        was sent. Nobody trains on what arrives."""
+
     def remarks(self, trained: Trained) -> tuple[str, ...]:
         """Return what the other parties could notice, in words, for the record."""
         return ()
@@ -54,6 +58,7 @@ class ActiveChannel:
         return getattr(self._channel, name)
 
     def send(self, batch: MessageBatch) -> Payload:
-        """Send what the conduct makes of ``batch``."""
+        """Send what the conduct makes of ``batch``, and what it adds."""
         payload: Payload = self._channel.send(self._conduct.sends(batch))
+        self._conduct.goes_on(batch, self._channel)
         return payload

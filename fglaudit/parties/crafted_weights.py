@@ -20,6 +20,13 @@ Both survive several local steps, since weights this small stay small, and dropo
 in pairs of opposite sign make one unit of every pair active for any row, and last weights that are all large multiply
 the row, but not the noise that variant V1, or a defense, adds to what is sent. The attack ``jacobian-reading`` weighs
 rounds by their weights and reads the rows. Variant V2 sends no Jacobian.
+
+**FedGAT** and DistGAT: attention is a mean, and ELU has a floor. With attention vectors of 0 and first weights that are
+all very negative every hidden unit of every node is -1, whatever its neighbourhood holds (features must not be
+negative); with last weights of 0 all predictions are 1/C. The gradient of the last weights for class c is then
+``share_c - 1/C`` at every unit: shares of heads, not of sizes. ``update-shares`` reads them. Later steps of the same
+round would start from other predictions, so that one local step is asked for. Neighbours exchange hidden embeddings
+that are all -1 as well.
 """
 
 from __future__ import annotations
@@ -38,6 +45,7 @@ from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.nn.weights import Layout, flatten
 from fglaudit.parties.base import Behaviour, Conduct
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
+from fglaudit.protocols.fedgat.gat_plan import GatProtocol
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
@@ -70,22 +78,43 @@ class CraftedWeights(Behaviour):
         if isinstance(protocol, GFLAPPNP):
             if protocol.variant == "v2":
                 return "crafted-weights make Jacobians show rows; gfl-appnp's variant v2 sends none"
+        elif isinstance(protocol, GatProtocol):
+            if (why := _out_of_floor(protocol, graph)) is not None:
+                return why
         elif not isinstance(protocol, FedGCN) or protocol.layers != 2:
             return (
-                "crafted-weights are made for FedGCN's two layers without biases and for GFL-APPNP's Jacobians, not for"
-                f" {protocol.name}"
+                "crafted-weights are made for FedGCN's two layers without biases, GATs and GFL-APPNP's Jacobians,"
+                f" not for {protocol.name}"
             )
         if protocol.rounds <= self.rounds:
             return f"crafted-weights takes {self.rounds} rounds before training; there are {protocol.rounds}"
-        if protocol.hidden < _SHARE:
+        if not isinstance(protocol, GatProtocol) and protocol.hidden < _SHARE:
             return f"crafted-weights needs at least {_SHARE} hidden units; there are {protocol.hidden}"
         return None
 
     def bind(self, protocol: FederatedProtocol, graph: FederatedGraph, rng: torch.Generator) -> Conduct:
         if isinstance(protocol, GFLAPPNP):
             return _Crafting(self.rounds, protocol.layout(graph), amplifying, f"last weights are all {_LOUD:g}")
+        if isinstance(protocol, GatProtocol):
+            layout = protocol.shape().layout(graph.num_features, graph.num_classes)
+            return _Crafting(self.rounds, layout, leveling, f"first weights are all {-_LOUD:g}")
         assert isinstance(protocol, FedGCN)
         return _Crafting(self.rounds, protocol.layout(graph), counting, f"first weights are all {_SMALL:g}")
+
+
+def _out_of_floor(protocol: GatProtocol, graph: FederatedGraph) -> str | None:
+    """Return why hidden units cannot all be brought to ELU's floor in single steps, or None."""
+    if ModelUpdate not in type(protocol).emits:
+        return f"crafted-weights are models that clients receive; {protocol.name} sends none"
+    if bool((graph.x < 0).any()):
+        return "crafted-weights bring a GAT's units to the floor of ELU by features >= 0; here some are negative"
+    if protocol.bounds not in ("scores", "none"):
+        return f"clients shrink crafted weights of {protocol.name} to bounds: {protocol.bounds}; use scores or none"
+    if protocol.layers < 2:
+        return "crafted-weights make a GAT's hidden units alike; with one layer there are none"
+    if protocol.local_steps > 1:
+        return f"crafted-weights read a GAT's single local steps; these clients take {protocol.local_steps}"
+    return None
 
 
 @dataclass
@@ -132,3 +161,15 @@ def amplifying(layout: Layout, round: int) -> Tensor:
     (first, (features, units)), (last, shape) = layout.items()
     half = _SMALL * torch.randn(1, features, (units + 1) // 2, generator=derive(round, "crafted weights"))
     return flatten({first: torch.cat([half, -half], 2)[:, :, :units], last: torch.full((1, *shape), _LOUD)})
+
+
+def leveling(layout: Layout, round: int) -> Tensor:
+    """Return the model [1, D] of any ``round`` under which a GAT's hidden units are all -1 and its predictions equal.
+
+    Inputs of the first layer are features >= 0, those of the next ones are -1.
+    """
+    weights = {name: torch.zeros(1, *shape) for name, shape in layout.items()}
+    hidden = list(weights.values())[0:-3:3]
+    for index, weight in enumerate(hidden):
+        weight.fill_(_LOUD if index else -_LOUD)
+    return flatten(weights)

@@ -131,6 +131,10 @@ class Comparison:
     wrong: str | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
 
+    def among(self, groups: Mapping[str, Tensor]) -> dict[str, float]:
+        """Return the mean primary metric of every group of targets, given as masks [V]; none of an empty one."""
+        return {name: float(self.values[mask].mean().item()) for name, mask in groups.items() if bool(mask.any())}
+
 
 class Excess(NamedTuple):
     """By how much a result beats a guess: its advantage, taken apart into targets.

@@ -146,7 +146,7 @@ def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> st
     dense guess finds all non-zero entries of dense rows.
     """
     metric = type(attack).metric
-    read = {payload.__name__ for payload in (*type(attack).consumes, *type(attack).also_reads)}
+    read = {payload.__name__ for payload in type(attack).reads()}
     if metric == "exact_rate" and any(_alters(fact, read) for fact in public.facts):
         metric = "f1"
     return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric

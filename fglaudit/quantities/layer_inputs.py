@@ -54,5 +54,5 @@ class LayerInputs(UnplacedRows):
         limit = width * min(rounds, len(seen))
         sizes = torch.cat([torch.bincount(question.subjects[:, 0])[question.subjects[:, 0]] for question in asked])
         groups = {f"at most {limit}": sizes <= limit, f"more than {limit}": sizes > limit}
-        shares = {name: float(compared.values[mask].mean().item()) for name, mask in groups.items() if bool(mask.any())}
+        shares = compared.among(groups)
         return dataclasses.replace(compared, breakdown={"rows of the client (rank limit)": shares})

@@ -58,7 +58,7 @@ class Membership(InferredQuantity):
         parts = [question.training[question.truth > 0] for question in asked if question.training is not None]
         trained = torch.cat(parts) if len(parts) == len(asked) else torch.empty(0, dtype=torch.bool)
         groups = {"in training": trained, "not in training": ~trained}
-        shares = {name: float(compared.values[mask].mean().item()) for name, mask in groups.items() if bool(mask.any())}
+        shares = compared.among(groups)
         return replace(compared, breakdown={"nodes of the client": shares} if shares else {})
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:

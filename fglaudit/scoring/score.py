@@ -72,7 +72,7 @@ class Scorer:
 
     def _adapted(self, output: Output) -> str:
         """Return the column ``adapted``, after a look at what the defense did and did not state."""
-        read = {p.__name__ for p in (*type(output.attack).consumes, *type(output.attack).also_reads)}
+        read = {p.__name__ for p in type(output.attack).reads()}
         hidden = [u.target for u in self.truth.unstated]
         if not any(not isinstance(target, Field) or target.payload in read for target in hidden):
             return output.blank.adapted

@@ -21,7 +21,7 @@ from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.quantities import Result, quantity
 from fglaudit.quantities.base import Excess
-from fglaudit.rng import derive, split
+from fglaudit.rng import copied, derive, split
 from fglaudit.scoring.output import Output
 from fglaudit.view import Messages, View
 
@@ -79,17 +79,10 @@ def planted_flaw(attack: Attack, view: View, rng: torch.Generator, device: torch
     result = attack.run(planted.view, rng=split(rng, "planted"), device=device)
     if not kind.accepts(result):
         return f"self-test: it returned nothing about {kind.name}"
-    found = kind.planted_score(planted, result, split(_apart(rng), "planted guess"))
+    found = kind.planted_score(planted, result, split(copied(rng), "planted guess"))
     if found >= PLAIN_LEAK_AT_LEAST:
         return None
     return f"self-test: {kind.planted_words(planted, found, PLAIN_LEAK_AT_LEAST)}"
-
-
-def _apart(rng: torch.Generator) -> torch.Generator:
-    """Return a generator in the state of ``rng`` that moves on by itself."""
-    copy = torch.Generator()
-    copy.set_state(rng.get_state())
-    return copy
 
 
 @dataclass
@@ -119,7 +112,7 @@ class NoiseRuns:
     blind: BlindViews = field(default_factory=BlindViews, repr=False)
 
     def __iter__(self) -> Iterator[Result]:
-        rng = _apart(self.rng)
+        rng = copied(self.rng)
         for draw in range(NOISE_DRAWS):
             seed = int(torch.randint(2**31, (1,), generator=rng).item())
             ids_below = self.view.public.num_nodes if type(self.attack).reads_ids else 0

@@ -145,6 +145,9 @@ class Centroids(Statement):
     Attributes:
         count, width: of the global nodes.
         momentum: share of the old centroid, and of its count, that a batch leaves.
+        normalised: whether a batch's outputs are normalised by their own mean and variance before they are clustered,
+            and centroids brought back by the mean of these over all batches; the clusters then follow the outputs
+            themselves only about.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes,)
@@ -153,6 +156,7 @@ class Centroids(Statement):
     count: int
     width: int
     momentum: float
+    normalised: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,12 @@ class Models(Statement):
 
 @dataclass(frozen=True)
 class Transformer(Statement):
-    """The clients' network is :class:`fglaudit.nn.graph_transformer.GraphTransformer` of this shape."""
+    """The clients' network is :class:`fglaudit.nn.graph_transformer.GraphTransformer` of this shape.
+
+    Attributes:
+        separate_global: it is :class:`fglaudit.nn.two_attention_transformer.TwoAttentionTransformer` instead, with
+            ``tokens`` and ``powers``.
+    """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     about: ClassVar[str] = "the shape of a graph transformer"
@@ -39,6 +44,9 @@ class Transformer(Statement):
     hidden: int
     heads: int
     feed_forward: int
+    separate_global: bool = False
+    tokens: int = 0
+    powers: int = 0
 
 
 @dataclass(frozen=True)

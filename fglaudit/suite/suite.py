@@ -140,8 +140,7 @@ def fitting(protocol: FederatedProtocol, attacks: Sequence[Attack]) -> tuple[Att
     attacks = [attack for attack in attacks if not type(attack).on_request]
 
     def fits(attack: Attack) -> bool:
-        needed, useful = set(type(attack).consumes), set(type(attack).also_reads)
-        return needed <= sent and bool((needed | useful) & sent)
+        return sent.issuperset(type(attack).consumes) and not sent.isdisjoint(type(attack).reads())
 
     return tuple(filter(fits, attacks)) or tuple(attacks)
 

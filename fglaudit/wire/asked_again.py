@@ -25,7 +25,7 @@ from fglaudit.facts import Additive, Correlated, Fact, Masked, Memoised, Randomi
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
-from fglaudit.rng import split
+from fglaudit.rng import copied, split
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
@@ -84,11 +84,11 @@ class AskedAgain:
         except Exception as error:  # whatever a session holds
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
             return hook(self.session, given, rng)[0], _all(asked, why)
-        alike, another = _copied(rng), split(_copied(rng), "asked again")
+        alike, another = copied(rng), split(copied(rng), "asked again")
         kept = {name: _own(value) for name, value in given.items()}
         fixed = {about.name for about in stated if not about.comparable}
         other = {
-            name: _own(value) if name in fixed else _other(value, split(_copied(rng), name))
+            name: _own(value) if name in fixed else _other(value, split(copied(rng), name))
             for name, value in given.items()
         }
         calls = [
@@ -97,7 +97,7 @@ class AskedAgain:
             (copies[1], {name: _own(value) for name, value in other.items()}, alike),
         ]
         for number, session in enumerate(copies[2:]):
-            again = split(_copied(rng), f"asked again {number}")
+            again = split(copied(rng), f"asked again {number}")
             calls.append((session, {name: _own(value) for name, value in kept.items()}, again))
         made = []
         for session, values, drawn in calls:
@@ -172,12 +172,6 @@ def _draws(facts: Sequence[Fact]) -> bool:
 
 def _all(asked: Sequence[Stated], why: str) -> dict[Target, str]:
     return {about.target: why for about in asked}
-
-
-def _copied(rng: torch.Generator) -> torch.Generator:
-    again = torch.Generator(device=rng.device)
-    again.set_state(rng.get_state())
-    return again
 
 
 def _own(value: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class Keep:
         since: dict[type[Payload], int] = {}
         for attack in attacks:
             final = type(attack).last_rounds
-            for payload in (*type(attack).consumes, *type(attack).also_reads):
+            for payload in type(attack).reads():
                 if final is not None and rounds is not None:
                     since[payload] = min(since.get(payload, rounds), rounds - final + 1)
                     continue

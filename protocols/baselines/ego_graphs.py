@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.nn.graph_transformer import Dropout, Weights, row_blocks
+from fglaudit.nn.graph_transformer import Dropout, Weights
 from fglaudit.protocols.baselines.gophormer import Gophormer, Sequences
-from fglaudit.protocols.baselines.proximity import Proximity
+from fglaudit.protocols.fedgt.drawn_in_blocks import DrawnInBlocks
 from fglaudit.protocols.fedgt.neighbor_sampling import Candidates
+from fglaudit.protocols.fedgt.proximity import Proximity
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,11 @@ class EgoGraphs:
         for batch, mask in zip(batches, valid, strict=True):
             yield self._draw(batch, mask, rng)
 
-    def everyone(self, rng: torch.Generator) -> EveryEgo:
-        return EveryEgo(self, rng)
+    def everyone(self, rng: torch.Generator) -> DrawnInBlocks:
+        length = sum(self.neighbors**hop for hop in range(self.hops + 1)) + self.network.global_nodes
+        return DrawnInBlocks(
+            lambda rows, valid: self._draw(rows, valid, rng), self.present, length**2, length, self.test_samples
+        )
 
     def _draw(self, rows: Tensor, valid: Tensor, rng: torch.Generator) -> EgoBatch:
         shells = [rows.unsqueeze(2)]
@@ -62,31 +66,3 @@ class EgoGraphs:
         used = valid.unsqueeze(2).expand_as(nodes).flatten(1).long()
         reached = torch.zeros_like(self.present, dtype=torch.long).scatter_add_(1, nodes.flatten(1), used) > 0
         return EgoBatch(self.network, Sequences.of(nodes, self.proximity, self.network.global_nodes), reached)
-
-
-@dataclass(frozen=True)
-class EveryEgo:
-    """All nodes with ``test_samples`` ego-graphs each, drawn block by block when they are classified."""
-
-    surroundings: EgoGraphs
-    rng: torch.Generator
-
-    @property
-    def reached(self) -> Tensor:
-        return self.surroundings.present
-
-    def logits(self, weights: Weights, inputs: Tensor, global_nodes: Tensor, dropout: Dropout) -> Tensor:
-        """Return the logarithms of the mean class probabilities [K, n, C]."""
-        around = self.surroundings
-        everyone = torch.arange(around.present.shape[1], device=inputs.device).expand(len(inputs), -1)
-        length = sum(around.neighbors**hop for hop in range(around.hops + 1)) + around.network.global_nodes
-        found = []
-        for part in row_blocks(everyone.shape[1], len(inputs) * length * (length + 3 * inputs.shape[2])):
-            chances = [
-                around._draw(everyone[:, part], around.present[:, part], self.rng)
-                .logits(weights, inputs, global_nodes, dropout)
-                .softmax(2)
-                for _ in range(around.test_samples)
-            ]
-            found.append(torch.stack(chances).mean(0).log())
-        return torch.cat(found, 1)

@@ -33,8 +33,8 @@ from fglaudit.nn.weights import Layout
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.baselines.ego_graphs import EgoGraphs
 from fglaudit.protocols.baselines.gophormer import Gophormer
-from fglaudit.protocols.baselines.proximity import Proximity
 from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
+from fglaudit.protocols.fedgt.proximity import Proximity
 
 
 @dataclass(frozen=True)

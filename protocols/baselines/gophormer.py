@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError
 from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, feed_forward, layer_norm, linear, take
-from fglaudit.protocols.baselines.proximity import Proximity
+from fglaudit.protocols.fedgt.proximity import Proximity
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ from fglaudit.protocols.fedgt.alignment import (
 )
 from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.sealing import SealedTensor
-from fglaudit.structure import Centroids, Structure, Transformer
+from fglaudit.structure import Centroids, Structure
 
 SIMILARITIES = ("global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
 TESTED = ("local", "received")
@@ -109,8 +109,9 @@ class FedGT(HybridProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         stated = super().structure(graph).statements
-        network = Transformer(self.layers, self.hidden, self.heads, self.feed_forward)
-        return Structure((Centroids(self.global_nodes, self.hidden, self.momentum), network, *stated))
+        form = self.form()
+        centroids = Centroids(self.global_nodes, self.hidden, self.momentum, form.normalised)
+        return Structure((centroids, form.statement(), *stated))
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Changes of weights; every client gets an average of its own, of models that the server keeps."""

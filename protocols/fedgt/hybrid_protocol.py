@@ -12,13 +12,14 @@ from torch import Tensor
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
-from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings
+from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel
-from fglaudit.nn.graph_transformer import GraphTransformer, initial_model
+from fglaudit.nn.graph_transformer import GraphTransformer
+from fglaudit.nn.two_attention_transformer import TwoAttentionTransformer
 from fglaudit.nn.weights import Layout
 from fglaudit.protocols.fedgt.neighbor_sampling import STRATEGIES, find_candidates
-from fglaudit.protocols.fedgt.sampled_neighbors import SampledNeighbors
+from fglaudit.protocols.fedgt.sources import POWERS, SOURCES, TOKENS, Form, PaperForm, PublishedForm
 from fglaudit.rng import split
 
 
@@ -37,6 +38,9 @@ class HybridProtocol(SubgraphProtocol):
         global_scale: standard deviation of the entries of the first global nodes, before any client trains. At 1 they
             lie far outside the clients' representations: unless a defense clips them, all nodes are assigned to one of
             them and the others never move. At 0.01 all are used.
+        source: "paper", or "code" for the network, the draws and the clustering of the authors' code; see
+            :mod:`fglaudit.protocols.fedgt.sources`, which also has its settings. ``sampling`` and ``restart`` give
+            the candidates of both.
     """
 
     heads: int = 4
@@ -49,11 +53,13 @@ class HybridProtocol(SubgraphProtocol):
     candidates: int = 64
     momentum: float = 0.9
     global_scale: float = 1.0
+    source: str = "paper"
 
     def __post_init__(self) -> None:
+        for field, known in (("source", SOURCES), ("sampling", STRATEGIES)):
+            if getattr(self, field) not in known:
+                raise unknown(field, getattr(self, field), known)
         super().__post_init__()
-        if self.sampling not in STRATEGIES:
-            raise unknown("sampling", self.sampling, STRATEGIES)
         self.require(neighbors=1, global_nodes=1, encoding=0, candidates=self.neighbors)
         if not (self.global_scale > 0 and math.isfinite(self.global_scale)):
             raise FglauditError(
@@ -74,24 +80,30 @@ class HybridProtocol(SubgraphProtocol):
         )
 
     def network(self) -> GraphTransformer:
+        """Return the paper's network."""
         return GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
 
+    def form(self) -> Form:
+        """Return the form of ``source``."""
+        if self.source == "paper":
+            return PaperForm(self.network())
+        shape = self.layers, self.hidden, self.heads, self.feed_forward
+        return PublishedForm(TwoAttentionTransformer(*shape, tokens=TOKENS, powers=POWERS))
+
     def layout(self, num_inputs: int, num_classes: int) -> Layout:
-        return self.network().layout(num_inputs, num_classes)
+        return self.form().layout(num_inputs, num_classes)
 
     def settings(self) -> SubgraphSettings:
-        return replace(super().settings(), momentum=self.momentum)
+        return replace(super().settings(), momentum=self.momentum, normalised=self.form().normalised)
 
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph, self.global_nodes)
 
     def surroundings(
         self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
-    ) -> SampledNeighbors:
-        candidates = find_candidates(clients, self.sampling, self.candidates, self.restart, rng).to(
-            inputs.labels.device
-        )
-        return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
+    ) -> Surroundings:
+        candidates = find_candidates(clients, self.sampling, self.candidates, self.restart, rng)
+        return self.form().surroundings(clients, inputs, candidates, self.neighbors, self.candidates)
 
     def prepare(
         self, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
@@ -101,5 +113,6 @@ class HybridProtocol(SubgraphProtocol):
             split(rng, purpose) for purpose in ("weights", "global", "candidates", "training")
         )
         models = self.clients(graph, channel, near, training, device)
-        first = self.global_scale * torch.randn(self.global_nodes, self.hidden, generator=centers)
-        return models, initial_model(models.layout, start).to(device), first.to(device)
+        form = self.form()
+        first = form.global_nodes(self.global_nodes, self.global_scale, centers)
+        return models, form.initial(models.layout, start).to(device), first.to(device)

@@ -51,6 +51,16 @@ class Candidates:
         last = (scores > 0).sum(2, keepdim=True) - 1
         return nodes.gather(2, torch.minimum(torch.searchsorted(bounds, points, right=True), last))
 
+    def draw_distinct(self, rows: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw ``count`` different candidates of nodes ``rows`` [K, m], one by one in proportion to the scores.
+
+        Returns the nodes and which of them were found [K, m, count]: a node may have fewer candidates.
+        """
+        nodes, scores = self._of(rows)
+        waits = torch.empty_like(scores).exponential_(generator=rng) / scores  # the first of competing exponentials
+        first = waits.topk(count, 2, largest=False)
+        return nodes.gather(2, first.indices), torch.isfinite(first.values)
+
     def largest(self, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return the ``count`` best candidates of nodes ``rows`` [K, m] and the logarithms of their expected counts.
 

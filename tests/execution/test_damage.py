@@ -22,7 +22,7 @@ from fglaudit.execution.stored_record import Made, check_record, csv_cell, parse
 from fglaudit.execution.stored_run import NOT_RUN, read_records
 from fglaudit.finding import CellRecord, Status
 from fglaudit.own_files import stamped, unstamped
-from fglaudit.rng import derive, split
+from fglaudit.rng import copied, derive, split
 
 MADE = Made("0.1.0", 1, {"datasets[0] x": "00"}, {})
 
@@ -224,6 +224,17 @@ def test_the_empty_key_is_the_public_stream_and_another_key_another_stream() -> 
     assert not torch.equal(
         torch.rand(4, generator=child), torch.rand(4, generator=torch.Generator().manual_seed(child.initial_seed()))
     )
+
+
+def test_a_copied_generator_draws_and_splits_alike_and_is_as_secret() -> None:
+    import torch
+
+    rng = derive(3, "noise", key=b"a" * 16)
+    torch.rand(5, generator=rng)
+    again = copied(rng)
+    assert type(again) is type(rng)
+    assert torch.equal(torch.rand(4, generator=split(again, "child")), torch.rand(4, generator=split(rng, "child")))
+    assert torch.equal(torch.rand(4, generator=again), torch.rand(4, generator=rng))
 
 
 def test_only_one_module_seeds_generators_from_seeds() -> None:

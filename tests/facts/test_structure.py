@@ -359,5 +359,13 @@ def test_two_statements_of_a_kind_are_refused() -> None:
 def test_fedgt_states_its_network() -> None:
     protocol = FedGT(layers=3, hidden=16, heads=2, feed_forward=24, global_nodes=5, momentum=0.8)
     found = protocol.structure(example_graph()).to_json()
-    assert found["Transformer"] == {"layers": 3, "hidden": 16, "heads": 2, "feed_forward": 24}
-    assert found["Centroids"] == {"count": 5, "width": 16, "momentum": 0.8}
+    assert found["Transformer"] == {
+        "layers": 3,
+        "hidden": 16,
+        "heads": 2,
+        "feed_forward": 24,
+        "separate_global": False,
+        "tokens": 0,
+        "powers": 0,
+    }
+    assert found["Centroids"] == {"count": 5, "width": 16, "momentum": 0.8, "normalised": False}

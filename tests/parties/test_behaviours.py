@@ -26,6 +26,9 @@ from fglaudit.parties.crafted_weights import CraftedWeights
 from fglaudit.parties.insert_edges import InsertEdges
 from fglaudit.parties.named import behaviour
 from fglaudit.payloads import SERVER, ModelUpdate
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
@@ -72,6 +75,26 @@ def test_crafted_weights_show_label_distributions_exactly_where_nodes_are_of_one
     assert crafted.status is Status.OK and (crafted.cosine or 0) > 0.999 and (crafted.value or 0) > 0.99
     assert (crafted.value or 0) > (honest.value or 0) + 0.05
     assert (crafted.server, honest.server) == ("crafted-weights(rounds=4)", "honest")
+
+
+def test_crafted_weights_of_a_gat_show_label_distributions_of_heads() -> None:
+    """Nodes of any size and number of neighbours count alike: the oracle is the truth itself, without dropout."""
+    graph, protocol = example_graph(nodes=72, features=24, clients=3, classes=3), FedGAT(rounds=6, dropout=0.0)
+    exact = DistGAT(rounds=6, dropout=0.0)
+    for one in (protocol, replace(protocol, layers=3), replace(protocol, output_heads=2), exact):
+        found = finding(recorded(one, graph, CraftedWeights(rounds=2)), UpdateShares(), "server")
+        assert found.status is Status.OK and (found.cosine or 0) > 0.9999, one
+    honest = finding(recorded(protocol, graph, None), UpdateShares(), "server")
+    assert honest.status is Status.NOT_APPLICABLE and "none of these models is crafted" in honest.reason
+    private = DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local")
+    hidden = finding(recorded(protocol, graph, CraftedWeights(rounds=2), private), UpdateShares(), "server")
+    assert hidden.adapted == "yes" and (hidden.value or 0) < 0.9
+
+
+def test_dropout_between_the_layers_of_a_gat_is_averaged() -> None:
+    graph = example_graph(nodes=72, features=24, clients=3, classes=3)
+    found = finding(recorded(FedGAT(rounds=9), graph, CraftedWeights()), UpdateShares(), "server")
+    assert (found.cosine or 0) > 0.99
 
 
 def test_local_steps_and_dropout_leave_the_answer() -> None:
@@ -147,7 +170,11 @@ def test_inserted_edges_make_single_rows() -> None:
     [
         (CraftedWeights(), FedGCN(rounds=8), "8 rounds before training"),
         (CraftedWeights(), FedGCN(layers=3, rounds=20), "two layers"),
-        (CraftedWeights(), FedGAT(rounds=20), "not for fedgat"),
+        (CraftedWeights(), FedAvgSage(), "not for fedavg-sage"),
+        (CraftedWeights(), FedGAT(rounds=20, bounds="all"), "bounds: all"),
+        (CraftedWeights(), FedGAT(rounds=20, local_steps=2), "single local steps"),
+        (CraftedWeights(), FedGAT(rounds=20, layers=1), "one layer"),
+        (CraftedWeights(), GAT(rounds=20), "gat sends none"),
         (CraftedWeights(), GFLAPPNP(rounds=20, variant="v2"), "sends none"),
         (CraftedWeights(), FedGCN(rounds=20, hidden=2), "hidden units"),
         (InsertEdges(client=7), FedGCN(), "client 2"),

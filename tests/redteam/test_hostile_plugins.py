@@ -34,11 +34,11 @@ REPEATED = ("honest-at-first", "undone-later", "earlier-values")
 ONCE = tuple(kind for kind in KINDS if kind not in REPEATED)
 
 
-def finding(case: str, defense: Defense, seed: int = 0) -> Finding:
+def finding(case: str, defense: Defense, seed: int = 0, key: bytes = b"") -> Finding:
     name, arguments, observer, attack, _, _ = CASES[case]
     protocol: FederatedProtocol = build("protocol", name, arguments)
     hostile_plugins.SESSIONS.clear()  # the first session of a setting is the one that is trained under
-    recording, truth = record_training(example_graph(), protocol, defense, seed=seed)
+    recording, truth = record_training(example_graph(), protocol, defense, seed=seed, key=key)
     return score(run_attacks(recording, [observer], [build("attack", attack, {})]), truth)[0].finding
 
 
@@ -81,6 +81,7 @@ def test_what_states_nothing_is_never_held(case: str, kind: str) -> None:
 def test_honest_noise_of_another_author_is_believed(case: str, kind: str) -> None:
     for seed in range(3):
         assert "Unstated" not in finding(case, hostile(case, kind), seed).adapted
+    assert "Unstated" not in finding(case, hostile(case, kind), 0, key=b"k" * 16).adapted, "in a run with --secret"
 
 
 def test_every_kind_is_planted() -> None:

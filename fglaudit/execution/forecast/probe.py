@@ -135,7 +135,7 @@ def _read(cell: Cell, recording: Recording, scorer: Scorer, span: Span) -> dict[
 
 def _sizes(attack: Attack, view: View) -> Iterator[tuple[str, int, int]]:
     """Yield payload, round and bytes of what ``attack`` may read in ``view``."""
-    for kind in (*type(attack).consumes, *type(attack).also_reads):
+    for kind in type(attack).reads():
         for batch in view.messages.of(kind):
             yield kind.__name__, batch.round, sum(_stored(value) for value in batch.payload.tensors().values())
 

@@ -62,6 +62,11 @@ def test_neighbors_of_equal_degree_come_out_together() -> None:
     assert torch.equal(terms.bits[terms.most == 2][0].float(), bits[:2].amax(0))
 
 
+def test_a_sum_of_too_many_different_values_is_left_alone() -> None:
+    """Every value of a sum over several hops is its own: nothing shows a single row, and searching took minutes."""
+    assert not len(sum_terms(torch.rand(2000, generator=derive(1, "dense"))).most)
+
+
 def test_an_empty_sum_has_no_terms() -> None:
     assert sum_terms(torch.zeros(5)).bits.shape == (0, 5)
 
@@ -89,6 +94,7 @@ def test_client_level_privacy_leaves_nothing() -> None:
 def test_refusals_name_what_is_in_the_way() -> None:
     cases = (
         ("counts have no weights", FedGCN(**ONE_STEP, aggregate="counts"), graph()),  # type: ignore[arg-type]
+        ("smoothed over the graph", FedGCN(**ONE_STEP, smoothing_hops=2), graph()),  # type: ignore[arg-type]
         ("not binary", FedGCN(**ONE_STEP), replace(graph(), features=FeatureKind.SCALED_BINARY)),  # type: ignore[arg-type]
         ("its network is a GCN", FedGAT(rounds=1), graph()),
         ("step with adam", FedGCN(**ONE_STEP, optimizer="adam"), graph()),  # type: ignore[arg-type]

@@ -27,8 +27,8 @@ from fglaudit.protocols.baselines.gophormer import Gophormer, Sequences
 from fglaudit.protocols.baselines.graph_gps import GraphGPS, WholeGraph
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.baselines.performer import directions, linear_attention
-from fglaudit.protocols.baselines.proximity import Proximity
 from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
+from fglaudit.protocols.fedgt.proximity import Proximity
 from fglaudit.rng import derive
 from fglaudit.testing import check_attack, check_defense, check_protocol, example_graph, record
 from fglaudit.view import Observer
@@ -121,7 +121,9 @@ def test_proximity_holds_powers_of_the_normalised_adjacency() -> None:
         clients[1], edge_index=clients[1].edge_index[:, (clients[1].edge_index != 3).all(0)]
     )  # node 3 is isolated
     nodes = torch.randint(15, (3, 4, 6), generator=derive(0))
-    found = Proximity.of(clients, 3, CPU).among(nodes)
+    whole_table = Proximity.of(clients, 3, CPU)
+    found = whole_table.among(nodes)
+    assert torch.equal(dataclasses.replace(whole_table, table=None).among(nodes), found)  # clients too large for one
     assert found.shape == (3, 4, 6, 6, 3)
     for k, client in enumerate(clients):
         whole = normalised(client)
@@ -173,7 +175,7 @@ def test_gophormer_node_by_node(layers: int) -> None:
     inputs = torch.randn(2, 15, 8, generator=derive(0, "rows"), dtype=torch.float64)
     nodes = torch.randint(15, (2, 4, 6), generator=derive(0, "nodes"))
     proximity = Proximity.of(clients, 2, CPU)
-    egos = Sequences.of(nodes, dataclasses.replace(proximity, values=proximity.values.double()), 2)
+    egos = Sequences.of(nodes, dataclasses.replace(proximity, values=proximity.values.double(), table=None), 2)
     found = network.logits(weights, inputs, egos, NONE)
     assert found.shape == (2, 4, 3)
     for k, client in enumerate(clients):
