@@ -96,7 +96,7 @@ def test_an_attack_that_mostly_loses_is_known_to_lose() -> None:
     rng = np.random.default_rng(4)
     n = np.full(10, 240.0)
     control = n * rng.uniform(0.15, 0.17, 10)
-    pairs = PairedClusters(n, control, rng.binomial(2, 0.2, 10) * 0.02, control - 0.001)
+    pairs = PairedClusters(n, control, 0.02 * rng.binomial(2, 0.2, 10).astype(np.float64), control - 0.001)
     found = score_advantage_interval(pairs)
     assert found.value is not None and found.high is not None
     assert -0.2 < found.value < found.high < found.value + 0.02
