@@ -60,5 +60,7 @@ ATTACKS: dict[str, str] = {
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",
     "client-gains": "fglaudit.attacks.models.client_gains:ClientGains",
     "model-links": "fglaudit.attacks.models.model_links:ModelLinks",
+    "update-members": "fglaudit.attacks.models.update_members:UpdateMembers",
+    "update-attributes": "fglaudit.attacks.models.update_attributes:UpdateAttributes",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }

@@ -150,6 +150,7 @@ OBSERVERS = (
     Observer(parties=(0, 2), topology=True),
     Observer(wire=True),
     Observer(wire=True, auxiliary=0.5),
+    Observer(parties=(SERVER,), topology=True, auxiliary=0.6, sensitive=(1, 4)),
 )
 
 
