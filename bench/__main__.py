@@ -61,7 +61,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
     "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
     "lpgnn": lambda o: lpgnn.run(o.results, o.root, min(o.seeds, 3)),
-    "threshold-encryption": lambda o: threshold_encryption.run(),
+    "threshold-encryption": lambda o: threshold_encryption.run(o.root),
     "links": lambda o: links.run(o.results, o.root),
     "membership": lambda o: membership.run(o.results, o.root),
     "audit-power": lambda o: power.run(o.results, o.seeds),

@@ -14,6 +14,7 @@ DEFENSES: dict[str, str] = {
     "dp-fedavg": "fglaudit.defenses.training.dp_fedavg:DpFedAvg",
     "dp-sgd": "fglaudit.defenses.training.dp_sgd:DpSgd",
     "secure-aggregation": "fglaudit.defenses.aggregation.secure_aggregation:SecureAggregation",
+    "threshold-encryption": "fglaudit.defenses.encryption.threshold_encryption:ThresholdEncryption",
     "homomorphic-encryption": "fglaudit.defenses.encryption.homomorphic_encryption:HomomorphicEncryption",
     "local-features": "fglaudit.defenses.noise.local_features:LocalFeatures",
     "k-ary-response": "fglaudit.defenses.noise.k_ary_response:KAryResponse",

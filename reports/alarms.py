@@ -63,7 +63,10 @@ def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
     lines = []
     if run.missing:
         have = "has" if len(run.missing) == 1 else "have"
-        lines.append(f"{plural(len(run.missing), 'planned cell')} of the suite {have} no record: {few(run.missing)}.")
+        named = few(list(dict.fromkeys(filter(None, map(_not_run(settings, labels).get, run.missing)))))
+        lines.append(
+            f"{plural(len(run.missing), 'planned cell')} of the suite {have} no record{': ' * bool(named)}{named}."
+        )
     lines += [
         f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable
     ]
@@ -75,6 +78,16 @@ def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
         if absent := [str(seed) for seed in every if seed not in setting.seeds]:
             lines.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {', '.join(absent)}.")
     return lines
+
+
+def _not_run(settings: Sequence[Setting], labels: Labels) -> dict[str, str]:
+    """Return where each cell stands that was planned and has not run, by its hash."""
+    return {
+        record.cell: f"{labels.setting(setting)} on {place(setting)}, seed {record.findings[0].seed}"
+        for setting in settings
+        for record in setting.records
+        if record.findings and record.findings[0].reason == NOT_RUN
+    }
 
 
 def unexamined(setting: Setting) -> list[str]:

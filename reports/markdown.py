@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fglaudit import __version__
+from fglaudit.reports.answers import applies
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, size
 from fglaudit.reports.pages import ObserverCell, Row, Section, failures
@@ -55,8 +56,16 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
         heads += ["ε accounted", "ε claimed", "bytes up", "bytes down"]
         lines += [f"## {escape(section.title)}", "", _line(heads), _line(["---"] * len(heads))]
         said = {id(row.setting): (percent(row.chance), row.bought) for row in section.heat}
-        lines += [_line(_row(row, *said.get(id(row.setting), ("", "")))) for row in section.rows]
+        ran = [row for row in section.rows if applies(row.setting)]
+        lines += [_line(_row(row, *said.get(id(row.setting), ("", "")))) for row in ran]
         lines.append("")
+        idle: dict[str, dict[str, None]] = {}
+        for row in section.rows:
+            if not applies(row.setting):
+                idle.setdefault(row.protocol, {})[row.defense] = None
+        if idle:
+            pairs = "; ".join(f"{protocol} ({', '.join(defenses)})" for protocol, defenses in idle.items())
+            lines += [f"Defenses that cannot serve a protocol, so that nothing was trained: {escape(pairs)}.", ""]
     if settings:
         lines += ["Per observer: score of the strongest attack (a guess's score); advantage [interval]; attack.", ""]
         lines += [

@@ -113,7 +113,11 @@ def _observer(
 ) -> ObserverVerdict:
     every = [(s, leak) for s in settings for leak in s.leaks if leak.observer == observer]
     measured = [pair for pair in every if pair[1].measured]
-    unsure = sum(leak.count(Status.FAILED) + leak.count(Status.BROKEN_ATTACK) for _, leak in every)
+    unsure = sum(
+        finding.status in (Status.FAILED, Status.BROKEN_ATTACK) and finding.reason != NOT_RUN
+        for _, leak in every
+        for finding in leak.findings
+    )
     doubt = (
         f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack."
         if unsure
@@ -270,10 +274,13 @@ def _certainty(settings: Sequence[Setting]) -> list[str]:
     leaks = [leak for s in settings for leak in s.leaks]
     statuses = Counter(finding.status for leak in leaks for finding in leak.findings)
     total = sum(statuses.values())
+    not_run = sum(finding.reason == NOT_RUN for leak in leaks for finding in leak.findings)
+    unrun = f" {not_run} not run yet," if not_run else ""
     seeds = len({seed for s in settings for seed in s.seeds})
     kinds = Counter(leak.interval for leak in leaks if leak.measured)
     lines = [
-        f"{statuses[Status.OK]} of {plural(total, 'finding')} measured, {statuses[Status.FAILED]} failed, "
+        f"{statuses[Status.OK]} of {plural(total, 'finding')} measured,{unrun} "
+        f"{statuses[Status.FAILED] - not_run} failed, "
         f"{statuses[Status.BROKEN_ATTACK]} from broken attacks, {statuses[Status.NOT_APPLICABLE]} not applicable; "
         f"{plural(seeds, 'seed')}."
     ]

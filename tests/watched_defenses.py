@@ -72,6 +72,7 @@ CASES: list[tuple[str, dict[str, Any], FederatedProtocol]] = [
     ("homomorphic-encryption", {}, SUMS),
     ("homomorphic-encryption", {"bits": 18, "on": ["NeighborSums"]}, SUMS),
     ("homomorphic-encryption", {"scheme": "ckks", "on": ["NeighborSums"]}, SUMS),
+    ("threshold-encryption", {}, SUMS),
     ("secure-aggregation", {}, SUMS),
     ("secure-aggregation", {"dropouts": 0.4, "threshold": 0.51, "on": ["NeighborSums"]}, SUMS),
 ]

@@ -77,16 +77,15 @@ class RowPresence(Attack):
 
 
 def _sent(view: View) -> Tensor:
-    """Return the pairs (client, node) [S, 2] of all rows sent to the server; those that can be read, if any can."""
+    """Return the pairs (client, node) [S, 2] of all rows sent to the server: of a client those that can be read, and
+    where none can the names of its ciphertexts."""
     pairs = torch.empty(0, 2, dtype=torch.long)
     for kind in (NeighborSums, Ciphertexts):
-        found = [pairs]
+        found, read = [pairs], torch.unique(pairs[:, 0])
         for batch in view.messages.of(kind):
             assert isinstance(batch.payload, NeighborSums | Ciphertexts)
             sender = batch.senders[batch.entry_messages()]
-            use = (sender != SERVER) & (batch.payload.nodes >= 0)
+            use = (sender != SERVER) & (batch.payload.nodes >= 0) & ~torch.isin(sender, read)
             found.append(torch.stack([sender, batch.payload.nodes], 1)[use])
         pairs = torch.unique(torch.cat(found), dim=0)
-        if len(pairs):
-            break
     return pairs

@@ -44,7 +44,9 @@ def is_known(rows: SealedRows) -> bool:
 
 
 def saved(thing: Any) -> bytes:
-    """Return the bytes of an object of SEAL."""
+    """Return the bytes of a ciphertext: an object of SEAL, or bytes already."""
+    if isinstance(thing, bytes):
+        return thing
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seal"
         thing.save(str(path))

@@ -34,11 +34,11 @@ def key_audit(clear: Sequence[tuple[str, Tensor]], codecs: Sequence[Codec], roun
 
 
 def _of_codec(codec: Codec) -> Iterator[bytes]:
-    blob, words = codec.keys.key_material()
-    yield from _windows(blob[64:])  # behind what is the same for all keys
-    raw = np.array(words, dtype=np.uint64)
-    for kind, width in ((np.uint64, 8), (np.float64, 8), (np.float32, 4)):
-        yield from _windows(raw.astype(kind).tobytes(), width)
+    for blob, words in codec.key_material():
+        yield from _windows(blob)
+        raw = np.array(words, dtype=np.uint64)
+        for kind, width in ((np.uint64, 8), (np.float64, 8), (np.float32, 4)):
+            yield from _windows(raw.astype(kind).tobytes(), width)
 
 
 def _of_round(current: MaskingRound) -> Iterator[bytes]:
@@ -64,7 +64,7 @@ def _seen(
         if array.dtype.kind in "fiu":
             whole = np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
             yield name, np.clip(np.rint(whole), 0, 255).astype(np.uint8).tobytes()
-    yield from (("the parameters that it was given", codec.keys.public_bytes()) for codec in codecs)
+    yield from (("the parameters that it was given", codec.public_bytes()) for codec in codecs)
     for current in rounds:
         server = current.aggregation.server
         held = [*(keys.masks + keys.shares for keys in server.publics.values()), *server.routed.values()]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.he.codec import Codec
+from fglaudit.he.codec import SharedKeyCodec
 from fglaudit.he.fixed_point import SLOT_BITS, FixedPoint, pack, unpack
 from fglaudit.he.keys import MOST_BITS, ClientKeys, Parameters, PublicContext, seal
 
@@ -44,7 +44,7 @@ def bfv_parameters(degree: int) -> Parameters:
     return PARAMETERS[degree]
 
 
-class Bfv(Codec):
+class Bfv(SharedKeyCodec):
     """See the module docstring.
 
     Args:

@@ -24,7 +24,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.he.codec import Codec
+from fglaudit.he.codec import SharedKeyCodec
 from fglaudit.he.keys import ClientKeys, Parameters, PublicContext, seal
 
 SUMS = Parameters("ckks", 8192, (60, 60, 20), 131_300, 262_300)
@@ -47,7 +47,7 @@ def secure_normal(shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)).view(shape)
 
 
-class Ckks(Codec):
+class Ckks(SharedKeyCodec):
     """See the module docstring.
 
     Args:

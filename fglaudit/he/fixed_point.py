@@ -1,4 +1,5 @@
-"""Numbers as fields of a slot: several side by side in 56 bits, so that adding slots adds every field.
+"""Numbers as fields of a slot: several side by side in 56 bits, so that adding slots adds every field. (Slots of other
+schemes may hold fewer bits.)
 
 A field must hold the total of a row, not only what one client sends: its width, or for fixed point its scale, is chosen
 from the public bound on the total (``Aggregate.largest``), with half a unit of rounding for every summand. A value
@@ -24,23 +25,23 @@ _ROUNDING = 1e-6
 """Relative error of bounds and values, which are float32."""
 
 
-def per_slot(width: int) -> int:
+def per_slot(width: int, slot_bits: int = SLOT_BITS) -> int:
     """Return how many fields of ``width`` bits a slot holds."""
-    return SLOT_BITS // width
+    return slot_bits // width
 
 
-def pack(fields: Tensor, width: int) -> Tensor:
+def pack(fields: Tensor, width: int, slot_bits: int = SLOT_BITS) -> Tensor:
     """Return slots [..., n / per_slot] of ``fields`` [..., n], whole numbers in int64; per_slot divides n."""
-    count = per_slot(width)
+    count = per_slot(width, slot_bits)
     place = torch.tensor([1 << (width * k) for k in range(count)])
     return (fields.reshape(*fields.shape[:-1], -1, count) * place).sum(-1)
 
 
-def unpack(slots: Tensor, width: int, *, signed: bool) -> Tensor:
+def unpack(slots: Tensor, width: int, slot_bits: int = SLOT_BITS, *, signed: bool) -> Tensor:
     """Return the fields [..., s * per_slot] of ``slots`` [..., s], int64."""
     mask, half = (1 << width) - 1, 1 << (width - 1)
     fields, rest = [], slots
-    for _ in range(per_slot(width)):
+    for _ in range(per_slot(width, slot_bits)):
         low = rest & mask
         if signed:
             low = torch.where(low >= half, low - mask - 1, low)
@@ -68,20 +69,20 @@ class FixedPoint:
     whole: bool
 
     @staticmethod
-    def of_counts(largest: Tensor, *, signed: bool) -> FixedPoint:
+    def of_counts(largest: Tensor, *, signed: bool, widths: tuple[int, ...] = WIDTHS) -> FixedPoint:
         """For whole numbers: every row gets the narrowest field that holds its bound.
 
         Raises:
             FglauditError: for a bound that no field holds.
         """
-        capacity = torch.tensor([_capacity(width, signed) for width in WIDTHS])
+        capacity = torch.tensor([_capacity(width, signed) for width in widths])
         narrowest = torch.searchsorted(capacity, largest.ceil().long())
-        if bool((narrowest == len(WIDTHS)).any()):
+        if bool((narrowest == len(widths)).any()):
             raise FglauditError(
                 f"whole numbers up to {int(capacity[-1])} fit a slot; got a bound of {float(largest.max()):g}; use"
                 " scheme: ckks"
             )
-        return FixedPoint(torch.tensor(WIDTHS)[narrowest], torch.ones_like(largest), largest, signed, True)
+        return FixedPoint(torch.tensor(widths)[narrowest], torch.ones_like(largest), largest, signed, True)
 
     @staticmethod
     def of_reals(largest: Tensor, summands: Tensor, bits: int, *, signed: bool) -> FixedPoint:

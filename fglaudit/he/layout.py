@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.he.fixed_point import per_slot
+from fglaudit.he.fixed_point import SLOT_BITS, per_slot
 
 _MOST_INCIDENCES = 10**8
 """Rows times clients up to which sets of receivers are looked for."""
@@ -51,16 +51,20 @@ class Layout:
     num_rows: int
 
     @staticmethod
-    def of(rows: Tensor, receivers: Tensor, width: Tensor, columns: int, slots: int) -> Layout:
+    def of(
+        rows: Tensor, receivers: Tensor, width: Tensor, columns: int, slots: int, slot_bits: int = SLOT_BITS
+    ) -> Layout:
         """Lay out ``rows`` [n] for ``receivers`` [n].
 
         Args:
             width: bits of a field by row id, or 0; see ``group_width``.
             columns: numbers in a row.
+            slots: of a ciphertext, each of ``slot_bits`` bits.
         """
+        size = columns, slots, slot_bits
         num_rows = len(width)
         code, order = torch.sort(receivers * num_rows + rows)
-        copied = Layout._planned(rows[order], receivers[order], torch.arange(len(rows)), code, width, columns, slots)
+        copied = Layout._planned(rows[order], receivers[order], torch.arange(len(rows)), code, width, size)
         unique, inverse = torch.unique(rows[order], return_inverse=True)
         clients = int(receivers.max().item()) + 1
         if len(unique) == len(rows) or len(unique) * clients > _MOST_INCIDENCES:
@@ -68,20 +72,25 @@ class Layout:
         incidence = torch.zeros(len(unique), clients, dtype=torch.bool)
         incidence[inverse, receivers[order]] = True
         _, audience = torch.unique(incidence, dim=0, return_inverse=True)
-        shared = Layout._planned(unique, audience, inverse, code, width, columns, slots)
+        shared = Layout._planned(unique, audience, inverse, code, width, size)
         return shared if shared.blocks < copied.blocks else copied
 
     @staticmethod
     def _planned(
-        rows: Tensor, audience: Tensor, pair_entry: Tensor, pair_code: Tensor, width: Tensor, columns: int, slots: int
+        rows: Tensor,
+        audience: Tensor,
+        pair_entry: Tensor,
+        pair_code: Tensor,
+        width: Tensor,
+        size: tuple[int, int, int],
     ) -> Layout:
         """Lay out entries of ``rows`` [E], in one group where ``audience`` [E] and width agree.
 
         Args:
             pair_entry, pair_code: by row and receiver [n], see the class.
             width: bits of a field by row id.
-            columns: numbers in a row.
-            slots: of a ciphertext."""
+            size: numbers in a row, slots of a ciphertext, bits of a slot."""
+        columns, slots, slot_bits = size
         kinds = torch.stack([audience, width[rows]], 1)
         groups, group = torch.unique(kinds, dim=0, return_inverse=True)
         order = torch.argsort(group * len(width) + rows)
@@ -90,7 +99,7 @@ class Layout:
         sizes = torch.bincount(group, minlength=len(groups))
         first = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
         start = (torch.arange(len(order)) - first[group[order]]) * columns
-        room = torch.tensor([slots * fields(int(w)) for w in groups[:, 1].tolist()])
+        room = torch.tensor([slots * fields(int(w), slot_bits) for w in groups[:, 1].tolist()])
         blocks = torch.div(sizes * columns + room - 1, room, rounding_mode="floor")
         return Layout(
             columns,
@@ -163,6 +172,6 @@ class Layout:
         return (edges[:-1].cumsum(0) > 0).nonzero().squeeze(1)
 
 
-def fields(width: int) -> int:
+def fields(width: int, slot_bits: int = SLOT_BITS) -> int:
     """Return the fields of a slot with fields of ``width`` bits; one where ``width`` is 0."""
-    return per_slot(width) if width else 1
+    return per_slot(width, slot_bits) if width else 1

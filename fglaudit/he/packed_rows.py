@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.he.codec import Codec
-from fglaudit.he.keys import seal
 from fglaudit.he.layout import Layout
 from fglaudit.sealing import SealedRows
 
@@ -126,19 +125,11 @@ class PackedRows(SealedRows):
                 f"fields are as wide as the bound on messages needs; row {row} got {int(terms[row])} messages, bounded"
                 f" by {int(self.summands[row])}; the protocol's `aggregates` must state the true bound"
             )
-        evaluator, blocks = self.codec.server.evaluator, dict[int, Any]()
-        owned = set[int]()
+        parts = dict[int, list[Any]]()
         for bundle in bundles:
             for number, ciphertext in bundle.blocks.items():
-                if number not in blocks:
-                    blocks[number] = ciphertext
-                elif number in owned:
-                    evaluator.add_inplace(blocks[number], ciphertext)
-                else:  # the first one belongs to its sender and must stay as it is
-                    total = seal().Ciphertext()
-                    evaluator.add(blocks[number], ciphertext, total)
-                    blocks[number] = total
-                    owned.add(number)
+                parts.setdefault(number, []).append(ciphertext)
+        blocks = {n: self.codec.total(each) if len(each) > 1 else each[0] for n, each in parts.items()}
         return Bundle(terms, blocks, self.codec.parameters.full_bytes)
 
     def addressed(self, splits: Tensor, receivers: Tensor) -> PackedRows:

@@ -103,6 +103,11 @@ class RowSealer:
         self.scheme = RowScheme(codec, products=aggregate.weighted, largest=largest, weight=weight)
         self.blocks = Cost.of(aggregate).ciphertexts_up
 
+    @property
+    def errors(self) -> tuple[float, float]:
+        """Standard deviation of the flooding noise; encoding adds no error of its own."""
+        return self.scheme.codec.flooding, 0.0
+
     def seal(self, batch: MessageBatch) -> MessageBatch:
         """Encrypt every floating-point field, a row of the leading axis at a time."""
         tensors = dict(batch.payload.tensors())

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.he.ckks import WEIGHT_BITS, Ckks
-from fglaudit.he.keys import seal
 from fglaudit.sealing import SealedRows
 
 _SAME = 1e-12
@@ -200,9 +199,7 @@ class RowScheme:
         present = [ciphertext for ciphertext in ciphertexts if ciphertext is not None]
         if len(present) < 2:
             return present[0] if present else None
-        summed = seal().Ciphertext()
-        self.codec.server.evaluator.add_many(present, summed)
-        return summed
+        return self.codec.total(present)
 
     def weighted(self, rows: Sequence[Row], weights: Sequence[float]) -> Row:
         """Return the combination of ``rows`` with ``weights``, which take the place of the rows' factors."""

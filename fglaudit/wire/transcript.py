@@ -8,7 +8,7 @@ global model of N users takes the memory of one.
 
 Sealed messages are stored twice: as what they show to everybody (:class:`fglaudit.payloads.Ciphertexts`), and as
 clients read them with their keys, in entries that say how many clients must pool theirs. An observer with fewer reads
-what its own clients sent.
+what its own clients sent, and what was opened for them.
 
 Folder: ``transcript.json`` (format, entries: round, payload type, file, digest, parties) and
 ``messages-00000.safetensors`` ... The parties of an entry show which batches an observer need not read; entries without
@@ -164,7 +164,7 @@ class Transcript:
             make_folder(folder, 0o700)
 
     def add(self, batch: MessageBatch, *, readers: int = 0) -> None:
-        """Store ``batch``, for observers with ``readers`` clients and for those who sent it."""
+        """Store ``batch``, for observers with ``readers`` clients, its senders, and clients that got it."""
         blob = serialise(batch)
         file = f"messages-{len(self.entries):05d}.safetensors"
         parties = party_ranges(batch) if len(batch.senders) else ()
@@ -297,7 +297,8 @@ def _readable(
             continue
         batch = transcript.read(index)
         if own_only:
-            seen = torch.isin(batch.senders, torch.tensor(clients))
+            mine = torch.tensor(clients)
+            seen = torch.isin(batch.senders, mine) | torch.isin(batch.receivers, mine)  # opened for its receiver
         elif parties is not None:
             seen = torch.isin(batch.senders, parties) | torch.isin(batch.receivers, parties)
         else:

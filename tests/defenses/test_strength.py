@@ -40,7 +40,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], FederatedProtocol, FederatedGraph]] = 
     "k-ary-response": ({}, PrivateReports(rounds=2), GRAPH),
     "stack": ({"parts": ["drop-singletons", {"name": "gaussian"}]}, SUMS, GRAPH),
 }
-AS_STRONG = {"none", "drop-singletons", "homomorphic-encryption", "secure-aggregation"}
+AS_STRONG = {"none", "drop-singletons", "homomorphic-encryption", "threshold-encryption", "secure-aggregation"}
 FACTORS = (1.0, 0.5, 0.1, 1e-3, 1e-9)
 every_defense = pytest.mark.parametrize("name", DEFENSES)
 

@@ -275,7 +275,8 @@ def test_planned_cells_without_a_record_are_announced(tmp_path: Path) -> None:
     written = texts(folder)
     assert len(rows_of(folder)) == len(DEFENSES) * len(OBSERVERS) * len(ATTACKS)
     words = _Page(written["report.html"]).words
-    assert "2 planned cells of the suite have no record" in words
+    assert "2 planned cells of the suite have no record: " in words
+    assert "gaussian on csbm-cora, dirichlet, clients=10, beta=10000, seed 0" in words
     assert f"cells/{records[0].cell}.json cannot be read" in words
     assert "not run: the suite stopped before this cell" in words
     lost = [row for row in rows_of(folder) if row["defense"] == "gaussian"]
