@@ -4,9 +4,9 @@ The standard error is the cluster jackknife's, of the advantage as a whole, so t
 two have in common are in it. Its critical value is exact for the sizes of the clusters (:mod:`.studentized`). Scores
 near an end of their scale are skewed, and a symmetric interval then covers too little: the share that the attack gains
 of what its control leaves also gets limits on the logit, what it loses gets symmetric ones, each by its own jackknife
-error, the two are put together with the correlation that their errors have (MOVER, Zou and Donner 2008), and each limit is the outer of this and the symmetric one
-(the skew of a difference of two scores may be either way). ``python -m bench intervals`` measures the coverage beside
-that of other methods: docs/intervals.md.
+error, the two are put together with the correlation that their errors have (MOVER, Zou and Donner 2008), and each limit
+is the outer of this and the symmetric one (the skew of a difference of two scores may be either way). ``python -m bench
+intervals`` measures the coverage beside that of other methods: docs/intervals.md.
 
 Where at least half of the clusters show no change at all, or cannot be better, their spread says nothing about what
 further clusters would show. The limits are then the wider of these and those of a rate with the same means, which
