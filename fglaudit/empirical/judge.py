@@ -86,7 +86,16 @@ def judge(
     try:
         with threadpool_limits(limits=small, user_api="openmp"):
             seen = examined(
-                protocol, graph, defense, context, session.facts(), promise, accounted, seed=seed, device=device
+                protocol,
+                graph,
+                defense,
+                context,
+                session.facts(),
+                promise,
+                accounted,
+                counted=counted,
+                seed=seed,
+                device=device,
             )
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"the defense could not be replayed: {type(error).__name__}: {error}"
