@@ -14,7 +14,8 @@ post-processing:
 
 **What is promised**: the epsilon of ``multi-bit`` covers a node's features, and that of the response its label; a
 node's row and label together spend the sum of both. This tool accounts and audits each (field ``labels`` in
-``guarantees.csv``: :mod:`fglaudit.empirical.label_responses`). ``label_epsilon: 0`` sends labels as they are. Edges are public.
+``guarantees.csv``: :mod:`fglaudit.empirical.label_responses`). ``label_epsilon: 0`` sends labels as they are. Edges are
+public.
 
 What is observed: the server sees every row and every such label as they were sent; clients see nothing.
 
