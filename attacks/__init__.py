@@ -8,6 +8,7 @@ ATTACKS: dict[str, str] = {
     "row-space": "fglaudit.attacks.sums.row_space:RowSpace",
     "maximum-a-posteriori": "fglaudit.attacks.sums.maximum_a_posteriori:MaximumAPosteriori",
     "integer-propagation": "fglaudit.attacks.sums.integer_propagation:IntegerPropagation",
+    "differenced-sums": "fglaudit.attacks.sums.differenced_sums:DifferencedSums",
     "server-partial-sums": "fglaudit.attacks.sums.server_partial_sums:ServerPartialSums",
     "joint-diagonalisation": "fglaudit.attacks.neighborhoods.joint_diagonalisation:JointDiagonalisation",
     "second-moments": "fglaudit.attacks.neighborhoods.second_moments:SecondMoments",
@@ -48,6 +49,7 @@ ATTACKS: dict[str, str] = {
     "embedding-sum-rows": "fglaudit.attacks.codes.embedding_sum_rows:EmbeddingSumRows",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
+    "differenced-updates": "fglaudit.attacks.updates.differenced_updates:DifferencedUpdates",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
     "update-subset-sum": "fglaudit.attacks.updates.update_subset_sum:UpdateSubsetSum",
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
@@ -58,5 +60,7 @@ ATTACKS: dict[str, str] = {
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",
     "client-gains": "fglaudit.attacks.models.client_gains:ClientGains",
     "model-links": "fglaudit.attacks.models.model_links:ModelLinks",
+    "update-members": "fglaudit.attacks.models.update_members:UpdateMembers",
+    "update-attributes": "fglaudit.attacks.models.update_attributes:UpdateAttributes",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }

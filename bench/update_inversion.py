@@ -17,18 +17,24 @@ from typing import Any
 import torch
 
 from fglaudit.attacking import run_attacks
+from fglaudit.attacks.sums.differenced_sums import DifferencedSums
 from fglaudit.attacks.sums.row_space import RowSpace
+from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
+from fglaudit.attacks.updates.differenced_updates import DifferencedUpdates
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.attacks.updates.update_subset_sum import UpdateSubsetSum
 from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Attack
+from fglaudit.interfaces import Attack, Defense
 from fglaudit.observers import ObserverSpec
 from fglaudit.parties.base import Behaviour
 from fglaudit.parties.crafted_weights import CraftedWeights
 from fglaudit.parties.insert_edges import InsertEdges
+from fglaudit.parties.repeat_models import RepeatModels
+from fglaudit.parties.repeat_pretraining import RepeatPretraining
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import ModelUpdate, NeighborSums
 from fglaudit.recording import record_training
@@ -55,6 +61,7 @@ class Case:
     clients: int = 20
     observer: str = "server"
     server: Behaviour | None = None
+    defense: Defense = field(default_factory=NoDefense)
 
 
 ONE_STEP = {"hops": 1, "hidden": 64, "rounds": 1, "local_steps": 1, "dropout": 0.0}
@@ -88,6 +95,18 @@ def cases() -> Iterator[Case]:
     for server in (None, InsertEdges(edges=50), InsertEdges(edges=200)):
         sums = {"hops": 1, "rounds": 1, "aggregate": "counts"}
         yield Case("1 hop, counts", sums, RowSpace(), clients=10, observer="client:0", server=server)
+    sampled = {**ONE_STEP, "rounds": 32, "participation": 0.5}
+    for server in (None, RepeatModels()):
+        for attack in (UpdateInversion(), DifferencedUpdates()):
+            name = "1 hop, 64 units, 1 step, no dropout, secure aggregation of every other"
+            yield Case(name, sampled, attack, server=server, defense=SecureAggregation(on=("ModelUpdate",)))
+    totals = {"hops": 1, "rounds": 1}
+    yield Case("1 hop", totals, ServerPartialSums(), clients=10)
+    yield Case("1 hop, secure aggregation", totals, ServerPartialSums(), clients=10, defense=SecureAggregation())
+    for absent in (1, 10):
+        server, masks = RepeatPretraining(clients=absent), SecureAggregation()
+        name = "1 hop, secure aggregation"
+        yield Case(name, totals, DifferencedSums(), clients=10, server=server, defense=masks)
 
 
 def run(results: Path, root: str | None, seeds: int) -> None:
@@ -113,9 +132,9 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
     recording, truth = record_training(
         graph,
         protocol,
-        NoDefense(),
+        case.defense,
         seed=seed,
-        keep=Keep({ModelUpdate: 8, NeighborSums: None}),
+        keep=Keep({ModelUpdate: 32, NeighborSums: None}),
         behaviour=case.server,
     )
     scorer = Scorer(truth)

@@ -90,6 +90,9 @@ class _Session(DefenseSession):
     def readers(self, batch: MessageBatch) -> int:
         return self._sealing.readers(batch)
 
+    def leave_out(self, clients: tuple[int, ...]) -> None:
+        self._sealing.leave_out(clients)
+
     def overhead(self) -> tuple[Tensor, Tensor] | None:
         return self._sealing.overhead()
 

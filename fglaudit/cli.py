@@ -258,6 +258,9 @@ def attack(
     degrees: Annotated[bool | None, typer.Option(help="They know all degrees, or not even their neighbours'.")] = None,
     initial_weights: Annotated[bool, typer.Option("--initial-weights", help="They know the first model.")] = False,
     auxiliary: Annotated[float, typer.Option(help="Share of all rows they know; one that was recorded.")] = 0.0,
+    sensitive: Annotated[
+        list[int] | None, typer.Option(help="A column that they lack in every second of these; may be repeated.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
@@ -273,7 +276,12 @@ def attack(
     interrupt()
     found = find(source)
     observers = named_observers(
-        observer, topology=topology, degrees=degrees, initial_weights=initial_weights, auxiliary=auxiliary
+        observer,
+        topology=topology,
+        degrees=degrees,
+        initial_weights=initial_weights,
+        auxiliary=auxiliary,
+        sensitive=tuple(sorted(sensitive or [])),
     )
     attacks = named_attacks(attack_name)
     console = _console()

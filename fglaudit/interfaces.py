@@ -184,6 +184,9 @@ class DefenseSession:
         anyway."""
         return 1
 
+    def leave_out(self, clients: tuple[int, ...]) -> None:
+        """The server says that ``clients`` are gone: from now on, until this is called again, they send nothing."""
+
     def overhead(self) -> tuple[Tensor, Tensor] | None:
         """Return the bytes [K] up and [K] down of keys and the like that the scheme itself exchanged since the last
         call, if any."""

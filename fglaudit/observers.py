@@ -18,6 +18,19 @@ class ObserverSpec:
     degrees: bool | None = None
     initial_weights: bool = False
     auxiliary: float = 0.0
+    sensitive: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if list(self.sensitive) != sorted(set(self.sensitive)) or min(self.sensitive, default=0) < 0:
+            raise FglauditError(
+                f"sensitive names columns of the features, ascending and each once; got {list(self.sensitive)}; sort"
+                " them"
+            )
+        if self.sensitive and not self.auxiliary:
+            raise FglauditError(
+                "sensitive columns are missing in every second auxiliary row; got no auxiliary rows; add e.g."
+                " auxiliary: 0.5"
+            )
 
     @property
     def name(self) -> str:
@@ -38,6 +51,7 @@ def _known(spec: ObserverSpec) -> Observer:
         degrees=spec.degrees,
         initial_weights=spec.initial_weights,
         auxiliary=spec.auxiliary,
+        sensitive=spec.sensitive,
     )
 
 

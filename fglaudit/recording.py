@@ -21,7 +21,7 @@ from fglaudit.empirical.judge import TRADE_OFF, judge
 from fglaudit.errors import FglauditError
 from fglaudit.federated.collapse import collapsed
 from fglaudit.graph import FederatedGraph, Graph
-from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
+from fglaudit.guarantees import FieldState, Verdict, Word, verdict_from_json
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
 from fglaudit.own_files import read_stamped, stamped, write_atomic
@@ -279,6 +279,8 @@ def record_training(
         device=device,
         quick=not empirical,
     )
+    if behaviour is not None:
+        verdict = _among_dishonest(verdict, guarantee, server_label(behaviour))
     held = range(graph.num_clients) if clients is None else clients
     recording = Recording(
         description={
@@ -358,6 +360,14 @@ def right_by_node(trained: Trained, graph: FederatedGraph) -> dict[str, list[flo
     nodes = torch.cat([ids.repeat_interleave(times) for ids, times in zip(graph.clients, places, strict=True)])
     order = torch.argsort(nodes, stable=True)
     return {"right": trained.right.long()[order].tolist()}
+
+
+def _among_dishonest(verdict: Verdict, guarantee: Guarantee, behaviour: str) -> Verdict:
+    """Return the verdict where a party breaks the rules: what rests on keys was audited among parties that do not."""
+    if verdict.word is not Word.VERIFIED or not guarantee.key_custody:
+        return verdict
+    why = f"it was audited among parties that follow the protocol; here one does not: {behaviour}"
+    return dataclasses.replace(verdict, word=Word.CLAIMED, reason=why)
 
 
 def _out_of_reach(verdict: Verdict) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from fglaudit.interfaces import (
     Trained,
     bound,
 )
+from fglaudit.parties.base import Behaviour
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.recording import Recording, record_training
 from fglaudit.rng import derive
@@ -119,9 +120,10 @@ def record(
     seed: int = 0,
     tamper: Callable[[MessageBatch, Payload], Payload] | None = None,
     empirical: bool = False,
+    behaviour: Behaviour | None = None,
 ) -> Run:
     """Train ``protocol`` with everything recorded. ``tamper(batch, payload)`` may replace what receivers get (for rule
-    2); ``empirical`` audits by replays what ``defense`` promises."""
+    2); ``empirical`` audits by replays what ``defense`` promises; ``behaviour`` is of a party that breaks the rules."""
     channels: list[_TamperedChannel] = []
 
     def channel(*arguments: Any) -> RecordingChannel:
@@ -131,7 +133,13 @@ def record(
 
     defense = defense or NoDefense()
     recording, truth = record_training(
-        graph or example_graph(), protocol, defense, seed=seed, channel=channel, empirical=empirical
+        graph or example_graph(),
+        protocol,
+        defense,
+        seed=seed,
+        channel=channel,
+        empirical=empirical,
+        behaviour=behaviour,
     )
     return Run(defense, channels[0], recording, truth)
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, Unstated
 from fglaudit.graph import ClientGraph, FeatureKind
 from fglaudit.payloads import SERVER, MessageBatch, Payload
@@ -39,6 +40,8 @@ class Observer:
             what the parties have anyway (clients know the degrees of their neighbours).
         initial_weights: knows the first model.
         auxiliary: fraction of all nodes whose features and labels it knows beforehand.
+        sensitive: columns of the features that it lacks in every second auxiliary row, ascending; see
+            :class:`PartialRows`.
     """
 
     parties: tuple[int, ...] = ()
@@ -47,6 +50,7 @@ class Observer:
     degrees: bool | None = None
     initial_weights: bool = False
     auxiliary: float = 0.0
+    sensitive: tuple[int, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -65,6 +69,8 @@ class Observer:
             words.append("degrees" if self.degrees else "no-degrees")
         if self.auxiliary:
             words.append(f"auxiliary={self.auxiliary:g}")
+        if self.sensitive:
+            words.append(f"sensitive={'+'.join(map(str, self.sensitive))}")
         return ";".join(words)
 
 
@@ -136,6 +142,44 @@ class Auxiliary:
 
 
 @dataclass(frozen=True)
+class PartialRows:
+    """Rows the observer knows but for their sensitive columns: what attribute inference is asked about.
+
+    Attributes:
+        nodes: global ids [P], none of them among the auxiliary ones.
+        x: features [P, F], 0 in the sensitive columns.
+        y: labels [P].
+        columns: the sensitive columns [c], ascending.
+    """
+
+    nodes: Tensor
+    x: Tensor
+    y: Tensor
+    columns: Tensor
+
+    @staticmethod
+    def apart(known: Auxiliary, sensitive: tuple[int, ...]) -> tuple[Auxiliary, PartialRows | None]:
+        """Return every other row of ``known`` whole, and the rest without the columns ``sensitive``; all of them whole
+        where none is sensitive.
+
+        Raises:
+            FglauditError: a column does not exist.
+        """
+        if not sensitive:
+            return known, None
+        features = known.x.shape[-1]
+        if odd := [c for c in sensitive if not 0 <= c < features]:
+            raise FglauditError(
+                f"sensitive names columns of the features, 0 to {features - 1}; got {odd[0]}; name one of these"
+            )
+        hidden = torch.arange(len(known.nodes)) % 2 == 1
+        columns, x = torch.tensor(sensitive), known.x[hidden].clone()
+        x[..., columns] = 0
+        whole = Auxiliary(known.nodes[~hidden], known.x[~hidden], known.y[~hidden])
+        return whole, PartialRows(known.nodes[hidden], x, known.y[hidden], columns)
+
+
+@dataclass(frozen=True)
 class KnownLabels:
     """Labels that the protocol itself gives to the observer: global ids [L], labels [L]."""
 
@@ -178,6 +222,7 @@ class View:
         topology: all edges [2, E] if the observer knows them.
         degrees: degrees of all nodes [N] if the observer knows them.
         labels: labels that the protocol itself hands to the observer.
+        partial: rows it knows but for sensitive columns; None where the observer names none.
         own_inputs: the rows that the observing clients' messages were computed from, where a defense states that it
             changes them; as ``own``, and empty where they are ``own``'s.
     """
@@ -191,6 +236,7 @@ class View:
     degrees: Degrees | None = None
     labels: KnownLabels = field(default_factory=KnownLabels.none)
     own_inputs: tuple[Tensor, ...] = ()
+    partial: PartialRows | None = None
 
     def noted(self, log: set[tuple[str, str]]) -> View:
         """Return the same view, which adds every (payload, field) that is read of its messages to ``log``."""

@@ -56,6 +56,7 @@ QUANTITY_NAMES = {
     "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours",
     "l1-norms": "row sums", "squared-norms": "row norms", "training-membership": "membership in training",
     "layer-inputs": "inputs of first layers", "held-rows": "rows held", "training-labels": "labels of training nodes",
+    "attributes": "sensitive attributes",
 }  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",
@@ -177,7 +178,13 @@ def _known(knowledge: str, owns_data: bool) -> str:
         for w in words
         if w.startswith("auxiliary=")
     ]
-    other = [w for w in words if w not in facts and w != "no-degrees" and not w.startswith("auxiliary=")]
+    known += [
+        f"in half of these not the sensitive columns {w.partition('=')[2].replace('+', ', ')}"
+        for w in words
+        if w.startswith("sensitive=")
+    ]
+    said = ("auxiliary=", "sensitive=")
+    other = [w for w in words if w not in facts and w != "no-degrees" and not w.startswith(said)]
     if owns_data and "degrees" not in words and "topology" not in words:
         if "no-degrees" in words:
             other.append("but not the degrees of its neighbours at other clients")
@@ -204,6 +211,7 @@ def deed(leak: Leak) -> str:
         "global-nodes": f"takes the noise off the clients' global nodes up to a cosine of {value}",
         "centroids": f"rebuilds the mean rows of the clients' clusters with a cosine of {value}",
         "neighboring-clients": f"tells which clients hold a neighbour of a node with AUC {value}",
+        "attributes": f"tells high from low entries of sensitive columns with AUC {value}",
         "training-membership": f"tells training nodes from others with AUC {value}",
         "l1-norms": f"reads off the sums of {value} of the feature rows",
         "training-labels": f"infers how labels of training nodes are distributed with an overlap of {value}",

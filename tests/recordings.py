@@ -13,10 +13,15 @@ from small_protocols import TINY_GT
 from user_graphs import user_graph
 
 from fglaudit.attacking import unsuitable
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.parties.base import Behaviour
+from fglaudit.parties.crafted_weights import CraftedWeights
+from fglaudit.parties.repeat_models import RepeatModels
+from fglaudit.parties.repeat_pretraining import RepeatPretraining
 from fglaudit.payloads import SERVER
 from fglaudit.registry import build
 from fglaudit.testing import Run, example_graph, record
@@ -48,12 +53,13 @@ GENERATOR: dict[str, Any] = {"embedding": 8, "generator_hidden": 24, "generator_
 
 @dataclass(frozen=True)
 class Setup:
-    """What is recorded: a protocol with its fields on a graph, under a defense or none."""
+    """What is recorded: a protocol with its fields on a graph, under a defense or none, all honest or one not."""
 
     protocol: str
     arguments: dict[str, Any]
     graph: Callable[[], FederatedGraph] = example_graph
     defense: Defense | None = None
+    behaviour: Behaviour | None = None
 
     def build(self) -> FederatedProtocol:
         """Return the protocol."""
@@ -67,6 +73,14 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
     "fedgcn-1-counts": Setup("fedgcn", {"hops": 1, "rounds": 3, "aggregate": "counts"}),
+    "fedgcn-repeated": Setup("fedgcn", {"hops": 1, "rounds": 2}, behaviour=RepeatPretraining(clients=3)),
+    "fedgcn-repeated-models": Setup(
+        "fedgcn",
+        {"hops": 1, "rounds": 12, "hidden": 32, "local_steps": 1, "dropout": 0.0, "participation": 0.67},
+        defense=SecureAggregation(on=("ModelUpdate",)),
+        behaviour=RepeatModels(rounds=12),
+    ),
+    "fedgat-crafted": Setup("fedgat", {"rounds": 3}, behaviour=CraftedWeights(rounds=2)),
     "fedgcn-2": Setup("fedgcn", {"hops": 2, "rounds": 3, "optimizer": "adam", "learning_rate": 0.01}),
     "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),
     "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
@@ -136,6 +150,7 @@ OBSERVERS = (
     Observer(parties=(0, 2), topology=True),
     Observer(wire=True),
     Observer(wire=True, auxiliary=0.5),
+    Observer(parties=(SERVER,), topology=True, auxiliary=0.6, sensitive=(1, 4)),
 )
 
 
@@ -143,7 +158,7 @@ OBSERVERS = (
 def recorded(name: str) -> Run:
     """Return the recording called ``name``; made once in a process."""
     setup = SETUPS[name]
-    return record(setup.build(), setup.graph(), setup.defense)
+    return record(setup.build(), setup.graph(), setup.defense, behaviour=setup.behaviour)
 
 
 @cache

@@ -20,7 +20,7 @@ from fglaudit.attacks.learned.probes import (
     made_up_graph,
     rehearsed_pair,
 )
-from fglaudit.attacks.learned.row_maps import Learned, best_map, identity, relative_error
+from fglaudit.attacks.learned.row_maps import TABLES, Learned, best_map, identity, relative_error
 from fglaudit.attacks.learned.secrets_of_run import secrets_of_run
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import split
@@ -166,7 +166,7 @@ def _public(
     while len(drawn) < _PROBES and rows * (len(drawn) - 1) < 1.3 * width:
         drawn.append(probes.pairs("normal", rng))
     found = {name: made for name in left if (made := _everywhere(name, drawn, held, rng, device)) is not None}
-    left = [name for name in left if name not in found or found[name].learned.error > GOOD]
+    left = [name for name in left if _is_rough(found.get(name))]
     if not left:
         return found
     # What few examples do not show may be a table of all values, or depend on where a row stands.
@@ -185,6 +185,11 @@ def _public(
         if (made := _by_place(name, drawn, held, probes, found.get(name))) is not None:
             found[name] = made
     return found
+
+
+def _is_rough(made: FieldMap | None) -> bool:
+    """Whether a rival is worth asking: nothing good was found, or a table that may not have seen all values."""
+    return made is None or made.learned.error > GOOD or (made.learned.name in TABLES and made.coarse)
 
 
 def _one_width(name: str, held: Drawn) -> bool:

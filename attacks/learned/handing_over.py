@@ -216,13 +216,21 @@ def _surest(listed: Iterable[Candidate], held: Auxiliary) -> Candidate | None:
     confident of any row; the first of those that are about as confident."""
     scored = []
     for candidate in listed:
-        confidence = candidate.found.confidence.double()
+        confidence = _by_node(candidate.found)
         judged = int(torch.isin(held.nodes, candidate.found.nodes).sum()) >= _FEWEST_HELD
         if not judged and bool((confidence > _CONFIDENT).any()):
             likely = (confidence - _LIKELY).clamp(min=0).sum() + _LITTLE * confidence.sum()
             scored.append((float(likely.item()), candidate))
     most = max((score for score, _ in scored), default=0.0)
     return next((candidate for score, candidate in scored if score >= _NEAR * most), None)
+
+
+def _by_node(found: Reconstruction) -> Tensor:
+    """Return the confidence of each row, once per node that rows are about: what is sent often is no surer for that."""
+    confidence, there = found.confidence.double(), found.nodes >= 0
+    nodes, number = torch.unique(found.nodes[there], return_inverse=True)
+    most = torch.zeros(len(nodes), dtype=torch.double).scatter_reduce(0, number, confidence[there], "amax")
+    return torch.cat([most, confidence[~there]])
 
 
 def _unproven(found: Reconstruction) -> Reconstruction:

@@ -34,7 +34,7 @@ _SAME = 1e-6
 _FEWEST_DISTINCT = 8
 _HELD = 0.3
 """Share of distinct rows on which maps are tested."""
-_ROUNDS = 4
+ROUNDS = 4
 """Of training whose messages are paired."""
 _MIX = 6364136223846793005
 """Odd, so that codes of tuples, which overflow, are as good as distinct."""
@@ -186,16 +186,18 @@ Seen = dict[tuple[bool, str], tuple[Tensor, Tensor]]
 """By direction (upwards) and field: a code of every row [n], each once, and the rows [n, D]."""
 
 
-def known_draws(view: View, payload: type[Payload], count: int, rng: torch.Generator) -> tuple[Seen, list[Seen]] | None:
-    """Return the first messages as they were sent, and as the protocol makes them on what the observer knows of the
-    graph, under the models that the server sent: ``count`` times, with other rows each time where it knows none. None
-    where the protocol refuses."""
+def known_draws(
+    view: View, payload: type[Payload], count: int, rng: torch.Generator, most: int = ROUNDS
+) -> tuple[Seen, list[Seen]] | None:
+    """Return the messages of the first ``most`` rounds as they were sent, and as the protocol makes them on what the
+    observer knows of the graph, under the models that the server sent: ``count`` times, with other rows each time where
+    it knows none. None where the protocol refuses."""
     if view.public.rehearse is None:
         return None
     known = view.known_rows()
     drawn = []
     start = next((batch.round for batch in view.messages.of(payload)), 0)
-    rounds = start + _ROUNDS - 1 if start else 0
+    rounds = start + most - 1 if start else 0
     models = [batch for batch in view.messages.of(ModelUpdate) if batch.round <= rounds]
     owner = _owners(view, payload)
     edges = _edges(view, owner)

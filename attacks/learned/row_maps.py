@@ -37,6 +37,7 @@ _EXACT = 3e-14
 _CLOSE = 1e-6
 """Relative error below which no approximation is asked for."""
 _FEWEST = 64
+_ENDS = ("amin", "amax")
 _SIGNAL = 0.8
 """Relative error that something must get below for a network to be trained: it improves on what is told, and what is
 noise to all others is noise to it."""
@@ -241,12 +242,22 @@ def _sorted_entries(plain: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
         pick = torch.linspace(0, len(y) - 1, _KNOTS, device=y.device, dtype=torch.double).long()
         y, z = y[pick], z[pick]
     order = y.argsort()
-    return y[order], z[order]
+    return _middles(y[order], z[order])
+
+
+def _middles(sent: Tensor, plain: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each value that was sent once, ascending, with the middle of those that it stands for: 0 where that is one
+    of them, since exact zeros are what most entries of messages are."""
+    values, number = torch.unique_consecutive(sent, return_inverse=True)
+    low, high = (torch.zeros_like(values).scatter_reduce(0, number, plain, end, include_self=False) for end in _ENDS)
+    smallest = torch.zeros_like(values).scatter_reduce(0, number, plain.abs(), "amin", include_self=False)
+    return values, torch.where(smallest == 0, 0.0, (low + high) / 2)
 
 
 def _table(between: bool) -> Learner:
     def learned(plain: Tensor, sent: Tensor) -> RowMap | None:
-        return _Table(*_sorted_entries(plain, sent), between) if sent.numel() > 1 else None
+        values, middles = _sorted_entries(plain, sent)
+        return _Table(values, middles, between) if len(values) > 1 else None
 
     return learned
 
@@ -322,6 +333,8 @@ def relearned(learned: Learned, plain: Tensor, sent: Tensor) -> Learned:
     return learned if again is None else Learned(learned.name, learned.error, _guarded(learned.name, again))
 
 
+TABLES = ("monotone map", "table", "table by column")
+"""What knows only values that were seen: more pairs tell more of it."""
 _OF_BITS = ("bits", "table of bytes")
 """What is no number may still be known bits."""
 

@@ -12,7 +12,7 @@ from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key
 from fglaudit.attacks.learned.entries import float_fields
 from fglaudit.attacks.learned.field_maps import GOOD, WORTH, field_map, on_cpu
 from fglaudit.attacks.learned.partly_known import TURNED, confirmed, misfit, partly_known, signed_order, turned
-from fglaudit.attacks.learned.probes import Seen, drawn_alike, known_draws, known_pairs
+from fglaudit.attacks.learned.probes import ROUNDS, Seen, drawn_alike, known_draws, known_pairs
 from fglaudit.attacks.learned.row_maps import best_map, relative_error, relearned
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import derive, split
@@ -47,10 +47,18 @@ def secrets_of_run(
     if draws is None:
         return {}
     pairs = known_pairs(*draws)
-    learned: dict[Key, FieldMap] = {}
-    for key in keys:
-        if key in pairs and not torch.equal(*pairs[key]) and (made := _from_wire(*pairs[key], device)) is not None:
-            learned[key] = made
+    learned = {key: made for key in keys if key in pairs and (made := _from_wire(*pairs[key], device)) is not None}
+    # More rounds have more pairs, but what follows from replies to hidden messages no rehearsal makes again.
+    rough = [key for key in keys if key not in learned or learned[key].learned.error > GOOD]
+    trains = any(batch.round > 0 for wire in wires.values() for batch in wire[:1])
+    of_first = set()
+    if rough and trains and (first := known_draws(view, payload, 2, split(rng, "first round"), 1)) is not None:
+        alone = known_pairs(*first)
+        for key in [key for key in rough if key in alone]:
+            made = _from_wire(*alone[key], device)
+            if made is not None and (key not in learned or made.learned.error < learned[key].learned.error):
+                pairs[key], learned[key] = alone[key], made
+                of_first.add(key)
     # Few pairs may all lie in the space of those that a map was learned from: others tell whether it holds outside.
     unsure = [
         k
@@ -58,8 +66,10 @@ def secrets_of_run(
         if k not in learned or learned[k].learned.error > GOOD or len(pairs[k][0]) < _SURE * learned[k].width
     ]
     unsure = [key for key in unsure if key in changed]
-    if unsure and (more := known_draws(view, payload, _DRAWS, split(rng, "more"))) is not None:
-        for key in unsure:
+    for some, most in (([k for k in unsure if k not in of_first], ROUNDS), ([k for k in unsure if k in of_first], 1)):
+        if not some or (more := known_draws(view, payload, _DRAWS, split(rng, "more"), most)) is None:
+            continue
+        for key in some:
             if (made := _from_parts(*more, key, learned.get(key), device)) is not None:
                 learned[key] = made
     learned |= {key: made for key in keys if (made := _of_other_direction(key, learned, pairs)) is not None}
@@ -70,7 +80,7 @@ def _from_wire(plain: Tensor, sent: Tensor, device: torch.device) -> FieldMap | 
     """Return the map learned from pairs on the wire, if they are enough to learn one; learned again with those that
     were held out."""
     cut = max(1, len(plain) // 5)
-    if len(plain) < 2 * cut + 2:
+    if len(plain) < 2 * cut + 2 or torch.equal(plain, sent):
         return None
     order = torch.randperm(len(plain), generator=derive(0, "pairs on the wire"))
     z, y = plain[order].to(device), sent[order].to(device)

@@ -7,6 +7,7 @@ the second one. Shadow models of the self-test train as long.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -38,9 +39,24 @@ LEARNED: dict[str, Any] = {
 """Hyperparameters under which twins are learned by heart; those that the protocol lacks are left out."""
 
 
-def learned_view(view: View, graph: FederatedGraph, rng: torch.Generator) -> View:
+PLAIN_STEPS: dict[str, Any] = {
+    **LEARNED,
+    "rounds": 10,
+    "local_steps": 1,
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+}
+"""The same for attacks that read uploads as plain steps of SGD."""
+
+
+def learned_view(
+    view: View, graph: FederatedGraph, rng: torch.Generator, settings: Mapping[str, Any] = LEARNED
+) -> View:
     """Return ``view``, which has no defense any more, with the models that the protocol sends on ``graph`` while it
     learns its training nodes by heart; its public training function learns as long.
+
+    Args:
+        settings: hyperparameters of the training.
 
     Raises:
         FglauditError: the view comes without the protocol.
@@ -52,14 +68,14 @@ def learned_view(view: View, graph: FederatedGraph, rng: torch.Generator) -> Vie
             " None; add what fglaudit.wire.rehearsal.rehearsal(protocol) returns to its public facts"
         )
     messages, structure = rehearsal(
-        graph, view.observer, [ModelUpdate], settings=LEARNED, rng=split(rng, "rehearsal"), device=_CPU
+        graph, view.observer, [ModelUpdate], settings=settings, rng=split(rng, "rehearsal"), device=_CPU
     )
-    fit = None if public.fit is None else partial(public.fit, settings=LEARNED)
+    fit = None if public.fit is None else partial(public.fit, settings=settings)
     learned = dataclasses.replace(public, structure=structure, fit=fit, release=None, hooks=())
     return dataclasses.replace(view, messages=messages, public=learned)
 
 
-def planted_twins(view: View, rng: torch.Generator) -> Planted:
+def planted_twins(view: View, rng: torch.Generator, settings: Mapping[str, Any] = LEARNED) -> Planted:
     """Plant pairs of nodes with equal rows: the first is trained on as one class, the second is of the next one."""
     rng = split(rng, "plant")
     public = view.public
@@ -82,6 +98,6 @@ def planted_twins(view: View, rng: torch.Generator) -> Planted:
     members[first] = True
     members[graph.own_training] = True
     federation = graph.federation(bare, members, split(rng, "owners"))
-    planted = learned_view(bare, federation, rng)
+    planted = learned_view(bare, federation, rng, settings)
     truth = torch.cat([torch.ones(pairs), torch.zeros(pairs)]).double()
     return Planted(planted, truth, torch.cat([first, second]))

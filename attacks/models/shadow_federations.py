@@ -139,6 +139,11 @@ def unknown_models(view: View) -> str | None:
         return "a node's prediction takes its neighbours; give the observer topology: true"
     if received_model(view) is None:
         return "the observer sees no model that the server sends"
+    return few_candidates(view)
+
+
+def few_candidates(view: View) -> str | None:
+    """Return why there is nobody to ask about, or None."""
     strangers = view.auxiliary.nodes[~own_nodes(view)[view.auxiliary.nodes] & (view.auxiliary.y >= 0)]
     if len(strangers) < FEWEST_CANDIDATES:
         return "membership in training is asked of rows the observer knows; give it some, e.g. auxiliary: 0.5"

@@ -56,8 +56,8 @@ def missing_sums(view: View) -> str | None:
 
 @once_per_view
 def recorded_sums(view: View) -> RecordedSums:
-    """Collect the sums of all batches; a sum delivered to several receivers is kept once."""
-    batches = list(view.messages.of(NeighborSums))
+    """Collect the sums of pre-training, not those of repetitions; a sum delivered to several receivers is kept once."""
+    batches = [batch for batch in view.messages.of(NeighborSums) if batch.round == 0]
     message = [batch.entry_messages() for batch in batches]
     payloads = [batch.payload for batch in batches if isinstance(batch.payload, NeighborSums)]
     parties = torch.cat([batch.senders[m] for batch, m in zip(batches, message, strict=True)])

@@ -86,27 +86,36 @@ class ServerPartialSums(Attack):
             values = _without_own_uploads(view, sums)
         picked = chosen.nonzero().squeeze(1)
         parts = values[picked].double().to(device)
-        std = _noise(view, parts)
-        counts = view.public.structure.of(Sums).weighting == COUNTS
-        noisy = bool((std > 0).any())
-        if noisy or (counts and view.public.features is FeatureKind.BINARY):
-            least = 0.5 if clip_of_rows(view) is None else 1e-6 + rounding_of_sums(view, NeighborSums)
-            found = parts > (_ABOVE_NOISE * std[:, None] if noisy else least)
-            certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=device)
-        else:
-            error = rounding_of_sums(view, NeighborSums)
-            whole = clip_of_rows(view) is None  # a clip leaves levels whose inverses are no integers
-            blocks = [_self_terms(block, error, whole) for block in torch.split(parts, _ROWS_AT_ONCE)]
-            found = torch.cat([b[0] for b in blocks])
-            certainty = torch.cat([b[1] for b in blocks])
-        nodes, best = _best_part(sums.nodes[picked], certainty.cpu())
-        rows = found.cpu()[best].float()
-        if view.public.features is FeatureKind.SCALED_BINARY:
-            rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
-        return Reconstruction(rows, nodes, certainty.cpu()[best], torch.zeros(len(nodes), dtype=torch.bool))
+        return read_parts(view, sums.nodes[picked], parts, _noise(view, parts), rounding_of_sums(view, NeighborSums))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng, lone_nodes=True)
+
+
+def read_parts(view: View, nodes: Tensor, parts: Tensor, std: Tensor, error: float) -> Reconstruction:
+    """Return the rows of ``nodes`` [R], read out of sums that hold them and a few others.
+
+    Args:
+        parts: the sums [R, F], float64.
+        std: standard deviation of noise on their entries [R].
+        error: largest error of their entries beside noise.
+    """
+    counts = view.public.structure.of(Sums).weighting == COUNTS
+    noisy = bool((std > 0).any())
+    if noisy or (counts and view.public.features is FeatureKind.BINARY):
+        least = 0.5 if clip_of_rows(view) is None else 1e-6 + error
+        found = parts > (_ABOVE_NOISE * std[:, None] if noisy else least)
+        certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=parts.device)
+    else:
+        whole = clip_of_rows(view) is None  # a clip leaves levels whose inverses are no integers
+        blocks = [_self_terms(block, error, whole) for block in torch.split(parts, _ROWS_AT_ONCE)]
+        found = torch.cat([b[0] for b in blocks])
+        certainty = torch.cat([b[1] for b in blocks])
+    nodes, best = _best_part(nodes, certainty.cpu())
+    rows = found.cpu()[best].float()
+    if view.public.features is FeatureKind.SCALED_BINARY:
+        rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
+    return Reconstruction(rows, nodes, certainty.cpu()[best], torch.zeros(len(nodes), dtype=torch.bool))
 
 
 def _without_own_uploads(view: View, sums: RecordedSums) -> Tensor:

@@ -8,7 +8,8 @@ is then the sum, or the mean, over those who are left.
 What the server sees: the sums, in the clear, because masks cancel in them. **Sums are not private by themselves**: an
 observer that knows the graph can solve FedGCN's sums for single rows, as a client can. Together with c clients the
 server sees the sum over the others; if only one other is left, its message is exposed. With t clients it opens every
-message: they hold enough shares. A server that deviates from the protocol is not covered.
+message: they hold enough shares. A server that deviates from the protocol is not covered: two sums over senders that
+differ by one client differ by its message (:mod:`fglaudit.parties.repeat_pretraining`).
 
 Choices where the paper is silent:
 
@@ -81,6 +82,7 @@ class MaskingSession(DefenseSession):
         self.rounds: dict[type[Payload], MaskingRound] = {}
         self.started = 0
         self.absent: dict[str, list[int]] = {}
+        self.left_out: tuple[int, ...] = ()
         self._bytes = torch.zeros(2, context.num_clients, dtype=torch.long)
         for payload in served:
             self._code(payload, context.num_clients)
@@ -130,6 +132,10 @@ class MaskingSession(DefenseSession):
     def readers(self, batch: MessageBatch) -> int:
         sealed = next(iter(batch.payload.sealed_fields().values()))
         return self._of(sealed).aggregation.threshold
+
+    def leave_out(self, clients: tuple[int, ...]) -> None:
+        """Treat ``clients`` in the aggregations to come as dropped out after keys were exchanged."""
+        self.left_out = clients
 
     def overhead(self) -> tuple[Tensor, Tensor]:
         up, down = self._bytes.clone()
@@ -182,14 +188,15 @@ class MaskingSession(DefenseSession):
         size = len(clients)
         gone = math.floor(self.defense.dropouts * size + 0.5)
         order = torch.randperm(size, generator=rng) if gone else torch.arange(size)
-        aggregation = Aggregation(size, order[gone:].tolist(), self.defense.least(size))
+        there = [place for place in order[gone:].tolist() if int(clients[place].item()) not in self.left_out]
+        aggregation = Aggregation(size, there, self.defense.least(size))
         slots = torch.unique(self.served[payload].rows) if payload.ragged else torch.zeros(1, dtype=torch.long)
         device = next(iter(batch.payload.tensors().values())).device
         self.started += 1
         code = self._code(payload, size)
         current = MaskingRound(self.started, batch.round, clients, aggregation, code, slots, device)
         self.rounds[payload] = current
-        if gone and payload.ragged:
+        if gone and payload.ragged and not self.left_out:
             self.absent[payload.__name__] = clients[order[:gone]].sort().values.tolist()
         self._spend(clients, aggregation.setup_bytes())
         return current

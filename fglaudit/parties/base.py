@@ -19,6 +19,11 @@ class Conduct:
         """Return what is sent in place of ``batch``, which the protocol would send."""
         return batch
 
+    def goes_on(self, batch: MessageBatch, arrived: Payload, channel: Any) -> Payload:
+        """Send more through ``channel`` (:class:`fglaudit.interfaces.Channel`) after ``batch``, as the protocol has it,
+        was sent and has ``arrived``; return what receivers go on with."""
+        return arrived
+
     def remarks(self, trained: Trained) -> tuple[str, ...]:
         """Return what the other parties could notice, in words, for the record."""
         return ()
@@ -54,6 +59,6 @@ class ActiveChannel:
         return getattr(self._channel, name)
 
     def send(self, batch: MessageBatch) -> Payload:
-        """Send what the conduct makes of ``batch``."""
-        payload: Payload = self._channel.send(self._conduct.sends(batch))
-        return payload
+        """Send what the conduct makes of ``batch``, and what it adds."""
+        arrived = self._channel.send(self._conduct.sends(batch))
+        return self._conduct.goes_on(batch, arrived, self._channel)

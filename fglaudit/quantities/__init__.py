@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fglaudit.errors import unknown
+from fglaudit.quantities.attributes import Attributes
 from fglaudit.quantities.base import Comparison, InferredQuantity, Quantity, Question, Result, Scores, Truth
 from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
@@ -37,6 +38,7 @@ QUANTITIES: dict[str, Quantity] = {
         HeldRows(),
         TrainingLabels(),
         TrainingMembership(),
+        Attributes(),
     )
 }
 

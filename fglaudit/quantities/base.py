@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Attack, FederatedProtocol, Inference, Planted, Reconstruction
-from fglaudit.view import Auxiliary, Observer, View
+from fglaudit.view import Auxiliary, Observer, PartialRows, View
 
 UNINFORMATIVE = 0.99
 """A control this good leaves no room for an attack to show anything."""
@@ -33,6 +33,7 @@ class Truth:
         trained: see ``fglaudit.interfaces.Trained.truth``.
         pooled: whether the observer is one client of "each client in turn".
         edges: that a defense left of a client's, by client, where it changed any; global ids [2, E].
+        partial: rows that the observer knows but for sensitive columns, as it knows them; None: none.
     """
 
     graph: FederatedGraph
@@ -42,6 +43,7 @@ class Truth:
     trained: Mapping[str, Tensor]
     pooled: bool
     edges: Mapping[int, Tensor] = field(default_factory=dict)
+    partial: PartialRows | None = None
 
     def clients(self) -> tuple[ClientGraph, ...]:
         """Return the clients' graphs with the edges that they trained with."""
@@ -49,9 +51,12 @@ class Truth:
         return tuple(c.keeping(self.edges[c.client]) if c.client in self.edges else c for c in held)
 
     def strangers(self) -> Tensor:
-        """Return ids of the nodes of which the observer holds no row: neither its own nor auxiliary."""
+        """Return ids of the nodes of which the observer holds no row: neither its own nor an auxiliary one, whole or in
+        part."""
         known = torch.zeros(self.graph.num_nodes, dtype=torch.bool)
         known[self.auxiliary.nodes] = True
+        if self.partial is not None:
+            known[self.partial.nodes] = True
         for k in self.observer.clients:
             known[self.graph.clients[k]] = True
         return (~known).nonzero().squeeze(1)

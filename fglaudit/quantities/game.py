@@ -46,7 +46,8 @@ class Game(Question):
         otherwise the client that owns the target."""
         graph, auxiliary = truth.graph, truth.auxiliary
         exposed = truth.protocol.exposed(graph, truth.observer)
-        targets = exposed[~torch.isin(exposed, auxiliary.nodes)]
+        known = auxiliary.nodes if truth.partial is None else torch.cat([auxiliary.nodes, truth.partial.nodes])
+        targets = exposed[~torch.isin(exposed, known)]
         owner = torch.full((graph.num_nodes,), -1)
         owner[torch.cat(graph.clients)] = torch.cat([torch.full_like(ids, k) for k, ids in enumerate(graph.clients)])
         samples = graph.x.shape[1] if graph.x.dim() == 3 else 1

@@ -23,7 +23,7 @@ from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.own_files import DamagedError, digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.quantities import Truth
 from fglaudit.stored_facts import target_from_json, target_to_json
-from fglaudit.view import Observer
+from fglaudit.view import Observer, PartialRows
 from fglaudit.wire.side_knowledge import draw_auxiliary
 
 _TENSORS, _INDEX = "truth.safetensors", "truth.json"
@@ -52,8 +52,9 @@ class GroundTruth:
 
     def about(self, observers: Sequence[Observer], pooled: bool) -> tuple[Truth, ...]:
         """Return what each of ``observers`` (the members of one, all with the same side knowledge) is asked about."""
-        auxiliary = draw_auxiliary(self.graph, observers[0].auxiliary, self.seed)
-        run = (self.trained.truth, pooled, self.edges)
+        drawn = draw_auxiliary(self.graph, observers[0].auxiliary, self.seed)
+        auxiliary, partial = PartialRows.apart(drawn, observers[0].sensitive)
+        run = (self.trained.truth, pooled, self.edges, partial)
         return tuple(Truth(self.graph, self.protocol, o, auxiliary, *run) for o in observers)
 
     def save(self, folder: Path) -> None:

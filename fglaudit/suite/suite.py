@@ -47,6 +47,12 @@ class _Observer(BaseModel):
     degrees: bool | None = None
     initial_weights: bool = False
     auxiliary: float = Field(default=0.0, ge=0, lt=1)
+    sensitive: list[int] = Field(default=[])
+
+
+def _observer(raw: _Observer) -> ObserverSpec:
+    lists = {"parties": tuple(raw.parties), "sensitive": tuple(raw.sensitive)}
+    return ObserverSpec(**{**raw.model_dump(), **lists})
 
 
 class _SuiteFile(BaseModel):
@@ -319,7 +325,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
         protocols=entries("protocols", raw.protocols, plugin("protocol")),
         server=behaviours,
         defenses=entries("defenses", raw.defenses, plugin("defense")),
-        observers=tuple(ObserverSpec(**{**o.model_dump(), "parties": tuple(o.parties)}) for o in raw.observers),
+        observers=tuple(_observer(o) for o in raw.observers),
         attacks=entries("attacks", registry.names("attack") if raw.attacks == "all" else raw.attacks, plugin("attack")),
         record=raw.record,
         empirical=raw.empirical,

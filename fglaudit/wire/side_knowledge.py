@@ -24,7 +24,7 @@ from fglaudit.own_files import digest, make_folder, read_own, read_stamped, stam
 from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
 from fglaudit.structure import Structure
-from fglaudit.view import Auxiliary, KnownLabels, Observer, PublicFacts, View
+from fglaudit.view import Auxiliary, KnownLabels, Observer, PartialRows, PublicFacts, View
 from fglaudit.wire.transcript import Transcript
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class SideKnowledge:
         if observer.degrees is False:
             own = tuple(dataclasses.replace(client, remote_degrees=None) for client in own)
         degrees = torch.bincount(self.edges[0], minlength=self.num_nodes) if observer.degrees else None
-        known = self.auxiliary[observer.auxiliary]
+        known, partial = PartialRows.apart(self.auxiliary[observer.auxiliary], observer.sensitive)
         return View(
             observer=observer,
             messages=transcript.seen_by(observer),
@@ -113,6 +113,7 @@ class SideKnowledge:
             degrees=degrees,
             labels=self._labels(observer),
             own_inputs=tuple(self.inputs[k].clone() for k in observer.clients if k in self.inputs),
+            partial=partial,
         )
 
     def _labels(self, observer: Observer) -> KnownLabels:

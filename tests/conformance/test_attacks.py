@@ -24,6 +24,7 @@ from fglaudit.rng import derive
 from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, check_attack
 from fglaudit.view import Observer, View
+from fglaudit.wire.side_knowledge import draw_auxiliary
 
 MOST = 3
 """Recordings per attack and rule: of a family that all protocols send, three stand for the others."""
@@ -52,7 +53,11 @@ def with_other_private_data(graph: FederatedGraph, view: View) -> FederatedGraph
     known = torch.zeros(graph.num_nodes, dtype=torch.bool)
     for nodes in (view.auxiliary.nodes, view.labels.nodes, *(client.nodes for client in view.own)):
         known[nodes] = True
-    keep = known.reshape(-1, *[1] * (graph.x.dim() - 1))
+    keep = known.reshape(-1, *[1] * (graph.x.dim() - 1)).expand(graph.x.shape).clone()
+    if view.partial is not None:
+        known[view.partial.nodes] = True  # their labels; of their rows not the sensitive columns
+        keep[view.partial.nodes] = True
+        keep[view.partial.nodes[:, None], view.partial.columns] = False
     y = torch.where(known if graph.y.dim() == 1 else known[:, None], graph.y, graph.y.flip(0))
     return dataclasses.replace(graph, x=torch.where(keep, graph.x, 1 - graph.x.flip(0)), y=y)
 
@@ -90,7 +95,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     wanted = [(name, *cases(name)[0]) for name in ATTACKS]
     for where in {where for _, where, _ in wanted}:
         recording = recorded(where).recording
-        shares = {o.auxiliary: seen(where, o).auxiliary for o in OBSERVERS}
+        shares = {o.auxiliary: draw_auxiliary(recorded(where).graph, o.auxiliary, 0) for o in OBSERVERS}
         dataclasses.replace(recording, side=dataclasses.replace(recording.side, auxiliary=shares)).save(folder / where)
     lines = [f"{name} {where} {OBSERVERS.index(observer)}" for name, where, observer in wanted]
     command = [sys.executable, __file__, str(folder)]

@@ -19,7 +19,7 @@ QUICK = ("fedgcn-1", "fedgat-matrix", "nfedgnn-gcn", "gfl-appnp", "fedgt")
 CASES = [
     pytest.param(where, defense, id=f"{where}-{type(defense).name}-{number}", marks=marks)
     for where, setup in SETUPS.items()
-    if setup.defense is None
+    if setup.defense is None and setup.behaviour is None
     for marks in [() if where in QUICK else (pytest.mark.slow,)]
     for number, defense in enumerate(defenses(setup.protocol))
 ]

@@ -14,7 +14,7 @@ from fglaudit.testing import check_protocol, example_graph
 from fglaudit.wire.side_knowledge import draw_auxiliary
 
 
-@pytest.mark.parametrize("where", SETUPS)
+@pytest.mark.parametrize("where", [where for where, setup in SETUPS.items() if setup.behaviour is None])
 def test_protocols_keep_their_promises(where: str) -> None:
     check_protocol(SETUPS[where].build(), SETUPS[where].graph())
 

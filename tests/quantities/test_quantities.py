@@ -21,7 +21,7 @@ from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph, record
-from fglaudit.view import Observer, View
+from fglaudit.view import Observer, PartialRows, View
 from fglaudit.wire.side_knowledge import draw_auxiliary
 
 GRAPH = example_graph()
@@ -35,7 +35,15 @@ ASKED_EVERYWHERE = [
 def facts(
     observer: Observer = SERVER_ONLY, protocol: FederatedProtocol | None = None, graph: FederatedGraph = GRAPH
 ) -> Truth:
-    return Truth(graph, protocol or FedGCN(hops=1), observer, draw_auxiliary(graph, observer.auxiliary, 0), {}, False)
+    known, partial = PartialRows.apart(draw_auxiliary(graph, observer.auxiliary, 0), observer.sensitive)
+    return Truth(graph, protocol or FedGCN(hops=1), observer, known, {}, False, partial=partial)
+
+
+def knowing(name: str) -> Observer:
+    """Return a server that knows enough to be asked about the quantity ``name``."""
+    if name == "attributes":
+        return dataclasses.replace(SERVER_ONLY, auxiliary=0.6, sensitive=(1, 4))
+    return dataclasses.replace(SERVER_ONLY, auxiliary=0.2)
 
 
 def view(observer: Observer = SERVER_ONLY) -> View:
@@ -80,7 +88,7 @@ def test_a_constant_score_finds_as_many_as_it_wrongly_names() -> None:
 
 @pytest.mark.parametrize("name", ASKED_EVERYWHERE)
 def test_the_truth_scores_one_and_the_guess_less(name: str) -> None:
-    observer = dataclasses.replace(SERVER_ONLY, auxiliary=0.2)
+    observer = knowing(name)
     question = ask(name, observer)
     kind = inferred(name)
     truth = question.truth
@@ -96,7 +104,7 @@ def test_the_truth_scores_one_and_the_guess_less(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in ASKED_EVERYWHERE if name != "edges"])
 def test_where_an_attack_is_silent_the_guess_stands_and_order_does_not_matter(name: str) -> None:
-    observer = dataclasses.replace(SERVER_ONLY, auxiliary=0.2)
+    observer = knowing(name)
     question, kind = ask(name, observer), inferred(name)
     guess = kind.guess(view(observer), question.subjects, CONTROL)
     nothing = infer(name, question.subjects[:0], guess.estimate[:0])

@@ -70,3 +70,17 @@ def test_maps_by_place_are_learned_from_made_up_values_in_the_same_places() -> N
     for hidden in both:
         learned = best_place_map([(x, hidden(x)) for x in probes], (held, hidden(held)), places, 1.0)
         assert learned is not None and learned.error < 1e-10
+
+
+def test_a_table_stands_for_the_middle_of_what_it_rounds_and_for_zeros_as_they_are() -> None:
+    step = 2.0**-6
+
+    def hidden(x: Tensor) -> Tensor:
+        return (((x.clamp(-4, 3.9) + 4) / step).round().long() ^ 0b10110101).double() * step
+
+    train, held, new = (rows(n, name).clamp(-3, 3) for n, name in ((5000, "train"), (100, "held"), (50, "new")))
+    train[::2, ::3], new[::5] = 0.0, 0.0
+    learned = best_map(train, hidden(train), held, hidden(held), simple=True)
+    cleaned = learned.apply(hidden(new))
+    assert bool((cleaned[::5] == 0).all())
+    assert float((cleaned - new).abs().quantile(0.99)) <= 0.6 * step  # a value that was seen next to it: up to a step

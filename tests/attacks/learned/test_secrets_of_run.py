@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bench.obfuscated import Obfuscated
+from bench.obfuscated_payloads import hidden
 from bench.obfuscations import measured
 from fglaudit.attacks.learned.partly_known import confirmed, partly_known, signed_order, turned
 from fglaudit.attacks.learned.probes import apart
@@ -69,4 +70,10 @@ def test_secrets_of_sums_are_undone_with_few_known_rows(kind: str) -> None:
     """18 rows of 60 are known, of 24 columns; without a map every row is exact."""
     attack = build("attack", "learned-inversion", {})
     found = measured(example_graph(), Obfuscated(kind, secret=True), attack, 0.3)
+    assert (found.exact_rate or 0) >= 0.95 > 0.5 > (found.control_cosine or 0)
+
+
+def test_secret_signs_of_latents_are_learned_from_the_round_that_no_hidden_message_led_to() -> None:
+    """12 rows of 40 are known; later latents follow from gradients of hidden ones, which no rehearsal makes again."""
+    found = hidden("latents (nFedGNN)", "signs", secret=True)
     assert (found.exact_rate or 0) >= 0.95 > 0.5 > (found.control_cosine or 0)

@@ -1,0 +1,204 @@
+"""A client's update as a weighted sum of the loss gradients of single nodes, and the weights that explain it best.
+
+A step of SGD moves the first layer of a 2-layer GCN, ``logits = A relu(S W_1) W_2`` with S = A X, by ``-eta`` times
+
+    sum over nodes j of m_j G_j,   G_j = S' D_j,   row i of D_j = A_ij relu'(S_i W_1) * (W_2 (p_j - y_j)),
+
+p_j the predictions, y_j the one-hot label and m_j the weight of node j's loss: one over the number of training nodes
+for those, 0 for all others. Who knows rows, labels and edges knows every G_j, and the update is linear in m. Several
+local steps are taken as one, at the model half way; dropout between the layers is left out, and what it changes is
+noise. Rounds add up: m stays, the G_j do not.
+
+That a gradient is a sum over a batch whose members can be tested against it is what gradient inversion and membership
+inference from updates rest on (Nasr, Shokri and Houmansadr, S&P 2019, section IV); here the sum is inverted as a whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.adversary.uploads import ModelRound, global_models, sent_models
+from fglaudit.nn.gcn_ensemble import SharedGraph
+from fglaudit.nn.sparse import SparseMatrix
+from fglaudit.nn.weights import unflatten
+from fglaudit.structure import Convolutions, Models, Training
+from fglaudit.view import View
+
+_LAYERS = 2
+_POWER, _MARGIN = 10, 1.2
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Uploads of K clients in one round, on the known graph of N nodes.
+
+    Attributes:
+        clients: [K]; -1 stands for the mean of all.
+        seen: sums of gradients of the first layer [K, F, H], up to a factor that is the same in all rounds.
+        open: which hidden units are active [K, N, H].
+        back: gradients of every node's loss at its hidden states [K, N, H].
+    """
+
+    clients: Tensor
+    seen: Tensor
+    open: Tensor
+    back: Tensor
+
+
+def unreadable_updates(view: View) -> str | None:
+    """Return why uploads are not sums of loss gradients that can be told, or None."""
+    structure = view.public.structure
+    if (missing := structure.missing(Models, Convolutions, Training)) is not None:
+        return missing
+    if len(view.public.layout) != _LAYERS:
+        return f"gradients are written out for a GCN of {_LAYERS} layers; this one has {len(view.public.layout)}"
+    stated = structure.of(Training)
+    if stated.optimizer != "sgd":
+        return f"updates are read as sums of gradients; these clients step with {stated.optimizer}"
+    odd = [name for name in ("momentum", "feature_dropout", "proximal") if getattr(stated, name)]
+    if odd or stated.local_steps < 1:
+        return f"updates are read as plain steps of SGD; these have {(odd or ['no stated number of local_steps'])[0]}"
+    if view.topology is None:
+        return "a node's gradient takes its neighbours; give the observer topology: true"
+    if next(_rounds(view, 1), None) is None:
+        return "the observer sees no two models of which one follows the other"
+    return None
+
+
+def gradients(view: View, x: Tensor, y: Tensor, edges: Tensor, most: int) -> Iterator[Gradients]:
+    """Yield what the first ``most`` rounds show, given rows [N, F], labels [N] and edges [2, E] as the observer has
+    them; a label of -1 has no loss."""
+    stated = view.public.structure.of(Training)
+    left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
+    halfway = (stated.local_steps - 1) / (2 * stated.local_steps)
+    graph = SharedGraph.of(x, edges)
+    for clients, models in _rounds(view, most):
+        middle = unflatten(models.received + halfway * models.change, view.public.layout)
+        first, second = middle.values()
+        came = next(iter(unflatten(models.received, view.public.layout).values()))
+        change = next(iter(unflatten(models.change, view.public.layout).values()))
+        hidden = each(graph.adjacency, _shared(graph.x, first))
+        logits = each(graph.adjacency, torch.bmm(hidden.relu(), second))
+        wrong = logits.softmax(2)
+        wrong[:, torch.arange(len(y)), y.clamp(min=0)] -= 1
+        back = torch.bmm(wrong * (y >= 0)[:, None], second.transpose(1, 2))
+        seen = (left - 1) * came - change
+        yield Gradients(clients, seen / (stated.learning_rate * stated.local_steps), hidden > 0, back)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The map from loss weights m [K, N] to the clients' sums of gradients [K, F, H] over several rounds.
+
+    Attributes:
+        sums: S [N, F].
+        adjacency: A [N, N].
+        rounds: what each round shows.
+    """
+
+    sums: SparseMatrix
+    adjacency: SparseMatrix
+    rounds: tuple[Gradients, ...]
+
+    @staticmethod
+    def of(x: Tensor, edges: Tensor, rounds: tuple[Gradients, ...]) -> Sums:
+        """Return the map for rows [N, F] and edges [2, E]."""
+        adjacency = SharedGraph.of(x, edges).adjacency
+        sums = adjacency @ x.float()
+        row, column = sums.nonzero(as_tuple=True)
+        return Sums(SparseMatrix.from_entries(row, column, sums[row, column], (len(x), x.shape[1])), adjacency, rounds)
+
+    def energy(self) -> Tensor:
+        """Return the sum of the squared entries of every column of S [F], in float64."""
+        matrix = self.sums.transposed
+        sizes = matrix.crow_indices().diff()
+        row = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
+        square = matrix.values().double().square()
+        return torch.zeros(len(sizes), dtype=torch.double, device=row.device).index_add_(0, row, square)
+
+    def without(self, columns: Tensor) -> Sums:
+        """Return the same without the entries of ``columns`` [c]: neither in S nor in what is seen."""
+        sums = self.sums.forward.to_dense()
+        sums[:, columns] = 0
+        row, column = sums.nonzero(as_tuple=True)
+        rounds = []
+        for found in self.rounds:
+            seen = found.seen.clone()
+            seen[:, columns] = 0
+            rounds.append(dataclasses.replace(found, seen=seen))
+        left = SparseMatrix.from_entries(row, column, sums[row, column], (len(sums), sums.shape[1]))
+        return Sums(left, self.adjacency, tuple(rounds))
+
+    def at_inputs(self, weights: Tensor, found: Gradients) -> Tensor:
+        """Return the gradients [K, N, H] at the first layer's outputs, of losses with ``weights`` [K, N]."""
+        return found.open * each(self.adjacency, weights.unsqueeze(2) * found.back)
+
+    def total(self, weights: Tensor) -> list[Tensor]:
+        """Return the sums of gradients [K, F, H] of every round."""
+        return [each(_turned(self.sums), self.at_inputs(weights, found)) for found in self.rounds]
+
+    def along(self, totals: list[Tensor]) -> Tensor:
+        """Return the inner products [K, N] of every node's gradients with ``totals``, over all rounds: the adjoint."""
+        parts = [
+            (each(self.adjacency, found.open * each(self.sums, part)) * found.back).sum(2)
+            for part, found in zip(totals, self.rounds, strict=True)
+        ]
+        return torch.stack(parts).sum(0)
+
+    def weights(self, steps: int) -> Tensor:
+        """Return the loss weights [K, N], none of them negative, that explain the rounds best: accelerated projected
+        gradients (FISTA; Beck and Teboulle, 2009), every client for itself."""
+        seen = [found.seen for found in self.rounds]
+        nodes = self.rounds[0].back.shape[1]
+        solution = before = seen[0].new_zeros(len(seen[0]), nodes)
+        ahead, pace = solution, 1.0
+        rate = 1 / self._steepest(nodes).clamp(min=1e-30)
+        for _ in range(steps):
+            residual = [part - moved for part, moved in zip(seen, self.total(ahead), strict=True)]
+            solution = (ahead + rate[:, None] * self.along(residual)).clamp(min=0)
+            faster = (1 + (1 + 4 * pace**2) ** 0.5) / 2
+            ahead = solution + (pace - 1) / faster * (solution - before)
+            before, pace = solution, faster
+        return solution
+
+    def _steepest(self, nodes: int) -> Tensor:
+        """Return an upper end of the map's squared singular values, per client [K]: power iteration, with a margin."""
+        clients = len(self.rounds[0].clients)
+        vector = torch.ones(clients, nodes, device=self.rounds[0].seen.device)
+        size = vector.new_ones(clients)
+        for _ in range(_POWER):
+            vector = self.along(self.total(vector / vector.norm(dim=1, keepdim=True).clamp(min=1e-30)))
+            size = vector.norm(dim=1)
+        return _MARGIN * size
+
+
+def _rounds(view: View, most: int) -> Iterator[tuple[Tensor, ModelRound]]:
+    """Yield clients and models of at most ``most`` rounds; where no single upload is seen, the global model's."""
+    single = False
+    for clients, models in sent_models(view, most):
+        single = True
+        yield clients, ModelRound(models.received.float(), models.change.float())
+    if not single:
+        for models in global_models(view, most):
+            yield torch.tensor([-1]), ModelRound(models.received.float(), models.change.float())
+
+
+def each(matrix: SparseMatrix, values: Tensor) -> Tensor:
+    """Return the product of ``matrix`` [R, C] with every one of ``values`` [K, C, d] as [K, R, d]."""
+    clients, _, width = values.shape
+    return (matrix @ values.transpose(0, 1).flatten(1).contiguous()).view(-1, clients, width).transpose(0, 1)
+
+
+def _turned(matrix: SparseMatrix) -> SparseMatrix:
+    return SparseMatrix(matrix.transposed, matrix.forward)
+
+
+def _shared(x: SparseMatrix | Tensor, weight: Tensor) -> Tensor:
+    """Return rows [N, F] times ``weight`` [K, F, H] as [K, N, H]."""
+    clients, _, width = weight.shape
+    return (x @ weight.transpose(0, 1).flatten(1).contiguous()).view(-1, clients, width).transpose(0, 1)

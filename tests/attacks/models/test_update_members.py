@@ -1,0 +1,94 @@
+"""Uploads taken apart into loss gradients: against autograd, and on a training whose answer is known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from scored_runs import inferred, truth_about
+from torch.nn import functional
+
+from fglaudit.attacking import unsuitable
+from fglaudit.attacks.models.loss_gradients import Gradients, Sums
+from fglaudit.attacks.models.update_members import UpdateMembers
+from fglaudit.errors import FglauditError
+from fglaudit.facts import ROWS, Additive, Field
+from fglaudit.graph import canonical_edges
+from fglaudit.nn.gcn_ensemble import SharedGraph, ensemble_logits
+from fglaudit.payloads import SERVER
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.rng import derive
+from fglaudit.testing import CPU, Run, example_graph, record
+from fglaudit.view import Observer
+
+PLAIN = FedGCN(hops=2, rounds=8, local_steps=1, learning_rate=0.5, weight_decay=1e-3, dropout=0.0)
+KNOWING = Observer(parties=(SERVER,), topology=True, auxiliary=1.0)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Run:
+    return record(PLAIN, example_graph(nodes=60, features=40))
+
+
+def test_sums_of_gradients_are_autograd_s() -> None:
+    """Weighted losses of a GCN of 6 nodes: the gradient of the first layer, and the adjoint of the map to it."""
+    draw = derive(0, "small")
+    x, y = torch.rand(6, 5, generator=draw), torch.tensor([0, 1, 2, 0, 1, 2])
+    edges = canonical_edges(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 5]]), 6)
+    first, second = (torch.randn(1, *shape, generator=draw) for shape in ((5, 4), (4, 3)))
+    first.requires_grad_()
+    weights = torch.rand(6, generator=draw)
+    graph = SharedGraph.of(x, edges)
+    logits = ensemble_logits(graph, {"0": first, "1": second})[0]
+    loss = (functional.cross_entropy(logits, y, reduction="none") * weights).sum()
+    (expected,) = torch.autograd.grad(loss, first)
+    hidden = graph.adjacency @ (x @ first.detach()[0])
+    wrong = logits.detach().softmax(1) - functional.one_hot(y, 3)
+    found = Gradients(torch.tensor([0]), expected, (hidden > 0)[None], (wrong @ second[0].T)[None])
+    sums = Sums.of(x, edges, (found,))
+    (total,) = sums.total(weights[None])
+    torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-6)
+    other = torch.randn(1, 5, 4, generator=draw)
+    torch.testing.assert_close((sums.along([other]) * weights).sum(), (other * total).sum(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(sums.weights(3000)[0], weights, rtol=0.05, atol=0.02)
+
+
+def test_plain_steps_show_who_trained(plain: Run) -> None:
+    """Every row is known and nothing is dropped: members are told from the others without an error worth the name."""
+    kind = inferred("training-membership")
+    asked = kind.ask(truth_about(plain, KNOWING))
+    assert not isinstance(asked, str)
+    found = UpdateMembers(rounds=8).run(plain.view(KNOWING), rng=derive(0, "attack"), device=CPU)
+    assert kind.judge(asked, found.estimate).columns["auc"] > 0.95
+
+
+def test_a_server_that_sees_no_single_upload_takes_the_global_model_apart(plain: Run) -> None:
+    """A client sees global models: it finds members of others, less surely than from single uploads."""
+    watching, kind = Observer(parties=(0,), topology=True, auxiliary=1.0), inferred("training-membership")
+    asked = kind.ask(truth_about(plain, watching))
+    assert not isinstance(asked, str)
+    found = UpdateMembers(rounds=7).run(plain.view(watching), rng=derive(0, "attack"), device=CPU)
+    own = plain.graph.clients[0]
+    assert not bool(torch.isin(found.subjects, own).any())
+    assert (
+        kind.score(asked, found, kind.guess(plain.view(watching), asked.subjects, derive(0, "guess"))).columns["auc"]
+        > 0.8
+    )
+
+
+def test_what_it_takes(plain: Run) -> None:
+    attack = UpdateMembers()
+    adam = record(dataclasses.replace(PLAIN, rounds=1, optimizer="adam", learning_rate=0.01), plain.graph)
+    assert "step with adam" in (unsuitable(attack, adam.view(KNOWING)) or "")
+    deep = record(dataclasses.replace(PLAIN, rounds=1, layers=3), plain.graph)
+    assert "a GCN of 2 layers; this one has 3" in (unsuitable(attack, deep.view(KNOWING)) or "")
+    blind = Observer(parties=(SERVER,), auxiliary=1.0)
+    assert "topology: true" in (unsuitable(attack, plain.view(blind)) or "")
+    bare = Observer(parties=(SERVER,), topology=True)
+    assert "auxiliary" in (unsuitable(attack, plain.view(bare)) or "")
+    with pytest.raises(FglauditError, match="use 1 to 10"):
+        UpdateMembers(rounds=11)
+    assert attack.models(Additive(Field("ModelUpdate", "vector"), "gaussian", 1.0))
+    assert not attack.models(Additive(ROWS, "gaussian", 1.0))
+    assert not attack.models(Additive(Field("NeighborSums", "sums"), "gaussian", 1.0))
