@@ -69,7 +69,8 @@ def label_states(
     if verdict.epsilon is not None and verdict.unit == "node" and verdict.word is not Word.REFUTED:
         both = Word.VERIFIED if (word, verdict.word) == (Word.VERIFIED, Word.VERIFIED) else Word.CLAIMED
         words += f"; epsilon {epsilon + verdict.epsilon:.4g} of a node's row and label together ({both})"
-    state = "nothing" if audit.outcome is Outcome.REFUTED else "covered"
+    # What was not put to the test must not make the whole "private".
+    state = {Outcome.PASSED: "covered", Outcome.REFUTED: "nothing"}.get(audit.outcome, "unexamined")
     return (FieldState("server", name, LABELS, state, words),)
 
 

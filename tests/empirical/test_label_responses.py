@@ -39,6 +39,12 @@ def test_a_label_spends_its_epsilon_on_top_of_the_row() -> None:
     assert state.reason.endswith("epsilon 5 of a node's row and label together (verified)")
 
 
+def test_what_could_not_be_tested_does_not_count_as_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_responses, "ENOUGH_POWER", 1.1)
+    state = labels_of(PROTOCOL)
+    assert state.state == "unexamined" and "(claimed: " in state.reason and state.reason.endswith("(claimed)")
+
+
 def test_labels_in_the_clear_are_protected_by_nothing() -> None:
     assert labels_of(LPGNN(label_epsilon=0.0, rounds=2)).state == "nothing"
 

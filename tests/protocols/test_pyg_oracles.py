@@ -126,10 +126,10 @@ MODELS: dict[str, tuple[type[FederatedProtocol], dict[str, Any]]] = {
         GCN,
         {"hidden": HIDDEN, "rounds": 2, "local_steps": 20, **ADAM, "learning_rate": 0.1, "weight_decay": 5e-5},
     ),
-    "gat": (GAT, {"rounds": 1, "local_steps": 20, "feature_dropout": 0.0, **ADAM}),
+    "gat": (GAT, {"rounds": 1, "local_steps": 20, "feature_dropout": 0.0, **ADAM, "learning_rate": 0.1}),
     "graphsage": (
         GraphSAGE,
-        {"hidden": HIDDEN, "rounds": 2, "local_steps": 15, "learning_rate": 20.0, "choice": "last"},
+        {"hidden": HIDDEN, "rounds": 4, "local_steps": 15, "learning_rate": 20.0, "choice": "last"},
     ),
     "appnp": (APPNP, {"hidden": HIDDEN, "rounds": 4, "local_steps": 25, "learning_rate": 60.0, "choice": "last"}),
 }
