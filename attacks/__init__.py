@@ -49,6 +49,7 @@ ATTACKS: dict[str, str] = {
     "embedding-sum-rows": "fglaudit.attacks.codes.embedding_sum_rows:EmbeddingSumRows",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
+    "differenced-updates": "fglaudit.attacks.updates.differenced_updates:DifferencedUpdates",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
     "update-subset-sum": "fglaudit.attacks.updates.update_subset_sum:UpdateSubsetSum",
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",

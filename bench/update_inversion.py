@@ -20,6 +20,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.differenced_sums import DifferencedSums
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
+from fglaudit.attacks.updates.differenced_updates import DifferencedUpdates
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.attacks.updates.update_subset_sum import UpdateSubsetSum
@@ -32,6 +33,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.parties.base import Behaviour
 from fglaudit.parties.crafted_weights import CraftedWeights
 from fglaudit.parties.insert_edges import InsertEdges
+from fglaudit.parties.repeat_models import RepeatModels
 from fglaudit.parties.repeat_pretraining import RepeatPretraining
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import ModelUpdate, NeighborSums
@@ -93,6 +95,11 @@ def cases() -> Iterator[Case]:
     for server in (None, InsertEdges(edges=50), InsertEdges(edges=200)):
         sums = {"hops": 1, "rounds": 1, "aggregate": "counts"}
         yield Case("1 hop, counts", sums, RowSpace(), clients=10, observer="client:0", server=server)
+    sampled = {**ONE_STEP, "rounds": 32, "participation": 0.5}
+    for server in (None, RepeatModels()):
+        for attack in (UpdateInversion(), DifferencedUpdates()):
+            name = "1 hop, 64 units, 1 step, no dropout, secure aggregation of every other"
+            yield Case(name, sampled, attack, server=server, defense=SecureAggregation(on=("ModelUpdate",)))
     totals = {"hops": 1, "rounds": 1}
     yield Case("1 hop", totals, ServerPartialSums(), clients=10)
     yield Case("1 hop, secure aggregation", totals, ServerPartialSums(), clients=10, defense=SecureAggregation())
@@ -127,7 +134,7 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
         protocol,
         case.defense,
         seed=seed,
-        keep=Keep({ModelUpdate: 8, NeighborSums: None}),
+        keep=Keep({ModelUpdate: 32, NeighborSums: None}),
         behaviour=case.server,
     )
     scorer = Scorer(truth)

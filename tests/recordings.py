@@ -13,12 +13,14 @@ from small_protocols import TINY_GT
 from user_graphs import user_graph
 
 from fglaudit.attacking import unsuitable
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.parties.base import Behaviour
 from fglaudit.parties.crafted_weights import CraftedWeights
+from fglaudit.parties.repeat_models import RepeatModels
 from fglaudit.parties.repeat_pretraining import RepeatPretraining
 from fglaudit.payloads import SERVER
 from fglaudit.registry import build
@@ -72,6 +74,12 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
     "fedgcn-1-counts": Setup("fedgcn", {"hops": 1, "rounds": 3, "aggregate": "counts"}),
     "fedgcn-repeated": Setup("fedgcn", {"hops": 1, "rounds": 2}, behaviour=RepeatPretraining(clients=3)),
+    "fedgcn-repeated-models": Setup(
+        "fedgcn",
+        {"hops": 1, "rounds": 12, "hidden": 32, "local_steps": 1, "dropout": 0.0, "participation": 0.67},
+        defense=SecureAggregation(on=("ModelUpdate",)),
+        behaviour=RepeatModels(rounds=12),
+    ),
     "fedgat-crafted": Setup("fedgat", {"rounds": 3}, behaviour=CraftedWeights(rounds=2)),
     "fedgcn-2": Setup("fedgcn", {"hops": 2, "rounds": 3, "optimizer": "adam", "learning_rate": 0.01}),
     "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),

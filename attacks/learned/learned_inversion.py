@@ -13,36 +13,21 @@ says nothing (``models`` is False of every fact).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from fglaudit.adversary.modelled import MULTI_BIT
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
-from fglaudit.attacks.learned.cleaning import first_batches
 from fglaudit.attacks.learned.decoder import decoded_rows
-from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
 from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts
 from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.own_payloads import names_nodes, own_rows, own_types
-from fglaudit.attacks.learned.probes import made_up_graph
+from fglaudit.attacks.learned.repeats import Combined, combined, has_repeats
 from fglaudit.attacks.learned.undoing import undone
-from fglaudit.errors import FglauditError
-from fglaudit.facts import (
-    K_ARY,
-    Additive,
-    Correlated,
-    Fact,
-    Field,
-    Foreign,
-    Masked,
-    Memoised,
-    Randomised,
-    is_built_in,
-    on,
-)
+from fglaudit.attacks.learned.unexplained import unexplained
+from fglaudit.facts import Additive, Fact, Field
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import (
@@ -67,7 +52,7 @@ from fglaudit.view import Auxiliary, Released, View
 
 _PLANTED = 40
 _HOOKS = ("prepare", "release")
-_VALUES = 2**21
+_OF_NO_MODEL = (NeighborSums, RawFeatures, MaskedMatrices, MaskedVectors)
 
 
 @dataclass(frozen=True)
@@ -95,6 +80,11 @@ class LearnedInversion(Attack):
     leaks_only: ClassVar[bool] = True
 
     @classmethod
+    def last_round(cls, payload: type[Payload]) -> int | None:
+        """Of what may be sent again all rounds are read, of the rest the first."""
+        return None if _sent_again([payload]) else cls.first_rounds
+
+    @classmethod
     def reads(cls) -> tuple[type[Payload], ...]:
         """Return the payloads with features, and all that do not come with this project."""
         return (*cls.also_reads, *own_types())
@@ -116,7 +106,7 @@ class LearnedInversion(Attack):
             return "the view comes without the public defense, so nothing can be learned of it"
         if not seen:
             return "the observer reads no payload with features"
-        if not unexplained(view, seen):
+        if not unexplained(view, seen) and not any(has_repeats(view, payload) for payload in _sent_again(seen)):
             return "all that is done to messages is stated, in facts that the attacks here know"
         return None
 
@@ -155,7 +145,12 @@ class LearnedInversion(Attack):
             if found.left:
                 noisy_view = with_residual(plain, found.left)
                 yield from results(noisy_view, found.payloads, name, split(rng, "cleaned roughly"), device)
-        noisy = [p for p in seen if p not in found.payloads and _has_noise(view, p)]
+        together = {p: combined(view, p, split(rng, p.__name__)) for p in _sent_again(seen)} if acts else {}
+        for payload, made in together.items():
+            if made is not None:
+                yield from self._combined(made, payload, split(rng, f"repeats of {payload.__name__}"), device)
+        done = {*found.payloads, *(payload for payload, made in together.items() if made is not None)}
+        noisy = [p for p in seen if p not in done and _has_noise(view, p)]
         if noisy:
             yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
         for payload in seen:
@@ -165,6 +160,21 @@ class LearnedInversion(Attack):
 
             if (rows := again(view.auxiliary)) is not None:
                 yield Candidate(rows, again)
+
+    def _combined(
+        self, together: Combined, payload: type[Payload], rng: torch.Generator, device: torch.device
+    ) -> Iterator[Candidate]:
+        """Yield what attacks find in the combination of what is sent repeatedly."""
+        plain = without_facts(together.view, [payload])
+        if payload in own_types():
+            yield from own_rows(plain, payload, split(rng, "own"), device)
+        yield from results(with_residual(plain, together.left), [payload], type(self).name, rng, device)
+
+        def again(known: Auxiliary) -> Reconstruction | None:
+            return decoded_rows(dataclasses.replace(plain, auxiliary=known), payload, device)
+
+        if (rows := again(plain.auxiliary)) is not None:
+            yield Candidate(rows, again)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Rows in the clear, with their columns in another order and other signs by a rule that is public."""
@@ -218,58 +228,13 @@ def seen_payloads(view: View) -> tuple[type[Payload], ...]:
     return tuple(found)
 
 
+def _sent_again(payloads: Iterable[type[Payload]]) -> list[type[Payload]]:
+    """Return those of ``payloads`` whose values may be the same in every round: they depend on no model."""
+    return [p for p in payloads if p in _OF_NO_MODEL or p in own_types()]
+
+
 def _has_noise(view: View, payload: type[Payload]) -> bool:
     return any(
         isinstance(f, Additive) and isinstance(f.target, Field) and f.target.payload == payload.__name__
         for f in view.public.facts
     )
-
-
-def unexplained(view: View, payloads: Iterable[type[Payload]]) -> bool:
-    """Whether the public defense does something to rows or to ``payloads`` that no fact explains, or states facts of
-    kinds that no attack here knows; seen on a graph and messages of the attacker's own."""
-    if any(map(_unheard_of, view.public.facts)):
-        return True
-    assert view.public.release is not None
-    rng = derive(0, "what is unexplained")
-    graph = made_up_graph(view, True, rng)
-    batches = [b for p in payloads for direction in (True, False) for b in first_batches(view, p, direction)[:1]]
-    small = [b for b in batches if b.payload.numbers() <= _VALUES] or batches[:1]
-    made = [_made_up(batch, view.public.num_features, rng) for batch in small]
-    try:
-        made_twice = [view.public.release(graph, made, rng=split(rng, f"bind {i}")) for i in range(2)]
-    except FglauditError:
-        return False
-    return bool(made_twice[0].unstated) or _drawn_alike(view.public.facts, made, *made_twice)
-
-
-def _unheard_of(fact: Fact) -> bool:
-    """Whether attacks here do not know what a fact makes of values."""
-    if isinstance(fact, Foreign | Masked | Memoised | Correlated) or not is_built_in(fact):
-        return True
-    return isinstance(fact, Randomised) and fact.kind not in (MULTI_BIT, K_ARY)
-
-
-def _drawn_alike(facts: Sequence[Fact], made: Sequence[MessageBatch], one: Released, other: Released) -> bool:
-    """Whether a field that is said to be random is the same in two binds of the defense, which draw apart, and not
-    what entered."""
-    for before, first, second in zip(made, one.batches, other.batches, strict=True):
-        direction = "up" if bool((before.senders != SERVER).any()) else "down"
-        for name, value in before.payload.tensors().items():
-            about = on(facts, type(before.payload), name, direction)
-            if not value.is_floating_point() or not any(isinstance(f, Additive | Randomised) for f in about):
-                continue
-            left = first.payload.tensors()[name]
-            if torch.equal(left, second.payload.tensors()[name]) and not torch.equal(left, value):
-                return True
-    return False
-
-
-def _made_up(batch: MessageBatch, features: int, rng: torch.Generator) -> MessageBatch:
-    """Return ``batch`` with other values."""
-    rows = {}
-    for name in float_fields(batch):
-        held = entries(batch, name, features).rows
-        spread = float(held.std().item()) if held.numel() > 1 else 0.0
-        rows[name] = (spread if 0 < spread < float("inf") else 1.0) * torch.randn(held.shape, generator=rng)
-    return with_rows(batch, rows, features)

@@ -8,6 +8,7 @@ HONEST = "honest"
 SERVERS: dict[str, str] = {
     "crafted-weights": "fglaudit.parties.crafted_weights:CraftedWeights",
     "insert-edges": "fglaudit.parties.insert_edges:InsertEdges",
+    "repeat-models": "fglaudit.parties.repeat_models:RepeatModels",
     "repeat-pretraining": "fglaudit.parties.repeat_pretraining:RepeatPretraining",
 }
 """Behaviours beside :data:`HONEST`, by name."""

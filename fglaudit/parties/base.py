@@ -19,9 +19,10 @@ class Conduct:
         """Return what is sent in place of ``batch``, which the protocol would send."""
         return batch
 
-    def goes_on(self, batch: MessageBatch, channel: Any) -> None:
+    def goes_on(self, batch: MessageBatch, arrived: Payload, channel: Any) -> Payload:
         """Send more through ``channel`` (:class:`fglaudit.interfaces.Channel`) after ``batch``, as the protocol has it,
-        was sent. Nobody trains on what arrives."""
+        was sent and has ``arrived``; return what receivers go on with."""
+        return arrived
 
     def remarks(self, trained: Trained) -> tuple[str, ...]:
         """Return what the other parties could notice, in words, for the record."""
@@ -59,6 +60,5 @@ class ActiveChannel:
 
     def send(self, batch: MessageBatch) -> Payload:
         """Send what the conduct makes of ``batch``, and what it adds."""
-        payload: Payload = self._channel.send(self._conduct.sends(batch))
-        self._conduct.goes_on(batch, self._channel)
-        return payload
+        arrived = self._channel.send(self._conduct.sends(batch))
+        return self._conduct.goes_on(batch, arrived, self._channel)

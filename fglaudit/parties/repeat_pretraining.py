@@ -21,7 +21,7 @@ from fglaudit.federated.neighbor_sums import add_messages
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.parties.base import Behaviour, Conduct
-from fglaudit.payloads import SERVER, MessageBatch, NeighborSums
+from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 
 
@@ -60,7 +60,7 @@ class _Repeating(Conduct):
     uploads: list[MessageBatch] = field(default_factory=list)
     deliveries: list[MessageBatch] = field(default_factory=list)
 
-    def goes_on(self, batch: MessageBatch, channel: Any) -> None:
+    def goes_on(self, batch: MessageBatch, arrived: Payload, channel: Any) -> Payload:
         if isinstance(batch.payload, NeighborSums):
             from_clients = bool((batch.senders != SERVER).all())
             (self.uploads if from_clients else self.deliveries).append(_copy(batch, values=from_clients))
@@ -71,6 +71,7 @@ class _Repeating(Conduct):
             channel.session.leave_out(())
             self.uploads.clear()
             self.deliveries.clear()
+        return arrived
 
     def _repeat(self, client: int, channel: Any) -> None:
         """Send the parts again without those of ``client``, and their sums to everybody."""

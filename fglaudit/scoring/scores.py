@@ -2,10 +2,11 @@
 
 The standard error is the cluster jackknife's, of the advantage as a whole, so that the control's own error and what the
 two have in common are in it. Its critical value is exact for the sizes of the clusters (:mod:`.studentized`). Scores
-near an end of their scale are skewed, and a symmetric interval then covers too little: the limits are also set on the
-logit of the share that the attack gains of what its control leaves, with what it loses as it is, and each limit is the
-outer of the two (the skew of a difference of two scores may be either way). ``python -m bench intervals`` measures the
-coverage beside that of other methods: docs/intervals.md.
+near an end of their scale are skewed, and a symmetric interval then covers too little: the share that the attack gains
+of what its control leaves also gets limits on the logit, what it loses gets symmetric ones, each by its own jackknife
+error, the two are put together with the correlation that their errors have (MOVER, Zou and Donner 2008), and each limit
+is the outer of this and the symmetric one (the skew of a difference of two scores may be either way). ``python -m bench
+intervals`` measures the coverage beside that of other methods: docs/intervals.md.
 
 Where at least half of the clusters show no change at all, or cannot be better, their spread says nothing about what
 further clusters would show. The limits are then the wider of these and those of a rate with the same means, which
@@ -19,7 +20,7 @@ import math
 import numpy as np
 from scipy.special import expit, logit
 
-from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Interval, PairedClusters
+from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Floats, Interval, PairedClusters
 from fglaudit.scoring.rates import advantage_interval
 from fglaudit.scoring.studentized import critical_value
 
@@ -31,14 +32,17 @@ def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> I
         return NOTHING
     if len(paired.targets) < MIN_CLUSTERS:
         return paired.range()
-    advantage, error = paired.advantage, jackknife_error(paired)
-    gain, lost = (float(part.sum() / paired.room.sum()) for part in (paired.gained, paired.lost))
-    reach = critical_value(paired.targets, tail) * error
-    low, high = advantage - reach, min(advantage + reach, 1.0)
-    if 0 < gain < 1 and math.isfinite(reach):
-        stretch = reach / (gain * (1 - gain))
-        low = min(low, float(expit(logit(gain) - stretch)) - lost)
-        high = max(high, float(expit(logit(gain) + stretch)) - lost)
+    advantage, error = paired.advantage, jackknife_error(paired, paired.gained - paired.lost)
+    critical = critical_value(paired.targets, tail)
+    low, high = advantage - critical * error, min(advantage + critical * error, 1.0)
+    gain = float(paired.gained.sum() / paired.room.sum())
+    if 0 < gain < 1 and math.isfinite(error):
+        of_gain, of_loss = (jackknife_error(paired, part) for part in (paired.gained, paired.lost))
+        tie = (of_gain**2 + of_loss**2 - error**2) / (2 * of_gain * of_loss) if of_gain * of_loss > 0 else 0.0
+        stretch = critical * of_gain / (gain * (1 - gain))
+        below, above = (gain - float(expit(logit(gain) - stretch)), float(expit(logit(gain) + stretch)) - gain)
+        low = min(low, advantage - _reach(below, critical * of_loss, tie))
+        high = max(high, advantage + _reach(above, critical * of_loss, tie))
     if not _spread_is_informative(paired) or error == 0:
         as_rate = advantage_interval(paired, tail=tail)
         assert as_rate.low is not None and as_rate.high is not None
@@ -46,14 +50,21 @@ def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> I
     return Interval(advantage, min(low, advantage), max(high, advantage), "cluster jackknife", len(paired.targets))
 
 
-def jackknife_error(paired: PairedClusters) -> float:
-    """Return the standard error of the advantage from leaving out every cluster in turn."""
-    net, room = paired.gained - paired.lost, paired.room
+def _reach(of_gain: float, of_loss: float, tie: float) -> float:
+    """Return how far a difference reaches whose parts reach so far and have the correlation ``tie``."""
+    return math.sqrt(max(0.0, of_gain**2 + of_loss**2 - 2 * tie * of_gain * of_loss))
+
+
+def jackknife_error(paired: PairedClusters, part: Floats) -> float:
+    """Return the standard error, from leaving out every cluster in turn, of the share of what the control leaves that
+    ``part`` [C] makes up; of the advantage where it is what is gained less what is lost."""
+    room = paired.room
     left = room.sum() - room
     if bool((left <= 0).any()):  # one cluster alone leaves room for an advantage
         return math.inf
-    without = (net.sum() - net) / left
-    return math.sqrt((len(net) - 1) / len(net) * float(((without - paired.advantage) ** 2).sum()))
+    without = (part.sum() - part) / left
+    share = part.sum() / room.sum()
+    return math.sqrt((len(part) - 1) / len(part) * float(((without - share) ** 2).sum()))
 
 
 def _spread_is_informative(paired: PairedClusters) -> bool:

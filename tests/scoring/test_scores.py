@@ -62,7 +62,8 @@ def test_the_error_is_the_jackknifes() -> None:
         PairedClusters(*(np.delete(part, c) for part in (UNEVEN, control, gained, lost))).advantage for c in range(5)
     ]
     expected = np.sqrt(4 / 5 * sum((r - pairs.advantage) ** 2 for r in rest))
-    assert jackknife_error(pairs) == pytest.approx(expected)
+    assert jackknife_error(pairs, gained - lost) == pytest.approx(expected)
+    assert jackknife_error(pairs, gained) != pytest.approx(expected)
 
 
 def test_in_the_middle_of_the_scale_it_is_the_plain_t_interval() -> None:
@@ -88,6 +89,25 @@ def test_scores_that_do_not_move_get_the_limits_of_a_rate() -> None:
     assert (score_advantage_interval(still).high or 0) == pytest.approx(0.078, rel=0.02)
     perfect = over_nothing(np.full(10, 60.0), np.ones(10))
     assert (score_advantage_interval(perfect).low or 1) < 0.95
+
+
+def test_an_attack_that_mostly_loses_is_known_to_lose() -> None:
+    """A row or two is right by chance: losses vary little, and what varies in so small a gain is small as well."""
+    rng = np.random.default_rng(4)
+    n = np.full(10, 240.0)
+    control = n * rng.uniform(0.15, 0.17, 10)
+    pairs = PairedClusters(n, control, 0.02 * rng.binomial(2, 0.2, 10).astype(np.float64), control - 0.001)
+    found = score_advantage_interval(pairs)
+    assert found.value is not None and found.high is not None
+    assert -0.2 < found.value < found.high < found.value + 0.02
+
+
+def test_a_rare_gain_reaches_as_far_as_it_may() -> None:
+    """One cluster of ten in which much is gained: it may be one of five just as well."""
+    n = np.full(10, 100.0)
+    gained = np.array([30.0, *[0.1] * 9])
+    found = score_advantage_interval(PairedClusters(n, 0.1 * n, gained, np.full(10, 1.0)))
+    assert found.value is not None and found.high is not None and found.high > 5 * found.value
 
 
 def test_below_five_clusters_there_is_only_the_range() -> None:
