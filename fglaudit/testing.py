@@ -20,6 +20,7 @@ from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.planting import MemoryMessages as MemoryMessages
 from fglaudit.context import Uploads
 from fglaudit.defenses.none import NoDefense
+from fglaudit.empirical.unnamed import unnamed_fields
 from fglaudit.facts import Additive, Field
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.guarantees import Word
@@ -152,7 +153,8 @@ class _TamperedChannel(RecordingChannel):
 
 
 def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
-    """Check a protocol: declared messages, determinism, no mutation, accuracies, and rule 2 for every payload it sends.
+    """Check a protocol: declared messages, determinism, no mutation, accuracies, rule 2 for every payload it sends, and
+    that ``releases`` leave out none that carries a record past a guarantee.
 
     Raises:
         AssertionError: naming the rule that does not hold.
@@ -165,6 +167,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))
     assert Structure.from_json(plain).to_json() == stated.to_json(), "`structure` states plain values, saved as JSON"
+    unnamed = unnamed_fields(protocol, graph, run.channel.counted, seed=0, device=CPU)
+    assert not unnamed, f"`releases` must name every payload that carries what a guarantee is about; missing: {unnamed}"
     uploads, models = protocol.uploads(graph), stated.get(Models)
     if isinstance(uploads, Uploads) and models is not None:
         assert (models.upload == "changes") == uploads.changes, "`structure` and `uploads` agree on what clients upload"

@@ -12,6 +12,7 @@ from fglaudit.adversary.known_graph import sees_deliveries
 from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key
 from fglaudit.attacks.learned.entries import entries, float_fields, upwards
 from fglaudit.attacks.learned.field_maps import GOOD, WORTH, field_map, on_cpu
+from fglaudit.attacks.learned.masks import unmasked
 from fglaudit.attacks.learned.node_totals import Totals
 from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
 from fglaudit.attacks.learned.probes import (
@@ -77,6 +78,7 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
     are left out."""
     found: dict[Key, FieldMap] = {}
     changed: set[Key] = set()
+    asked: dict[bool, Probes] = {}
     wires = {direction: first_batches(view, payload, direction) for direction in (True, False)}
     first = next((wire[0] for wire in wires.values() if wire), None)
     if first is None:
@@ -92,6 +94,7 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
         pools = {name: _pool(rehearsals[0], wire, direction, name, features) for name in float_fields(wire[0])}
         parts = {name: apart(pool, split(rng, "held rows")) for name, pool in pools.items()}
         probes = Probes(view, graph, wire, {n: p for n, (p, _) in parts.items()}, {n: h for n, (_, h) in parts.items()})
+        asked[direction] = probes
         drawn, held = _examples(probes, split(rng, "examples"))
         left = _changed(probes, drawn, held)
         changed |= {(direction, name) for name in left}
@@ -108,7 +111,15 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
                 taught.append(rehearsals[-1])
             if (learned := _repeated(pairs, again, device)) is not None:
                 found[direction, name] = learned
-    return found | secrets_of_run(view, payload, wires, found, changed, split(rng, "known"), device)
+    found |= secrets_of_run(view, payload, wires, found, changed, split(rng, "known"), device)
+    for direction, probes in asked.items():
+        for name in float_fields(probes.wire[0]):
+            key = (direction, name)
+            if key not in changed or (key in found and found[key].learned.error <= GOOD):
+                continue
+            shared = unmasked(probes, payload, direction, name, split(rng, f"masks of {name}"))
+            found |= {} if shared is None else {key: shared}
+    return found
 
 
 def are_totals(view: View, payload: type[Payload], maps: Mapping[Key, FieldMap], rng: torch.Generator) -> bool:

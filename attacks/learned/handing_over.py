@@ -163,7 +163,7 @@ def best(
         learning: without those held back.
     """
     listed = [c for c in candidates if len(c.found.rows)]
-    chosen = _ahead(listed, view, learning, held, rng) or _surest(listed, held)
+    chosen = _ahead(listed, view, learning, held, rng) or _surest(listed, held, view.public.num_nodes)
     if chosen is None:
         nodes = torch.arange(view.public.num_nodes)
         unknown = nodes[~torch.isin(nodes, view.known_rows().nodes)]
@@ -211,9 +211,9 @@ def _most_agreed(alike: Sequence[Candidate], num_nodes: int) -> Candidate:
     return alike[agreed.index(max(agreed))]
 
 
-def _surest(listed: Iterable[Candidate], held: Auxiliary) -> Candidate | None:
+def _surest(listed: Iterable[Candidate], held: Auxiliary, num_nodes: int) -> Candidate | None:
     """Return the most confident candidate of those that are about too few rows held back to be judged by them, if it is
-    confident of any row; the first of those that are about as confident."""
+    confident of any row; of those that are about as confident the one whose rows most of the others found too."""
     scored = []
     for candidate in listed:
         confidence = _by_node(candidate.found)
@@ -222,7 +222,8 @@ def _surest(listed: Iterable[Candidate], held: Auxiliary) -> Candidate | None:
             likely = (confidence - _LIKELY).clamp(min=0).sum() + _LITTLE * confidence.sum()
             scored.append((float(likely.item()), candidate))
     most = max((score for score, _ in scored), default=0.0)
-    return next((candidate for score, candidate in scored if score >= _NEAR * most), None)
+    near = [candidate for score, candidate in scored if score >= _NEAR * most]
+    return _most_agreed(near, num_nodes) if near else None
 
 
 def _by_node(found: Reconstruction) -> Tensor:

@@ -142,7 +142,7 @@ def _impossible(known: PartlyKnown, negative: Tensor) -> Tensor | None:
     n, width = known.sent.shape
     if known.steps is None or n * width * width > _MOST_COMPARED:
         return None
-    limit = _TIGHT * _scale(known)
+    limit = tolerance(known)
     share = torch.zeros(width, width, dtype=known.sent.dtype, device=known.sent.device)
     for column in range(width):
         sent = torch.where(negative[column], -known.sent, known.sent)
@@ -173,8 +173,8 @@ def turned(known: PartlyKnown) -> Learned | None:
     if confirmed(known, linear_map(likely)):
         matrix = likely
     cleaned = known.sent @ matrix
-    near = _nearest(known, cleaned)
-    sure = (cleaned - near).abs().amax(1) <= _TIGHT * _scale(known)
+    near = possible(known, cleaned)
+    sure = (cleaned - near).abs().amax(1) <= tolerance(known)
     if int(sure.sum()) >= width:
         matrix = _turn(known.sent[sure], near[sure], torch.ones_like(near[sure][:, :1]))
     off = known.sent[sure] @ matrix - near[sure]
@@ -186,7 +186,7 @@ def _refined(known: PartlyKnown, matrix: Tensor, turns: int) -> Tensor:
     """Return the rotation after at most ``turns`` turns."""
     for _ in range(turns):
         cleaned = known.sent @ matrix
-        near = _nearest(known, cleaned)
+        near = possible(known, cleaned)
         off = (cleaned - near).square().mean(1, keepdim=True)
         # Messages far from all possible values teach little.
         following = _turn(known.sent, near, 1 / (off + known.variance.amin()))
@@ -202,8 +202,13 @@ def confirmed(known: PartlyKnown, map_: RowMap) -> bool:
     if known.steps is None:
         return False
     cleaned = map_(known.sent)
-    off = (cleaned - _nearest(known, cleaned)).abs()
-    return float((off <= _TIGHT * _scale(known)).double().mean().item()) >= _HIT
+    off = (cleaned - possible(known, cleaned)).abs()
+    return float((off <= tolerance(known)).double().mean().item()) >= _HIT
+
+
+def tolerance(known: PartlyKnown) -> float:
+    """Return how far from a possible value an entry may be that is one."""
+    return _TIGHT * _scale(known)
 
 
 def _scale(known: PartlyKnown) -> float:
@@ -217,7 +222,7 @@ def _turn(sent: Tensor, plain: Tensor, weight: Tensor) -> Tensor:
     return matrix
 
 
-def _nearest(known: PartlyKnown, cleaned: Tensor) -> Tensor:
+def possible(known: PartlyKnown, cleaned: Tensor) -> Tensor:
     """Return the possible values nearest to the entries [n, D]."""
     return known.low + _nearest_step(known, (cleaned - known.low).contiguous())
 

@@ -212,8 +212,8 @@ def known_draws(
             )
         except FglauditError:
             return None
-        drawn.append(_keyed(list(messages.of(payload)), view.public.num_features, rounds))
-    return _keyed(list(view.messages.of(payload)), view.public.num_features, rounds), drawn
+        drawn.append(keyed(list(messages.of(payload)), view.public.num_features, rounds))
+    return keyed(list(view.messages.of(payload)), view.public.num_features, rounds), drawn
 
 
 def drawn_alike(seen: Seen, drawn: Sequence[Seen], key: tuple[bool, str]) -> tuple[Tensor, Tensor] | None:
@@ -258,13 +258,13 @@ def _common(*codes: Tensor) -> list[Tensor]:
     return places
 
 
-def _keyed(batches: Sequence[MessageBatch], features: int, rounds: int) -> Seen:
+def keyed(batches: Sequence[MessageBatch], features: int, rounds: int | None = None) -> Seen:
     """Return, by direction and field, codes of (round, sender, receiver, node, place) [n], each once, and rows of
-    entries [n, D], of messages up to round ``rounds``."""
+    entries [n, D], of messages up to round ``rounds`` (None: all)."""
     parts: dict[tuple[bool, str], list[tuple[Tensor, Tensor]]] = {}
     for batch in batches:
         ids = batch.payload.ids()
-        if batch.round > rounds:
+        if rounds is not None and batch.round > rounds:
             continue
         message = batch.entry_messages()
         code = (torch.tensor(batch.round) * _MIX + batch.senders[message]) * _MIX + batch.receivers[message]

@@ -39,7 +39,7 @@ def class_reports_audits(staged: Staged, *, seed: int) -> tuple[Audit, ...]:
 def _audits(stage: ReportStage, staged: Staged, seed: int) -> tuple[Audit, ...]:
     true = classes_of(stage.batch.payload, stage.field)
     answers = torch.stack([_answers(stage, seed, generator) for generator in range(GENERATORS)])
-    found = [*_law(stage, seed), *_alone(answers != true, 1 - stage.keep), *_alike(answers, stage)]
+    found = [*_law(stage, seed), *alone(answers != true, 1 - stage.keep), *alike(answers, stage.keep, stage.classes)]
     if any(isinstance(fact, Memoised) for fact in on(staged.facts, type(stage.batch.payload))):
         found.append(_once(stage, seed))
     worst = min(found, key=lambda each: each.p)
@@ -82,7 +82,7 @@ def _law(stage: ReportStage, seed: int) -> list[Found]:
     counts = torch.bincount(true * stage.classes + said, minlength=stage.classes**2).view(stage.classes, -1)
     stated = np.full(counts.shape, (1 - stage.keep) / (stage.classes - 1))
     np.fill_diagonal(stated, stage.keep)
-    p = _two_sided(counts.numpy(), PER_CLASS, stated)
+    p = two_sided(counts.numpy(), PER_CLASS, stated)
     return [
         Found(float(p[one, other]), f"of {PER_CLASS} nodes of class {one} {int(counts[one, other])} report {other}")
         for one in range(stage.classes)
@@ -90,13 +90,13 @@ def _law(stage: ReportStage, seed: int) -> list[Found]:
     ]
 
 
-def _alone(lies: Tensor, chance: float) -> list[Found]:
+def alone(lies: Tensor, chance: float) -> list[Found]:
     """Test the lies [G, n] of real nodes: by generator, by node, and by pairs of nodes one after the other."""
     generators, nodes = lies.shape
-    by_generator = _two_sided(lies.sum(1).numpy(), nodes, chance)
-    by_node = _two_sided(lies.sum(0).numpy(), generators, chance)
+    by_generator = two_sided(lies.sum(1).numpy(), nodes, chance)
+    by_node = two_sided(lies.sum(0).numpy(), generators, chance)
     pairs = lies[:, : nodes - nodes % 2].view(generators, -1, 2).all(2)
-    both = _two_sided(np.array([int(pairs.sum())]), pairs.numel(), chance**2)
+    both = two_sided(np.array([int(pairs.sum())]), pairs.numel(), chance**2)
     return [
         Found(len(by_generator) * float(by_generator.min()), "nodes lie together: in one run too many or too few do"),
         Found(len(by_node) * float(by_node.min()), "a node lies too often or too rarely, whatever the generator"),
@@ -104,9 +104,9 @@ def _alone(lies: Tensor, chance: float) -> list[Found]:
     ]
 
 
-def _alike(answers: Tensor, stage: ReportStage) -> list[Found]:
+def alike(answers: Tensor, keep: float, classes: int) -> list[Found]:
     """Test whether two generators make all nodes report the same [G, n]."""
-    same = stage.keep**2 + (1 - stage.keep) ** 2 / (stage.classes - 1)
+    same = keep**2 + (1 - keep) ** 2 / (classes - 1)
     alike = (answers[1:] == answers[:-1]).sum(1).numpy()
     p = np.asarray(binom.sf(alike - 1, answers.shape[1], same))
     return [Found(len(p) * float(p.min()), "two generators give the same reports of too many nodes")]
@@ -152,9 +152,9 @@ def _with_classes(stage: ReportStage, classes: Tensor) -> MessageBatch:
     return _copied(stage.batch, **{stage.field: one_hot(classes, stage.classes).to(true)})
 
 
-def _two_sided(
-    counts: npt.NDArray[np.int64], runs: int, chance: float | npt.NDArray[np.float64]
+def two_sided(
+    counts: npt.NDArray[np.int64], runs: int | npt.NDArray[np.int64], chance: float | npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return p-values [...] of binomial counts [...]."""
+    """Return p-values [...] of binomial counts [...] in ``runs`` draws each."""
     tails = np.minimum(binom.cdf(counts, runs, chance), binom.sf(counts - 1, runs, chance))
     return np.asarray(np.minimum(1.0, 2 * tails))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from fglaudit.context import Context
-from fglaudit.empirical.forced_replay import ROUNDS, Held, Trace, replay
+from fglaudit.empirical.forced_replay import Held, Reach, Trace, replay
 from fglaudit.empirical.moves import Moves, Sent, largest_step, moves
 from fglaudit.empirical.replaced import PAIRS, Replaced, replaced_records
 from fglaudit.facts import (
@@ -37,6 +37,7 @@ from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
 from fglaudit.payloads import ModelUpdate
 from fglaudit.privacy.accounted import Accounted, Noised
 from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.counted import Counted
 from fglaudit.rng import derive
 
 QUICK_PAIRS = 3
@@ -76,6 +77,7 @@ class Examined:
         steps: the longest of every release whose step has a norm.
         pairs: how many records were replaced.
         held: what was held fixed.
+        rounds: how many were replayed.
     """
 
     trace: Trace
@@ -86,6 +88,7 @@ class Examined:
     steps: tuple[Step, ...]
     pairs: int
     held: Held = field(default_factory=Held)
+    rounds: int = 0
 
 
 def examined(
@@ -97,15 +100,30 @@ def examined(
     promise: Guarantee,
     accounted: Accounted | str,
     *,
+    counted: Counted | None = None,
     seed: int,
     device: torch.device,
     quick: bool = False,
 ) -> Examined:
-    """Replay the first rounds of ``protocol`` under fresh binds of ``defense``."""
+    """Replay the first rounds of ``protocol`` under fresh binds of ``defense``.
+
+    Args:
+        counted: on the wire of the run, every kind of message of which the replays are to reach.
+    """
+    reach = Reach.of(counted or Counted())
 
     def again(world: FederatedGraph, draws: str = "A", forced: Trace | None = None) -> Trace:
         return replay(
-            protocol, world, defense, context, seed=seed, device=device, draws=draws, forced=forced, held=held
+            protocol,
+            world,
+            defense,
+            context,
+            seed=seed,
+            device=device,
+            draws=draws,
+            forced=forced,
+            held=held,
+            reach=reach,
         )
 
     held = held_fixed(facts, accounted)
@@ -128,7 +146,7 @@ def examined(
                 continue  # with equal draws it moves by itself: what the record moves cannot be told
             if number not in longest or step.length / step.stated > longest[number].length / longest[number].stated:
                 longest[number] = step
-    return Examined(trace, same, redrawn, moved, accuracy, tuple(longest.values()), len(pairs), held)
+    return Examined(trace, same, redrawn, moved, accuracy, tuple(longest.values()), len(pairs), held, reach.rounds)
 
 
 def _numbers(trace: Trace) -> int:
@@ -248,5 +266,5 @@ def sensitivity_audit(seen: Examined) -> Audit:
     if not seen.steps:
         return Audit(name, Outcome.PASSED, "no release has a step with a norm")
     most = ", ".join(f"{step.noised.payload} {step.length / step.stated:.3g} of what is stated" for step in seen.steps)
-    words = f"{seen.pairs} records replaced in the first {ROUNDS} rounds with equal draws; longest steps: {most}"
+    words = f"{seen.pairs} records replaced in the first {seen.rounds} rounds with equal draws; longest steps: {most}"
     return Audit(name, Outcome.PASSED, words)

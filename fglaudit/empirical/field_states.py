@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fglaudit.empirical.examined import Examined
-from fglaudit.empirical.forced_replay import ROUNDS, kinds
+from fglaudit.empirical.forced_replay import kinds
 from fglaudit.empirical.moves import PRESENCE
 from fglaudit.guarantees import Audit, FieldState, Outcome
 from fglaudit.interfaces import Guarantee
@@ -69,7 +69,7 @@ def field_states(
         else ("not seen to move", "training was replayed to its end")
         if seen.trace.accuracy is not None
         # Every training reports accuracies: an alarm that each run has would not be read.
-        else ("nothing", f"nothing is stated about reported accuracies; the first {ROUNDS} rounds were replayed")
+        else ("nothing", f"nothing is stated about reported accuracies; the first {seen.rounds} rounds were replayed")
     )
     return (*found, FieldState("", REPORT, "accuracy", *words))
 
@@ -108,7 +108,7 @@ def _state(
         if (part.payload, part.by_server) == (payload, by_server) and _is_value(payload, name, seen):
             return "covered", f"{part.distribution} noise of scale {part.scale:.4g} on it"
     if not reached:
-        return "unexamined", f"not made in the first {ROUNDS} rounds, which were replayed"
+        return "unexamined", f"not made in the first {seen.rounds} rounds, which were replayed"
     if any(part.payload == "rows" for part in parts):
         return "covered", "made of rows that are random before use"
     if any(part.payload == "gradients" for part in parts) and payload == "ModelUpdate" and name != PRESENCE:

@@ -9,6 +9,7 @@ as a leak of its own, although it is post-processing of what was released.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -20,12 +21,37 @@ from fglaudit.facts import Additive, first
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol, LocalUpdate, bound
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.privacy.counted import Counted
 from fglaudit.rng import derive
 
 ROUNDS = 3
-"""Rounds that are replayed, those of before training included."""
+"""Rounds that are replayed at least, those of before training included."""
 LARGEST = 2**25
-"""Numbers kept of one replay; it ends there."""
+"""Numbers sent after which a replay ends, once every kind of message was reached."""
+MOST = 2**30
+"""Numbers sent after which it ends anyway."""
+_SHARE = 8
+"""While kinds are still awaited, of every kind and round this part of ``LARGEST`` is kept."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a replay goes.
+
+    Attributes:
+        kinds: payloads, each with whether the server sends it, that it does not end without.
+        rounds: that it goes through at least.
+    """
+
+    kinds: frozenset[tuple[str, bool]] = frozenset()
+    rounds: int = ROUNDS
+
+    @staticmethod
+    def of(counted: Counted) -> Reach:
+        """Return the reach up to the round after the one in which the last kind of message of a run was first sent."""
+        kinds = frozenset((sent.payload, sent.by_server) for sent in counted.sent)
+        last = max((sent.first_round for sent in counted.sent), default=0)
+        return Reach(kinds, max(ROUNDS, last + 2))
 
 
 @dataclass(frozen=True)
@@ -50,7 +76,8 @@ class Trace:
     Attributes:
         rows: by client the prepared rows, one for every time it was prepared.
         updates: sums of gradients in the order of use.
-        batches: messages in the order sent, as they left their senders.
+        batches: messages in the order sent, as they left their senders, less those that were too many to keep.
+        numbers: of each of them among all that were sent.
         unmade: names of payloads that were announced and not made.
         accuracy: accuracies that the protocol reported, if it came to an end.
     """
@@ -58,6 +85,7 @@ class Trace:
     rows: list[tuple[int, Tensor]] = field(default_factory=list)
     updates: list[Tensor] = field(default_factory=list)
     batches: list[MessageBatch] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     unmade: set[str] = field(default_factory=set)
     accuracy: Tensor | None = None
 
@@ -70,13 +98,24 @@ class _Replay:
     """Implements :class:`fglaudit.interfaces.Channel`."""
 
     def __init__(
-        self, defense: Defense, context: Context, seed: int, draws: str, forced: Trace | None, held: Held
+        self,
+        defense: Defense,
+        context: Context,
+        seed: int,
+        draws: str,
+        forced: Trace | None,
+        held: Held,
+        reach: Reach,
     ) -> None:
         self.session = bound(defense, context)
         self.trace = Trace()
         self._seed, self._draws = seed, draws
         self._forced, self._held = forced, held
-        self._kept = 0
+        self._earlier_at = {} if forced is None else {number: at for at, number in enumerate(forced.numbers)}
+        self._reach, self._awaited = reach, set(reach.kinds)
+        self._kept = self._seen = self._sent = 0
+        self._limit = LARGEST
+        self._of_kind: Counter[tuple[str, bool, int]] = Counter()
 
     def prepare(self, client: ClientGraph) -> ClientGraph:
         prepared = self.session.prepare(client, self._generator("prepare", len(self.trace.rows)))
@@ -115,22 +154,43 @@ class _Replay:
         return earlier if earlier.shape == total.shape else total
 
     def send(self, batch: MessageBatch) -> Payload:
-        if batch.round >= ROUNDS:
+        # Steps of one round may be numbered as rounds: where kinds come late, it is training's own rounds that count.
+        if batch.round >= self._reach.rounds == ROUNDS and not self._awaited:
             raise _EnoughError
-        name, at = type(batch.payload).__name__, len(self.trace.batches)
+        name, by_server = type(batch.payload).__name__, bool((batch.senders == SERVER).all())
+        awaited = bool(self._awaited)
+        self._awaited.discard((name, by_server))
         if any(value.is_meta for value in batch.payload.tensors().values()):
             self.trace.unmade.add(name)
             return batch.payload
+        at = self._sent
+        self._sent += 1
         payload = self.session.release(batch, self._generator("release", at))
-        kept = type(payload).from_tensors({n: self._keep(v) for n, v in payload.tensors().items()})
-        self.trace.batches.append(MessageBatch(batch.round, batch.senders, batch.receivers, kept, batch.splits))
-        by_server = bool((batch.senders == SERVER).all())
-        if self._forced is None or (name, by_server) not in self._held.payloads or at >= len(self._forced.batches):
+        size = sum(value.numel() for value in payload.tensors().values())
+        self._seen += size
+        if awaited and not self._awaited:  # the last kind: what follows it in this round belongs to it
+            self._limit = max(LARGEST, self._seen + LARGEST // _SHARE)
+        if self._seen > (MOST if self._awaited else self._limit):
+            raise _EnoughError
+        held = (name, by_server) in self._held.payloads
+        if held or self._room((name, by_server, batch.round), size):
+            kept = type(payload).from_tensors({n: v.detach().clone() for n, v in payload.tensors().items()})
+            self.trace.batches.append(MessageBatch(batch.round, batch.senders, batch.receivers, kept, batch.splits))
+            self.trace.numbers.append(at)
+        if self._forced is None or not held or at not in self._earlier_at:
             return payload
-        return self._earlier(payload, self._forced.batches[at].payload)
+        return self._earlier(payload, self._forced.batches[self._earlier_at[at]].payload)
+
+    def _room(self, kind: tuple[str, bool, int], size: int) -> bool:
+        """Whether to keep a message of ``size`` numbers."""
+        if self._awaited and (self._of_kind[kind] + size > LARGEST // _SHARE or self._kept > LARGEST // 2):
+            return False
+        self._of_kind[kind] += size
+        self._kept += size
+        return True
 
     def round_done(self, round: int, rounds: int) -> None:
-        if round >= ROUNDS - 1:
+        if round >= self._reach.rounds - 1 and not self._awaited:
             raise _EnoughError
 
     @staticmethod
@@ -147,8 +207,8 @@ class _Replay:
         return derive(self._seed, "replay", self._draws, hook, number)
 
     def _keep(self, value: Tensor) -> Tensor:
-        self._kept += value.numel()
-        if self._kept > LARGEST:
+        self._seen += value.numel()
+        if self._seen > (MOST if self._awaited else self._limit):
             raise _EnoughError
         return value.detach().clone()
 
@@ -164,14 +224,16 @@ def replay(
     draws: str = "A",
     forced: Trace | None = None,
     held: Held | None = None,
+    reach: Reach | None = None,
 ) -> Trace:
     """Return what leaves the parties of a fresh bind of ``defense`` in the first rounds.
 
     Args:
         draws: replays of one name draw the same in every hook.
         forced: an earlier replay, of which receivers get what ``held`` names.
+        reach: how far it goes.
     """
-    channel = _Replay(defense, context, seed, draws, forced, held or Held())
+    channel = _Replay(defense, context, seed, draws, forced, held or Held(), reach or Reach())
     with contextlib.suppress(_EnoughError):
         trained = protocol.train(graph, channel, rng=derive(seed, "replay", "train"), device=device)
         channel.trace.accuracy = trained.accuracy_global

@@ -14,6 +14,7 @@ from fglaudit.empirical.ciphertexts import SCHEME, ciphertext_audits
 from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
 from fglaudit.empirical.examined import examined, foreign_audit, sensitivity_audit
 from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
+from fglaudit.empirical.label_responses import label_states
 from fglaudit.empirical.moves import PRESENCE
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
@@ -86,7 +87,16 @@ def judge(
     try:
         with threadpool_limits(limits=small, user_api="openmp"):
             seen = examined(
-                protocol, graph, defense, context, session.facts(), promise, accounted, seed=seed, device=device
+                protocol,
+                graph,
+                defense,
+                context,
+                session.facts(),
+                promise,
+                accounted,
+                counted=counted,
+                seed=seed,
+                device=device,
             )
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"the defense could not be replayed: {type(error).__name__}: {error}"
@@ -106,7 +116,8 @@ def judge(
         left += [f"{name} of {payload}" for payload, _, name in seen.moved if payload not in sealed or name == PRESENCE]
     left += ["reported accuracies"] if seen.accuracy else []
     verdict = _verdict(promise, accounted, audits, "", left, sealed)
-    return verdict, field_states(seen, counted, accounted, promise, sealed, sealing)
+    labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
+    return verdict, (*field_states(seen, counted, accounted, promise, sealed, sealing), *labels)
 
 
 def _whole(

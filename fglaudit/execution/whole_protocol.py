@@ -8,6 +8,7 @@ Reported accuracies have rows of their own and do not count here, as in the gate
 from __future__ import annotations
 
 from fglaudit.empirical.field_states import REPORT, sees
+from fglaudit.empirical.label_responses import LABELS
 from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Verdict, Word
 
@@ -41,7 +42,8 @@ def _whole(record: CellRecord, observer: str) -> FieldState:
     else:
         sealed = dict.fromkeys(state.payload for state in mine if state.state == SEALED)
         words = (SEALED, f"{', '.join(sealed)} sealed ({verdict.word})") if sealed else (OPEN, _NOTHING)
-    return FieldState(observer, EVERYTHING, "", *words)
+    labels = next((state.reason for state in mine if state.field == LABELS), "")
+    return FieldState(observer, EVERYTHING, "", words[0], words[1] + (f"; labels sent: {labels}" if labels else ""))
 
 
 def _composed(verdict: Verdict) -> str:

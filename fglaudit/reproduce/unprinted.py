@@ -71,10 +71,15 @@ def _fedgt_sweeps() -> Iterator[_Row]:
 
 
 def _fedgt_noise() -> Iterator[_Row]:
-    for dataset, clients in (("cora", "5"), ("citeseer", "5")):
+    settings = (
+        ("cora", "non-overlapping", "5"),
+        ("citeseer", "non-overlapping", "5"),
+        ("citeseer", "overlapping", "10"),
+    )
+    for dataset, scheme, clients in settings:
         for tau in TAUS:
             for method in ("FedGT", "FedGT without noise", "FedGT debiased"):
-                yield dataset, f"non-overlapping, tau={tau}", clients, method
+                yield dataset, f"{scheme}, tau={tau}", clients, method
 
 
 def _per_node(model: str, methods: Iterable[str]) -> Iterator[_Row]:

@@ -4,9 +4,9 @@ The standard error is the cluster jackknife's, of the advantage as a whole, so t
 two have in common are in it. Its critical value is exact for the sizes of the clusters (:mod:`.studentized`). Scores
 near an end of their scale are skewed, and a symmetric interval then covers too little: the share that the attack gains
 of what its control leaves also gets limits on the logit, what it loses gets symmetric ones, each by its own jackknife
-error, the two are put together (MOVER, Zou and Donner 2008), and each limit is the outer of this and the symmetric one
-(the skew of a difference of two scores may be either way). ``python -m bench intervals`` measures the coverage beside
-that of other methods: docs/intervals.md.
+error, the two are put together with the correlation that their errors have (MOVER, Zou and Donner 2008), and each limit
+is the outer of this and the symmetric one (the skew of a difference of two scores may be either way). ``python -m bench
+intervals`` measures the coverage beside that of other methods: docs/intervals.md.
 
 Where at least half of the clusters show no change at all, or cannot be better, their spread says nothing about what
 further clusters would show. The limits are then the wider of these and those of a rate with the same means, which
@@ -37,16 +37,22 @@ def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> I
     low, high = advantage - critical * error, min(advantage + critical * error, 1.0)
     gain = float(paired.gained.sum() / paired.room.sum())
     if 0 < gain < 1 and math.isfinite(error):
-        of_gain, of_loss = (critical * jackknife_error(paired, part) for part in (paired.gained, paired.lost))
-        stretch = of_gain / (gain * (1 - gain))
+        of_gain, of_loss = (jackknife_error(paired, part) for part in (paired.gained, paired.lost))
+        tie = (of_gain**2 + of_loss**2 - error**2) / (2 * of_gain * of_loss) if of_gain * of_loss > 0 else 0.0
+        stretch = critical * of_gain / (gain * (1 - gain))
         below, above = (gain - float(expit(logit(gain) - stretch)), float(expit(logit(gain) + stretch)) - gain)
-        low = min(low, advantage - math.hypot(below, of_loss))
-        high = max(high, advantage + math.hypot(above, of_loss))
+        low = min(low, advantage - _reach(below, critical * of_loss, tie))
+        high = max(high, advantage + _reach(above, critical * of_loss, tie))
     if not _spread_is_informative(paired) or error == 0:
         as_rate = advantage_interval(paired, tail=tail)
         assert as_rate.low is not None and as_rate.high is not None
         low, high = min(low, as_rate.low), max(high, as_rate.high)
     return Interval(advantage, min(low, advantage), max(high, advantage), "cluster jackknife", len(paired.targets))
+
+
+def _reach(of_gain: float, of_loss: float, tie: float) -> float:
+    """Return how far a difference reaches whose parts reach so far and have the correlation ``tie``."""
+    return math.sqrt(max(0.0, of_gain**2 + of_loss**2 - 2 * tie * of_gain * of_loss))
 
 
 def jackknife_error(paired: PairedClusters, part: Floats) -> float:

@@ -1,9 +1,9 @@
 """Observed, not believed (rule 11): compares what enters a defense's hooks with what leaves them.
 
 Whatever changes without a fact that explains it is :class:`fglaudit.facts.Unstated`: for the scorer alone. A hook that
-a defense does not override is not watched, so that a run without a defense costs nothing. All values are compared, in
-parts of ``_PART`` at a time; of sealed messages about ``_OPENED`` values per payload and round are opened again. Random
-numbers of the run are never drawn here.
+a defense does not override is not watched, so that a run without a defense costs nothing. All values are compared
+(:mod:`fglaudit.wire.compared_values`); of sealed messages about ``_OPENED`` values per payload and round are opened
+again. Random numbers of the run are never drawn here.
 """
 
 from __future__ import annotations
@@ -15,22 +15,15 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import ROUNDOFF, Expected, noise_in, unexplained
+from fglaudit.explaining import ROUNDOFF, Expected, noise_in
 from fglaudit.facts import (
     EDGES,
     GRADIENTS,
     ROWS,
     Absent,
-    Additive,
     Clipped,
-    Correlated,
     Fact,
     Field,
-    KeptColumns,
-    Masked,
-    Memoised,
-    Randomised,
-    Rounded,
     Sampled,
     Sealed,
     Target,
@@ -41,22 +34,19 @@ from fglaudit.facts import (
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
-from fglaudit.residuals import Shape, Spending
+from fglaudit.residuals import Shape
 from fglaudit.rng import derive
 from fglaudit.wire.asked_again import Stated
+from fglaudit.wire.compared_values import ComparedValues, applied
 from fglaudit.wire.observed_graph import changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
+from fglaudit.wire.summed_gradients import expected_sum, outside_samples
 
-_PART = 2**22
 _OPENED = 2**19
 _OPENED_ONCE = 2**23
 """Before training, where payloads are sent a single time."""
 _ROW_COST = 2048
 """Values that opening one row costs at least."""
-_POOLED = 2**15
-"""Small comparisons, of few rows or rounds, are made once more together, when so many values have come together."""
-_COLUMNS = 512
-"""Of a gradient, where examples are sampled and the sample must be projected out."""
 Noise = tuple[Tensor, Tensor, Shape] | None
 
 
@@ -69,11 +59,9 @@ class Observed:
 
     def __init__(self, session: DefenseSession) -> None:
         self.session = session
-        self.spending = Spending()
-        self._found: dict[Target, str] = {}
+        self._compared = ComparedValues()
         self._received: dict[str, tuple[Tensor, Tensor]] = {}
         self._opened: dict[str, tuple[int, int]] = {}
-        self._pools: dict[tuple[Target, int, tuple[Fact, ...]], list[tuple[Tensor, Tensor, Tensor | None]]] = {}
         self._rng = derive(0, "observed messages")
         self._facts: tuple[Fact, ...] | None = None
 
@@ -98,7 +86,7 @@ class Observed:
         facts, width = tuple(f for f in self.facts if f.target == ROWS), client.x.shape[-1]
 
         def noise(before: Tensor, after: Tensor) -> Noise:
-            return noise_in(_applied(Expected.of(before.reshape(-1, width)), facts), after.reshape(-1, width))
+            return noise_in(applied(Expected.of(before.reshape(-1, width)), facts), after.reshape(-1, width))
 
         return (Stated(ROWS, "x", facts, noise),)
 
@@ -114,11 +102,11 @@ class Observed:
             total, size = self.expected_update(gradients)
             loose = 16 * ROUNDOFF.get(gradients.dtype, 0.0) * size.double()
             if sampled:
-                if (outside := _outside(total, after)) is None:
+                if (outside := outside_samples(total, after)) is None:
                     return None
                 total, after, loose = torch.zeros_like(outside[0]), *outside
             start = Expected.of(total)
-            return noise_in(_applied(dataclasses.replace(start, slack=start.slack + loose), rest), after)
+            return noise_in(applied(dataclasses.replace(start, slack=start.slack + loose), rest), after)
 
         return (Stated(GRADIENTS, "gradients", facts, noise, comparable=not sampled),)
 
@@ -143,7 +131,7 @@ class Observed:
             received = self._last(type(batch.payload).__name__, batch) if around else None
             if received is not None:
                 received = (received if part is None else received[part])[: len(before)]
-            return noise_in(_applied(Expected.of(before, received, batch.round), facts), after)
+            return noise_in(applied(Expected.of(before, received, batch.round), facts), after)
 
         return noise
 
@@ -155,10 +143,9 @@ class Observed:
 
     @property
     def unstated(self) -> tuple[Unstated, ...]:
-        for key in list(self._pools):
-            self._flush(key)
+        self._compared.finish()
         _ = self.facts  # asked once more
-        return tuple(Unstated(target, why) for target, why in self._found.items())
+        return tuple(Unstated(target, why) for target, why in self._compared.found.items())
 
     def watches(self, hook: str) -> bool:
         """Whether the session overrides ``hook``."""
@@ -178,7 +165,7 @@ class Observed:
             self._note(ROWS, f"rows of shape {tuple(before.x.shape)} became {tuple(after.x.shape)}")
         elif stated or not same(before.x, after.x):
             width = before.x.shape[-1]
-            self._compare(ROWS, stated, before.x.reshape(-1, width), after.x.reshape(-1, width), None, 0)
+            self._compared.compare(ROWS, stated, before.x.reshape(-1, width), after.x.reshape(-1, width), None, 0)
 
     def merged(self, center: Tensor, neighbor: Tensor, groups: Tensor) -> None:
         """Compare groups of cross-client edges [E] with those stated."""
@@ -186,21 +173,8 @@ class Observed:
             self._note(EDGES, why)
 
     def expected_update(self, gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum [K, D] that the facts on single examples make of ``gradients`` [E, K, D], and its slack; for
-        sampled ones instead the examples [E, K, D'] of some columns."""
-        stated = [fact for fact in self.facts if fact.target == GRADIENTS]
-        scale = gradients.new_ones(gradients.shape[:2])
-        for fact in stated:
-            if isinstance(fact, Clipped) and fact.per == "example" and fact.norm != "elementwise":
-                norm = torch.linalg.vector_norm(gradients, ord=2 if fact.norm == "L2" else 1, dim=2) * scale
-                scale = scale * torch.where(norm.isfinite(), fact.bound / norm.clamp(min=fact.bound), 0.0)
-        if bool((scale == 0).any()):
-            gradients = torch.where((scale > 0).unsqueeze(2), gradients, 0.0)
-        if any(isinstance(fact, Sampled) for fact in stated):
-            return gradients[:, :, _spread(gradients.shape[2])] * scale.unsqueeze(2), scale
-        total = torch.einsum("ek,ekd->kd", scale, gradients)
-        size = torch.linalg.vector_norm(scale.unsqueeze(2) * gradients, dim=0) if len(gradients) else total.abs()
-        return total, size * len(gradients) ** 0.5
+        """Return what :meth:`updated` compares, of ``gradients`` [E, K, D] before the hook runs."""
+        return expected_sum(gradients, [fact for fact in self.facts if fact.target == GRADIENTS])
 
     def updated(self, expected: tuple[Tensor, Tensor], after: Tensor) -> None:
         """Compare what a local step uses [K, D] with :meth:`expected_update`, made before the hook ran."""
@@ -215,15 +189,15 @@ class Observed:
             self._note(GRADIENTS, f"a sum of shape {tuple(total.shape)} became {tuple(after.shape)}")
         elif rest or not same(total, after):
             loose = 16 * ROUNDOFF.get(after.dtype, 0.0) * size.double()
-            self._compare(GRADIENTS, rest, total, after, None, 0, slack=loose)
+            self._compared.compare(GRADIENTS, rest, total, after, None, 0, slack=loose)
 
     def _without_sample(self, examples: Tensor, after: Tensor, facts: list[Fact]) -> None:
         """Compare what no sample of ``examples`` [E, K, D'] can account for: the part of ``after`` that is orthogonal
         to all of them, in an orthonormal basis, so that independent noise stays so."""
-        if (outside := _outside(examples, after)) is None:
+        if (outside := outside_samples(examples, after)) is None:
             return  # every value could be a sample's
         left, loose = outside
-        self._compare(GRADIENTS, facts, torch.zeros_like(left), left, None, 0, slack=loose)
+        self._compared.compare(GRADIENTS, facts, torch.zeros_like(left), left, None, 0, slack=loose)
 
     def released(self, before: MessageBatch, tensors: dict[str, Tensor], after: Payload) -> None:
         """Compare what entered ``release``, with fields copied before, with the payload that left."""
@@ -273,7 +247,7 @@ class Observed:
             received = self._last(kind.__name__, batch)
         if part is not None:
             before, after, received = before[part], after[part], None if received is None else received[part]
-        self._compare(target, stated, before, after, received, batch.round)
+        self._compared.compare(target, stated, before, after, received, batch.round)
 
     def sealed(self, before: MessageBatch, after: MessageBatch) -> None:
         """Compare whose messages entered ``seal`` and left it: senders that are missing must be stated."""
@@ -290,7 +264,7 @@ class Observed:
     def opened(self, before: MessageBatch, opened: MessageBatch) -> None:
         """Compare sealed messages that were opened again with what entered ``seal``, of which they may be a part."""
         target = Field(type(before.payload).__name__, "", "up")
-        if target in self._found:
+        if target in self._compared.found:
             return
         part = before.select(torch.isin(_codes(before), _codes(opened)))
         stated = first(on(self.facts, type(before.payload), "", "up"), Sealed)
@@ -316,65 +290,6 @@ class Observed:
         codes = _codes(batch)
         return torch.isin(codes, codes[order[few]]) & ~readable
 
-    def _compare(
-        self,
-        target: Target,
-        facts: Iterable[Fact],
-        before: Tensor,
-        after: Tensor,
-        received: Tensor | None,
-        round: int,
-        slack: Tensor | None = None,
-    ) -> None:
-        if target in self._found or before.numel() == 0:
-            return
-        facts, step = tuple(facts), max(1, _PART * len(before) // before.numel())
-        whole = any(isinstance(fact, Masked | Correlated | Sampled) for fact in facts)
-        step = len(before) if whole else step
-        for low in range(0, len(before), step):
-            part = slice(low, low + step)
-            expected = Expected.of(before[part], None if received is None else received[part], round)
-            if slack is not None:
-                expected = dataclasses.replace(expected, slack=expected.slack + slack[part])
-            expected = _applied(expected, facts)
-            if (why := unexplained(expected, after[part], self.spending, (target, low))) is not None:
-                self._note(target, f"round {round}: {why}")
-                return
-        random = any(isinstance(fact, Additive | Randomised | Rounded) for fact in facts)
-        random = random and not any(isinstance(fact, Memoised) for fact in facts)  # whose noise is used twice
-        if random and not whole and slack is None and before.numel() < _POOLED:
-            self._pool(target, facts, before, after, received)
-
-    def _pool(
-        self, target: Target, facts: tuple[Fact, ...], before: Tensor, after: Tensor, received: Tensor | None
-    ) -> None:
-        flat = [None if t is None else t.reshape(len(before), -1).clone() for t in (before, after, received)]
-        entered, left, start = flat
-        assert entered is not None and left is not None
-        width = before.shape[-1] if any(_by_row(fact) for fact in facts) else 0
-        if width and before.dim() > 2:
-            return  # rows within messages; those have many values
-        key = (target, entered.shape[1], facts)
-        pool = self._pools.setdefault(key, [])
-        pool.append((entered, left, start))
-        if sum(part[0].numel() for part in pool) >= _POOLED:
-            self._flush(key)
-
-    def _flush(self, key: tuple[Target, int, tuple[Fact, ...]]) -> None:
-        target, _, facts = key
-        parts = self._pools.pop(key)
-        if target in self._found or len(parts) < 2:
-            return
-        starts = [part[2] for part in parts if part[2] is not None]
-        expected = Expected.of(
-            torch.cat([part[0] for part in parts]), torch.cat(starts) if len(starts) == len(parts) else None
-        )
-        for fact in facts:
-            expected = fact.applied(expected)
-        why = unexplained(expected, torch.cat([part[1] for part in parts]), self.spending)
-        if why is not None and len(starts) in (0, len(parts)):
-            self._note(target, f"over {len(parts)} messages: {why}")
-
     def _remember(self, name: str, receivers: Tensor, payload: Payload) -> None:
         (value,) = payload.tensors().values()
         kept = value[:1].clone().expand_as(value) if is_repeated(value) else value.clone()
@@ -389,19 +304,7 @@ class Observed:
         return value[order[place].to(value.device)]
 
     def _note(self, target: Target, why: str) -> None:
-        self._found.setdefault(target, why)
-
-
-def _outside(examples: Tensor, after: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the part of ``after`` [K, D] that no sum of ``examples`` [E, K, D'] accounts for, in an orthonormal basis
-    [K, D' - E], and its slack; None where there is none."""
-    count, _, width = examples.shape
-    if width <= count:
-        return None
-    basis = torch.linalg.qr(examples.double().permute(1, 2, 0), mode="complete").Q[:, :, count:]
-    outside = torch.einsum("kdf,kd->kf", basis, after[:, _spread(after.shape[1])].double())
-    size = examples.double().norm(dim=2).sum(0).unsqueeze(1)
-    return outside, 64 * ROUNDOFF.get(after.dtype, 0.0) * size
+        self._compared.note(target, why)
 
 
 def _lasting(facts: Iterable[Fact]) -> list[Fact]:
@@ -415,24 +318,6 @@ def _directions(batch: MessageBatch) -> list[tuple[str, Tensor | None]]:
     return [(name, None if bool(way.all()) else way[batch.entry_messages()]) for name, way in chosen]
 
 
-def _applied(expected: Expected, facts: Iterable[Fact]) -> Expected:
-    """Return what ``facts`` make of what was expected in a round, counted from the first that each is about."""
-    round = expected.round
-    for fact in facts:
-        since = fact.target.since if isinstance(fact.target, Field) else 0
-        expected = fact.applied(dataclasses.replace(expected, round=round - since))
-    return expected
-
-
 def _codes(batch: MessageBatch) -> Tensor:
     """Return a number [P] for every pair of sender and receiver."""
     return (batch.senders.cpu() + 1) * 2**32 + batch.receivers.cpu() + 1
-
-
-def _by_row(fact: Fact) -> bool:
-    return isinstance(fact, KeptColumns) or (isinstance(fact, Clipped) and fact.per == "row")
-
-
-def _spread(width: int) -> slice:
-    """Return at most ``_COLUMNS`` of ``width`` columns, evenly spread."""
-    return slice(0, None, max(1, -(-width // _COLUMNS)))

@@ -18,7 +18,7 @@ from torch import Tensor
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
-from fglaudit.nn.propagation import personalised_propagation
+from fglaudit.nn.propagation import propagator
 from fglaudit.nn.weights import gcn_layout, glorot
 from fglaudit.protocols.baselines.full_batch import FullBatchProtocol
 from fglaudit.rng import split
@@ -55,14 +55,12 @@ class APPNP(FullBatchProtocol):
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
-        weights = personalised_propagation(
-            graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps
-        )
+        propagate = propagator(graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
         x = graph.x.to(device)
 
         def logits(model: Mapping[str, Tensor]) -> Tensor:
             first, second = model.values()
-            return weights @ ((x @ first).relu() @ second)
+            return propagate((x @ first).relu() @ second)
 
         return self.descent().train(graph, glorot(layout, split(rng, "weights")).to(device), layout, logits, channel)

@@ -12,9 +12,10 @@ post-processing:
    propagated alike, and are the target of cross-entropy on the training nodes, as shares. The epoch with the least such
    loss on the validation nodes, whose labels are random too, counts.
 
-**What is promised**: the epsilon of ``multi-bit`` covers a node's features, and this tool accounts and audits it. Of a
-label nothing is accounted: its response has ``label_epsilon`` by its formula, and a node's row and label together the
-sum of both; a note of the record says so. ``label_epsilon: 0`` sends labels as they are. Edges are public.
+**What is promised**: the epsilon of ``multi-bit`` covers a node's features, and that of the response its label; a
+node's row and label together spend the sum of both. This tool accounts and audits each (field ``labels`` in
+``guarantees.csv``: :mod:`fglaudit.empirical.label_responses`). ``label_epsilon: 0`` sends labels as they are. Edges are
+public.
 
 What is observed: the server sees every row and every such label as they were sent; clients see nothing.
 
@@ -225,8 +226,8 @@ class LPGNN(FederatedProtocol):
         if not self.label_epsilon:
             return ("label_epsilon: 0: labels of training and validation nodes are sent as they are",)
         return (
-            f"labels are sent by k-ary response at an epsilon of {self.label_epsilon:g}, which is the formula's and not"
-            " audited: a node's row and label together spend it on top of the epsilon of rows",
+            f"labels are sent by k-ary response at an epsilon of {self.label_epsilon:g}: a node's row and label"
+            " together spend it on top of the epsilon of rows",
         )
 
 

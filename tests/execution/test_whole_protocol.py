@@ -59,3 +59,13 @@ def test_sealed_without_an_epsilon() -> None:
 
 def test_nothing_is_said_where_no_field_was_looked_at() -> None:
     assert words(("", "report", "nothing")) == []
+
+
+def test_what_protects_labels_stands_beside_the_epsilon_of_rows_for_who_is_sent_them() -> None:
+    cell = record(COVERED, STILL)
+    reported = FieldState("server", "ClassReports", "labels", "covered", "epsilon 2 of a label")
+    server, client = whole_protocol(replace(cell, fields=(*cell.fields, reported)))
+    assert server.state == "private" and server.reason.endswith("; labels sent: epsilon 2 of a label")
+    assert "labels" not in client.reason
+    bare = replace(reported, state="nothing", reason="labels are sent as they are")
+    assert [row.state for row in whole_protocol(replace(cell, fields=(*cell.fields, bare)))] == ["open", "private"]

@@ -77,3 +77,21 @@ def test_secret_signs_of_latents_are_learned_from_the_round_that_no_hidden_messa
     """12 rows of 40 are known; later latents follow from gradients of hidden ones, which no rehearsal makes again."""
     found = hidden("latents (nFedGNN)", "signs", secret=True)
     assert (found.exact_rate or 0) >= 0.95 > 0.5 > (found.control_cosine or 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "exact", "cosine"),
+    [("reused-mask", 0.1, 0.95, 0.95), ("shared-mask", 0.3, 0.7, 0.9)],
+)
+def test_masks_that_several_messages_share_fall_out_of_their_differences(
+    kind: str, share: float, exact: float, cosine: float
+) -> None:
+    """One mask for all messages of a run, and one for every two; 6 and 18 rows of 60 are known."""
+    found = measured(example_graph(), Obfuscated(kind, secret=True), build("attack", "learned-inversion", {}), share)
+    assert (found.exact_rate or 0) >= exact and (found.cosine or 0) >= cosine > 0.5 > (found.control_cosine or 0)
+
+
+def test_a_mask_that_one_message_has_alone_is_not_looked_for() -> None:
+    attack = build("attack", "learned-inversion", {})
+    found = measured(example_graph(), Obfuscated("one-time-pad"), attack, 0.3)
+    assert (found.advantage_low or 0) <= 0.02

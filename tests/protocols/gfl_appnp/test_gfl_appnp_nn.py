@@ -14,7 +14,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.federated.node_clients import NodeClients, Rows
 from fglaudit.federated.perceptron_steps import LocalSteps
 from fglaudit.graph import Graph, canonical_edges, federate
-from fglaudit.nn.propagation import personalised_propagation
+from fglaudit.nn import propagation
+from fglaudit.nn.propagation import personalised_propagation, propagator
 from fglaudit.protocols.gfl_appnp.jacobians import FactorPropagation, FullJacobians, Hidden
 from fglaudit.rng import derive
 
@@ -48,6 +49,17 @@ def test_propagation_is_appnps_iteration() -> None:
         )
         z = 0.9 * neighbours + 0.1 * h
     torch.testing.assert_close(personalised_propagation(edges, N, 0.1, 4) @ h, z)
+
+
+def test_propagation_step_by_step_equals_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = canonical_edges(torch.randint(N, (2, 20), generator=derive(3)), N)
+    rows = torch.randn(N, 3, generator=derive(4)).requires_grad_()
+    whole = propagator(edges, N, 0.1, 6)(rows)
+    monkeypatch.setattr(propagation, "DENSE_UP_TO", 0)
+    steps = propagator(edges, N, 0.1, 6)(rows)
+    torch.testing.assert_close(steps, whole)
+    for found, expected in zip(*(torch.autograd.grad(out.square().sum(), rows) for out in (steps, whole)), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_propagation_on_two_nodes_by_hand() -> None:

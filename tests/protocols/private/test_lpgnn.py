@@ -75,12 +75,12 @@ def test_a_test_label_moves_nothing() -> None:
     assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
 
 
-def test_the_epsilon_of_rows_is_stated_and_that_of_labels_only_noted() -> None:
+def test_the_epsilon_of_rows_is_stated_and_that_of_labels_noted() -> None:
     run = record(SMALL, defense=MultiBit(epsilon=2.0))
     promise = run.recording.guarantee
     assert promise.epsilon_accounted == pytest.approx(2.0) and promise.unit == "node"
     assert promise.adjacency is not None and "features" in promise.adjacency
-    assert any("not audited" in note for note in run.trained.notes)
+    assert any("together spend it" in note for note in run.trained.notes)
     assert any("as they are" in note for note in record(CLEAR).trained.notes)
     assert "made of features" in (KAryResponse().unsupported(SMALL.context(example_graph())) or "")
 
