@@ -79,8 +79,12 @@ def _sums(unit: str) -> Fields:
 
 def _split(share: float) -> Fields:
     """Return a stack whose sums have ``share`` of the epsilon, and whose models have the rest."""
-    spent = {"epsilon": share * EPSILON, "delta": DELTA / 2}
-    left = {"epsilon": (1 - share) * EPSILON, "delta": DELTA / 2}
+    return _stack(share * EPSILON, (1 - share) * EPSILON)
+
+
+def _stack(sums: float, models: float) -> Fields:
+    """Return noise on sums and on models, each with an epsilon of its own."""
+    spent, left = {"epsilon": sums, "delta": DELTA / 2}, {"epsilon": models, "delta": DELTA / 2}
     return {
         "parts": (
             {"name": "gaussian", "on": "EmbeddingSums", "unit": NODE, **spent},
@@ -108,6 +112,7 @@ _NODES = tuple(
     for rounds in (5, 10)
     for share in (0.125, 0.25)
 )
+_PARTS: Fields = {"hops": (2, 3), "most_uses": 50, "encoder_rounds": 10, "rounds": 5, "learning_rate": 8.0, **_STEPS}
 _ALONE = tuple(
     ({"hops": (1,), "encoder_rounds": rounds, "rounds": 1, "learning_rate": rate, **_STEPS}, _PRIVATE)
     for rounds in (10, 20)
@@ -123,6 +128,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("gap, rows of reporting nodes at 8", REPORTING, "gap", "gaussian", _REPORTS),
     Setting("codes", REPORTING, "structure-only", "none", tuple((head, {}) for head in _HEADS), control=True),
     Setting("gap, nodes at 8", NODE, "gap", "stack", _NODES),
+    # Where it goes: what of a split of the epsilon is spent on sums (2) or models (6), beside next to no noise (5000).
+    Setting("gap, nodes: next to no noise", "", "gap", "stack", ((_PARTS, _stack(5000.0, 5000.0)),)),
+    Setting("gap, nodes: noise on sums alone", "", "gap", "stack", ((_PARTS, _stack(2.0, 5000.0)),)),
+    Setting("gap, nodes: noise on models alone", "", "gap", "stack", ((_PARTS, _stack(5000.0, 6.0)),)),
+    Setting("gap, nodes: both", "", "gap", "stack", ((_PARTS, _stack(2.0, 6.0)),)),
+    Setting("gap, nodes: both, 10 uses", "", "gap", "stack", (({**_PARTS, "most_uses": 10}, _stack(2.0, 6.0)),)),
+    Setting("gap, nodes: both, all uses", "", "gap", "stack", (({**_PARTS, "most_uses": 0}, _stack(2.0, 6.0)),)),
     Setting("perceptron, nodes at 8", NODE, "gap", "dp-sgd", _ALONE, control=True, before=True),
 )
 

@@ -38,9 +38,9 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.facts import Fact, Field
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
-from fglaudit.privacy.accounting import Relation, check_budget
+from fglaudit.privacy.accounting import VANISHING_EPSILON, Relation, check_budget
 from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_fact, noise_fact
-from fglaudit.privacy.strength import weaker_budget
+from fglaudit.privacy.strength import check_factor
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
 
 TRUSTS = ("server", "local", "distributed")
@@ -172,7 +172,7 @@ class DpFedAvg(Defense):
                 "colluding counts clients, from 0, whose shares of a sum's noise are known; got colluding: "
                 f"{self.colluding} with trust: {self.trust}; use trust: distributed, or 0"
             )
-        check_budget(self.epsilon, self.delta)
+        check_budget(self.epsilon, self.delta, most=VANISHING_EPSILON)
         check_clip(self.clip)
         if self.trust not in TRUSTS:
             raise unknown("trust", self.trust, TRUSTS)
@@ -196,8 +196,13 @@ class DpFedAvg(Defense):
         return None
 
     def weakened(self, factor: float) -> DpFedAvg:
-        """Return it with more epsilon. The clip stays: it scales whole changes, and the noise grows with it."""
-        return replace(self, epsilon=weaker_budget(self.epsilon, factor))
+        """Return it with more epsilon. The clip stays: it scales whole changes, and the noise grows with it.
+
+        An attack reads single entries among tens of thousands, and the clip bounds them all together: noise of a
+        hundredth of the clip still hides them. So epsilon grows with the third power, to where noise vanishes.
+        """
+        check_factor(factor)
+        return replace(self, epsilon=min(self.epsilon / factor**3, VANISHING_EPSILON))
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

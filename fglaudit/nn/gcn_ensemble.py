@@ -37,15 +37,53 @@ class SharedGraph:
     def of(x: Tensor, edge_index: Tensor) -> SharedGraph:
         """Return the graph of features ``x`` [N, F] and undirected edges [2, E] without self-loops."""
         n = len(x)
-        degrees = torch.bincount(edge_index[0], minlength=n).double() + 1
-        loops = torch.arange(n, device=x.device)
-        row, column = torch.cat([edge_index, loops.expand(2, -1)], 1)
-        weight = (degrees[row] * degrees[column]).rsqrt().float()
-        adjacency = SparseMatrix.from_entries(row, column, weight, (n, n))
-        row, column = x.nonzero(as_tuple=True)
-        if len(row) > SPARSE_BELOW * x.numel():
-            return SharedGraph(x.float(), adjacency)
-        return SharedGraph(SparseMatrix.from_entries(row, column, x[row, column].float(), (n, x.shape[1])), adjacency)
+        return SharedGraph(_rows(x), _normalised(edge_index, n))
+
+    def propagated(self, values: Tensor) -> Tensor:
+        """Return the sums over neighbourhoods of ``values`` [N, M, d], as [N, M, d]."""
+        return (self.adjacency @ values.flatten(1).contiguous()).view(values.shape)
+
+
+@dataclass(frozen=True)
+class OwnGraphs:
+    """The same nodes with other edges for every model.
+
+    Attributes:
+        x: as of :class:`SharedGraph`.
+        adjacency: of all M models' graphs side by side, block by block [M N, M N].
+    """
+
+    x: SparseMatrix | Tensor
+    adjacency: SparseMatrix
+
+    @staticmethod
+    def of(x: Tensor, edge_index: Tensor, kept: Tensor) -> OwnGraphs:
+        """Return the graphs of features ``x`` [N, F] and, of undirected edges [2, E], those that each model has
+        ``kept`` [M, E]; both directions of an edge alike."""
+        model, edge = kept.nonzero(as_tuple=True)
+        edges = edge_index[:, edge] + model * len(x)
+        return OwnGraphs(_rows(x), _normalised(edges, len(kept) * len(x)))
+
+    def propagated(self, values: Tensor) -> Tensor:
+        """See :meth:`SharedGraph.propagated`."""
+        nodes, models, width = values.shape
+        stacked = values.transpose(0, 1).reshape(models * nodes, width)
+        return (self.adjacency @ stacked).view(models, nodes, width).transpose(0, 1)
+
+
+def _rows(x: Tensor) -> SparseMatrix | Tensor:
+    row, column = x.nonzero(as_tuple=True)
+    if len(row) > SPARSE_BELOW * x.numel():
+        return x.float()
+    return SparseMatrix.from_entries(row, column, x[row, column].float(), (len(x), x.shape[1]))
+
+
+def _normalised(edge_index: Tensor, n: int) -> SparseMatrix:
+    degrees = torch.bincount(edge_index[0], minlength=n).double() + 1
+    loops = torch.arange(n, device=edge_index.device)
+    row, column = torch.cat([edge_index, loops.expand(2, -1)], 1)
+    weight = (degrees[row] * degrees[column]).rsqrt().float()
+    return SparseMatrix.from_entries(row, column, weight, (n, n))
 
 
 OPTIMIZERS = ("adam", "sgd")
@@ -74,7 +112,10 @@ class EnsembleSettings:
 
 
 def ensemble_logits(
-    graph: SharedGraph, weights: Mapping[str, Tensor], dropout: float = 0.0, rng: torch.Generator | None = None
+    graph: SharedGraph | OwnGraphs,
+    weights: Mapping[str, Tensor],
+    dropout: float = 0.0,
+    rng: torch.Generator | None = None,
 ) -> Tensor:
     """Return the logits of all nodes under all models [M, N, C].
 
@@ -93,13 +134,13 @@ def ensemble_logits(
                 kept = torch.rand(hidden.shape, generator=rng, device=hidden.device) >= dropout
                 hidden = hidden * kept / (1 - dropout)
             mapped = torch.bmm(hidden.transpose(0, 1), weight).transpose(0, 1).flatten(1)
-        hidden = (graph.adjacency @ mapped.contiguous()).view(-1, models, width)
+        hidden = graph.propagated(mapped.view(-1, models, width))
     assert hidden is not None
     return hidden.transpose(0, 1)
 
 
 def train_ensemble(
-    graph: SharedGraph,
+    graph: SharedGraph | OwnGraphs,
     layout: Layout,
     labels: Tensor,
     members: Tensor,

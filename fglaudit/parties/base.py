@@ -39,6 +39,10 @@ class Behaviour(ABC):
         """Return why this behaviour is impossible here, or None. The cell is then `not-applicable`."""
         return None
 
+    def shortened(self, rounds: int, of: int) -> Behaviour:
+        """Return the behaviour in the first ``rounds`` of a training ``of`` so many, for a forecast."""
+        return self
+
     def claims(self, graph: FederatedGraph) -> FederatedGraph:
         """Return the graph as the party makes the others believe it to be."""
         return graph

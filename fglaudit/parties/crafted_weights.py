@@ -92,6 +92,10 @@ class CraftedWeights(Behaviour):
             return f"crafted-weights needs at least {_SHARE} hidden units; there are {protocol.hidden}"
         return None
 
+    def shortened(self, rounds: int, of: int) -> CraftedWeights:
+        fits = 1 <= rounds - 1 < self.rounds < of
+        return dataclasses.replace(self, rounds=rounds - 1) if fits else self
+
     def bind(self, protocol: FederatedProtocol, graph: FederatedGraph, rng: torch.Generator) -> Conduct:
         if isinstance(protocol, GFLAPPNP):
             return _Crafting(self.rounds, protocol.layout(graph), amplifying, f"last weights are all {_LOUD:g}")

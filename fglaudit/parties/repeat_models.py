@@ -47,6 +47,9 @@ class RepeatModels(Behaviour):
             return f"repeat-models repeats {self.rounds} rounds; there are {protocol.rounds}"
         return None
 
+    def shortened(self, rounds: int, of: int) -> RepeatModels:
+        return dataclasses.replace(self, rounds=rounds) if 2 <= rounds < self.rounds <= of else self
+
     def bind(self, protocol: FederatedProtocol, graph: FederatedGraph, rng: torch.Generator) -> Conduct:
         return _Repeating(self.rounds)
 

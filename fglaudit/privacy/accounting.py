@@ -20,12 +20,15 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import dp_accounting
+import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation, pld, rdp
 
 from fglaudit.errors import FglauditError
 
 MAX_EPSILON = 1e4
 """Above this the accountants' numerics fail and the number means nothing anyway."""
+VANISHING_EPSILON = 1e10
+"""At which Gaussian noise, whose epsilon has a closed form, is 7e-6 times its sensitivity: next to none."""
 _BISECTIONS = 60
 _ADDED_UP = (dp_accounting.LaplaceDpEvent, dp_accounting.RandomizedResponseDpEvent)
 _SCALE_FREE = (dp_accounting.NoOpDpEvent, dp_accounting.NonPrivateDpEvent, dp_accounting.RandomizedResponseDpEvent)
@@ -55,11 +58,11 @@ LIBRARY_RELATIONS = {
 }
 
 
-def check_budget(epsilon: float, delta: float, *, pure: bool = False) -> None:
-    """Raise :class:`FglauditError` unless 0 < epsilon <= 10000 and 0 < delta < 1; ``pure`` allows delta = 0 too."""
-    if not 0 < epsilon <= MAX_EPSILON:
+def check_budget(epsilon: float, delta: float, *, pure: bool = False, most: float = MAX_EPSILON) -> None:
+    """Raise :class:`FglauditError` unless 0 < epsilon <= ``most`` and 0 < delta < 1; ``pure`` allows delta = 0 too."""
+    if not 0 < epsilon <= most:
         raise FglauditError(
-            f"epsilon must be positive and at most {MAX_EPSILON:g}; got {epsilon}; use e.g. epsilon: 8, "
+            f"epsilon must be positive and at most {most:g}; got {epsilon}; use e.g. epsilon: 8, "
             "or the defense `none` for no noise"
         )
     if not (0 < delta < 1 or (pure and delta == 0)):
@@ -156,11 +159,13 @@ def noise_multiplier(distribution: str, epsilon: float, delta: float, relation: 
     Raises:
         FglauditError: see :func:`check_budget`; delta = 0 is allowed for Laplace noise.
     """
-    check_budget(epsilon, delta, pure=distribution == "laplace")
+    most = VANISHING_EPSILON if distribution == "gaussian" else MAX_EPSILON
+    check_budget(epsilon, delta, pure=distribution == "laplace", most=most)
     compose(event_of(distribution, 1.0), releases)
     if distribution == "gaussian":
         # A hair above the root that was found numerically, so that it is on the safe side.
-        alone = float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * (1 + 1e-9)
+        with np.errstate(divide="ignore"):  # the library's logarithm of what is 0 next to no noise
+            alone = float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * (1 + 1e-9)
         return alone * relation.moves * math.sqrt(releases)
     low, high = 0.0, relation.moves * releases / epsilon  # enough by plain addition
     if delta == 0:

@@ -20,7 +20,15 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 from fglaudit.errors import FglauditError
-from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of, event_of, fixed_size_sampled
+from fglaudit.privacy.accounting import (
+    VANISHING_EPSILON,
+    Relation,
+    check_budget,
+    compose,
+    epsilon_of,
+    event_of,
+    fixed_size_sampled,
+)
 
 ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(11, 65), 96, 128, 256)
 _HALVINGS = 40
@@ -69,7 +77,7 @@ def smallest_multiplier(epsilon_of: Callable[[float], float], epsilon: float, de
     Raises:
         FglauditError: see :func:`fglaudit.privacy.accounting.check_budget`; or if the accountant never gets there.
     """
-    check_budget(epsilon, delta)
+    check_budget(epsilon, delta, most=VANISHING_EPSILON)
     low, high = 0.0, 1.0
     while epsilon_of(high) > epsilon:
         low, high = high, 2 * high

@@ -16,7 +16,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts import K_ARY, Additive, Clipped, DroppedEdges, KeptColumns, Merged, Randomised, Rounded, first
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol
-from fglaudit.privacy.accounting import MAX_EPSILON
+from fglaudit.privacy.accounting import MAX_EPSILON, VANISHING_EPSILON
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
@@ -90,6 +90,9 @@ def test_strength_falls_with_the_factor_to_nothing_or_to_the_weakest_of_the_kind
         assert found[-1] == 2
     elif name in ("clipping", "clipped-laplace", "quantisation", "multi-bit"):
         assert found[-1] < 1e-3 * found[0]
+    elif name == "dp-fedavg":
+        assert weaker[-1].epsilon == VANISHING_EPSILON  # type: ignore[attr-defined]
+        assert found[-1] < 1e-4 * found[0]
     else:  # the accountant's largest epsilon
         part = weaker[-1].parts[1] if isinstance(weaker[-1], Stack) else weaker[-1]
         assert part.epsilon == MAX_EPSILON  # type: ignore[attr-defined]

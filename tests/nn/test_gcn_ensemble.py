@@ -6,6 +6,7 @@ import torch
 
 from fglaudit.nn.gcn_ensemble import (
     EnsembleSettings,
+    OwnGraphs,
     SharedGraph,
     complementary_members,
     ensemble_logits,
@@ -49,3 +50,14 @@ def test_pairs_share_out_the_candidates() -> None:
     assert members.shape == (6, 9)
     assert bool((members[0::2] ^ members[1::2])[:, candidates].all()) and bool((members.sum(1) == 2).all())
     assert not bool(members[:, 0].any())
+
+
+def test_models_with_edges_of_their_own_are_those_of_each_graph_alone() -> None:
+    vectors = torch.randn(2, sum(a * b for a, b in LAYOUT.values()), generator=derive(0, "models"))
+    weights = unflatten(vectors, LAYOUT)
+    kept = torch.stack([torch.ones(GRAPH.edge_index.shape[1], dtype=torch.bool), GRAPH.edge_index.sum(0) % 2 == 0])
+    found = ensemble_logits(OwnGraphs.of(GRAPH.x, GRAPH.edge_index, kept), weights)
+    for model, mask in enumerate(kept):
+        alone = SharedGraph.of(GRAPH.x, GRAPH.edge_index[:, mask])
+        expected = ensemble_logits(alone, {name: w[model : model + 1] for name, w in weights.items()})[0]
+        torch.testing.assert_close(found[model], expected, rtol=1e-4, atol=1e-4)

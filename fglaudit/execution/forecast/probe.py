@@ -65,10 +65,11 @@ def probe(cell: Cell, whole: Graph | None = None) -> Probe | str:
     forget_peak()
     few = min(ROUNDS, int(cell.protocol.rounds))
     short: FederatedProtocol = dataclasses.replace(cast(Any, cell.protocol), rounds=few)
+    behaviour = cell.behaviour and cell.behaviour.shortened(few, int(cell.protocol.rounds))
     start, stamps = time.process_time(), list[float]()
     try:
         recording, truth = record(
-            dataclasses.replace(cell, protocol=short, empirical=False),
+            dataclasses.replace(cell, protocol=short, behaviour=behaviour, empirical=False),
             progress=lambda round, rounds: stamps.append(time.process_time()),
             whole=whole,
         )

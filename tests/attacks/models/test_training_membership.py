@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+from drawn_masks import learned_by_heart
 from scored_runs import finding_of, inferred, truth_about
 
 from fglaudit.attacking import unsuitable
@@ -26,17 +27,17 @@ from fglaudit.quantities import Question
 from fglaudit.quantities.ranking import found_interval
 from fglaudit.rng import derive, split
 from fglaudit.suite.suite import fitting, resolve
-from fglaudit.testing import CPU, Run, example_graph, record
+from fglaudit.testing import CPU, Run, record
 from fglaudit.view import Observer
 from fglaudit.wire.channel import Keep
 
-GRAPH = example_graph(nodes=150, features=60)
+GRAPH = learned_by_heart(nodes=180, features=200)
 OVERFITTED = FedGCN(
     hops=2, rounds=40, optimizer="adam", learning_rate=0.03, weight_decay=0.0, dropout=0.0, local_steps=2
 )
 SERVER_WITH_ROWS = ObserverSpec(("server",), topology=True, auxiliary=1.0)
 KNOWING = Observer(parties=(SERVER,), topology=True, auxiliary=1.0)
-SHARE = 1 / 3  # every third node of the example graph trains
+SHARE = 1 / 3
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_a_model_that_never_saw_the_labels_shows_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("hops", "private", "weaker"),
-    [(2, DpSgd(epsilon=4.0, edges="public"), 0.001), (0, DpSgd(epsilon=4.0, degree_bound=2), 1e-6)],
+    [(2, DpSgd(epsilon=4.0, edges="public", degree_bound=2), 1e-6), (0, DpSgd(epsilon=4.0, degree_bound=2), 1e-6)],
 )
 def test_differentially_private_training_hides_members_and_at_no_strength_shows_them(
     hops: int, private: DpSgd, weaker: float
@@ -77,11 +78,11 @@ def test_differentially_private_training_hides_members_and_at_no_strength_shows_
     fewer = dataclasses.replace(OVERFITTED, hops=hops, rounds=12, learning_rate=0.1)
     kind = inferred("training-membership")
     hidden, shown = (
-        kind.judge(asked, Lira(shadows=6, training_share=SHARE).run(seen, rng=derive(0, "lira"), device=CPU).estimate)
+        kind.judge(asked, Lira(shadows=12, training_share=SHARE).run(seen, rng=derive(0, "lira"), device=CPU).estimate)
         for run in (record(fewer, GRAPH, defense) for defense in (private, private.weakened(weaker)))
         for asked, seen in [(_asked(run), run.view(KNOWING))]
     )
-    assert hidden.columns["auc"] < 0.66 < 0.7 < shown.columns["auc"]
+    assert hidden.columns["auc"] < 0.6 < 0.64 < shown.columns["auc"]
     assert hidden.columns["tpr_at_fpr_1"] <= 0.08
 
 
@@ -136,7 +137,7 @@ def test_a_rate_that_is_asked_for_needs_non_members(overfitted: Run) -> None:
     asked = [Lira(shadows=9, training_share=SHARE, fpr=rate) for rate in (0.01, 0.001)]
     assert asked[0].unsupported(view) is None
     why = asked[1].unsupported(view) or ""
-    assert "needs at least 1000 non-members; of the 150 nodes asked about some 100 are" in why
+    assert "needs at least 1000 non-members; of the 180 nodes asked about some 120 are" in why
     assert "1000 non-members" in (LossThreshold(fpr=0.001).unsupported(view) or "")
     with pytest.raises(FglauditError, match="fpr is a false-positive rate in"):
         Rmia(fpr=1.0)
@@ -158,11 +159,11 @@ def test_one_class_alone_is_said(overfitted: Run) -> None:
         masks = tuple(fill(mask) for mask in GRAPH.train)
         free = tuple(torch.zeros_like(mask) for mask in masks)
         asked = kind.ask(dataclasses.replace(truth, graph=dataclasses.replace(GRAPH, train=masks, val=free, test=free)))
-        assert isinstance(asked, str) and asked.startswith(f"{word} of the 150 labelled nodes")
+        assert isinstance(asked, str) and asked.startswith(f"{word} of the 180 labelled nodes")
 
 
 def test_rates_need_non_members(overfitted: Run) -> None:
-    """Of 150 nodes 100 do not train: enough for 1 %, not for 0.1 %."""
+    """Of 180 nodes more than 100 do not train: enough for 1 %, not for 0.1 %."""
     kind, question = inferred("training-membership"), _asked(overfitted)
     columns = kind.judge(question, question.truth).columns
     assert columns["tpr_at_fpr_1"] == 1 and "tpr_at_fpr_01" not in columns

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from drawn_masks import drawn_training
 from scored_runs import finding_of, inferred, truth_about
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities.ranking import placements
 from fglaudit.rng import derive
-from fglaudit.testing import CPU, Run, example_graph, record
+from fglaudit.testing import CPU, Run, record
 from fglaudit.view import Auxiliary, Observer, PartialRows
 
 PLAIN = FedGCN(hops=2, rounds=8, local_steps=1, learning_rate=0.5, weight_decay=0.0, dropout=0.0)
@@ -31,7 +32,7 @@ KNOWING = Observer(parties=(SERVER,), topology=True, auxiliary=0.9, sensitive=CO
 
 def _run(features: int = 100, **changes: object) -> Run:
     """Record with two columns that nothing else says anything of: coins."""
-    graph = example_graph(nodes=90, features=features)
+    graph = drawn_training(nodes=90, features=features)
     x = graph.x.clone()
     x[:, list(COLUMNS)] = (torch.rand(90, 2, generator=derive(0, "coins")) < 0.4).float()
     return record(dataclasses.replace(PLAIN, **changes), dataclasses.replace(graph, x=x))  # type: ignore[arg-type]

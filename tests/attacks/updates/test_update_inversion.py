@@ -184,8 +184,8 @@ def test_client_level_privacy_leaves_nothing_and_next_to_no_noise_leaves_all() -
     strong = DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local")
     held = finding(record(protocol, graph(), strong), UpdateInversion())
     assert (held.value, held.adapted, held.status) == (0, "yes", Status.OK)
-    leaks = finding(record(protocol, graph(), strong.weakened(1e-9)), UpdateInversion())
-    assert (held.cosine or 0) < 0.5 < 0.65 < (leaks.cosine or 0)  # epsilon 10000, the weakest there is, is still noise
+    leaks = finding(record(protocol, graph(), strong.weakened(1e-3)), UpdateInversion())
+    assert (held.cosine or 0) < 0.5 and (leaks.value or 0) > 0.5, leaks.value
     bare = finding(record(protocol, graph()), UpdateInversion())
     assert (bare.value or 0) >= 0.8
 
