@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.attacks.learned.field_maps import WORTH
 from fglaudit.attacks.learned.row_maps import Learned, RowMap, affine, best_map, relative_error
 
 MOST_MIXED = 3000
@@ -75,13 +76,17 @@ def _by_group(pairs: Pairs, groups: Tensor) -> RowMap | None:
         return None
     plain, sent = (torch.cat([pair[i] for pair in pairs]) for i in (0, 1))
     every = groups.repeat(len(pairs))
-    maps = {}
+    maps, left = {}, 0.0
     for group in distinct.tolist():
         z, y = plain[every == group], sent[every == group]
         cut = len(z) * 3 // 4
         if len(z) < _FEWEST:
             return None
-        maps[group] = best_map(z[:cut], y[:cut], z[cut:], y[cut:], simple=True).apply
+        learned = best_map(z[:cut], y[:cut], z[cut:], y[cut:], simple=True)
+        left += min(learned.error, 1.0) * len(z) / len(plain)
+        if left > WORTH:
+            return None  # noise, mostly: what the other groups are would not make it worth anything
+        maps[group] = learned.apply
     return _ByGroup(groups, maps)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fglaudit.attacks.learned.bit_maps import byte_tables, mixed_bits
 from fglaudit.attacks.learned.network_map import network
+from fglaudit.attacks.learned.unrelated import unrelated
 
 RowMap = Callable[[Tensor], Tensor]
 Learner = Callable[[Tensor, Tensor], RowMap | None]
@@ -228,7 +229,7 @@ def _curved(curve: Callable[[Tensor], Tensor], low: float, high: float) -> Learn
 
     def learned(plain: Tensor, sent: Tensor) -> RowMap | None:
         fits = 1 < plain.shape[1] <= _MOST_COLUMNS and len(plain) > plain.shape[1]
-        if not fits or not bool(((sent >= low) & (sent <= high)).all()):
+        if not fits or not bool(((sent >= low) & (sent <= high)).all()) or unrelated(plain, curve(sent)):
             return None
         after = affine(plain, curve(sent), _RIDGES[0])
         return lambda rows: after(curve(rows))
@@ -319,6 +320,11 @@ _DEAR: tuple[tuple[str, Learner], ...] = (
 )
 LEARNERS = dict((*_SIMPLE, *_DEAR))
 """By name, the simplest first."""
+_LINEAR = (
+    *("order and signs of columns", "order of columns", "rotation", "orthogonal"),
+    *(name for name in LEARNERS if name.startswith("affine, ridge")),
+)
+"""What finds nothing where there is no linear dependence."""
 _OF_ANY_WIDTH = tuple(name for name in LEARNERS if name.startswith(("affine, ridge", "affine map of")))
 """What serves messages that are wider or narrower than what they were made of."""
 
@@ -353,6 +359,7 @@ def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor,
         simple: ask no dear learner.
     """
     best = Learned("nothing", float("inf"), identity)
+    linear = not unrelated(plain, _finite(sent))
     groups: Iterable[tuple[float, tuple[tuple[str, Learner], ...]]] = ((_EXACT, _SIMPLE), (_CLOSE, _DEAR))
     for enough, group in groups:
         if group is _DEAR and (simple or len(plain) < _FEWEST):
@@ -360,7 +367,7 @@ def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor,
         for name, learner in group:
             if best.error <= enough:
                 return best
-            if learner is network and best.error > _SIGNAL:
+            if (learner is network and best.error > _SIGNAL) or (name in _LINEAR and not linear):
                 continue
             if sent.shape[1] != plain.shape[1] and name not in _OF_ANY_WIDTH:
                 continue

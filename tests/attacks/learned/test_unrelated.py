@@ -1,0 +1,39 @@
+"""What shows that learners of linear maps have nothing to learn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fglaudit.attacks.learned.unrelated import unrelated
+from fglaudit.rng import derive
+
+COLUMNS = 90
+
+
+def drawn(count: int, columns: int, purpose: str) -> Tensor:
+    return torch.randn(count, columns, generator=derive(0, purpose), dtype=torch.double)
+
+
+def binary(count: int, columns: int) -> Tensor:
+    return (torch.rand(count, columns, generator=derive(1, "words")) < 0.05).double()
+
+
+@pytest.mark.parametrize("plain", [drawn(200, COLUMNS, "rows"), binary(200, COLUMNS)], ids=["normal", "binary"])
+def test_a_pad_is_unrelated(plain: Tensor) -> None:
+    assert unrelated(plain, drawn(200, COLUMNS, "pad"))
+    assert unrelated(plain, 1e6 * drawn(200, 2 * COLUMNS, "wide pad"))
+
+
+@pytest.mark.parametrize("count", [70, 400])
+def test_linear_maps_are_not(count: int) -> None:
+    plain = drawn(count, COLUMNS, "rows")
+    order = torch.randperm(COLUMNS, generator=derive(2, "order"))
+    turn = torch.linalg.qr(drawn(COLUMNS, COLUMNS, "turn"))[0]
+    for sent in (plain[:, order], -3 * plain + 7, plain @ turn, plain @ turn + drawn(count, COLUMNS, "noise")):
+        assert not unrelated(plain, sent)
+
+
+def test_few_rows_say_nothing() -> None:
+    assert not unrelated(drawn(40, COLUMNS, "rows"), drawn(40, COLUMNS, "pad"))
