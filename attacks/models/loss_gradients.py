@@ -78,10 +78,10 @@ def gradients(view: View, x: Tensor, y: Tensor, edges: Tensor, most: int) -> Ite
     halfway = (stated.local_steps - 1) / (2 * stated.local_steps)
     graph = SharedGraph.of(x, edges)
     for clients, models in _rounds(view, most):
-        middle = unflatten(models.received + halfway * models.change, view.public.layout)
-        first, second = middle.values()
-        came = next(iter(unflatten(models.received, view.public.layout).values()))
-        change = next(iter(unflatten(models.change, view.public.layout).values()))
+        received, changed = models.received.to(y.device), models.change.to(y.device)
+        first, second = unflatten(received + halfway * changed, view.public.layout).values()
+        came = next(iter(unflatten(received, view.public.layout).values()))
+        change = next(iter(unflatten(changed, view.public.layout).values()))
         hidden = each(graph.adjacency, _shared(graph.x, first))
         logits = each(graph.adjacency, torch.bmm(hidden.relu(), second))
         wrong = logits.softmax(2)
@@ -115,24 +115,29 @@ class Sums:
 
     def energy(self) -> Tensor:
         """Return the sum of the squared entries of every column of S [F], in float64."""
-        matrix = self.sums.transposed
-        sizes = matrix.crow_indices().diff()
-        row = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
-        square = matrix.values().double().square()
-        return torch.zeros(len(sizes), dtype=torch.double, device=row.device).index_add_(0, row, square)
+        _, column, values = self._entries()
+        total = torch.zeros(self.sums.transposed.shape[0], dtype=torch.double, device=column.device)
+        return total.index_add_(0, column, values.double().square())
 
     def without(self, columns: Tensor) -> Sums:
         """Return the same without the entries of ``columns`` [c]: neither in S nor in what is seen."""
-        sums = self.sums.forward.to_dense()
-        sums[:, columns] = 0
-        row, column = sums.nonzero(as_tuple=True)
+        row, column, values = self._entries()
+        kept = ~torch.isin(column, columns)
         rounds = []
         for found in self.rounds:
             seen = found.seen.clone()
             seen[:, columns] = 0
             rounds.append(dataclasses.replace(found, seen=seen))
-        left = SparseMatrix.from_entries(row, column, sums[row, column], (len(sums), sums.shape[1]))
+        shape = (self.sums.forward.shape[0], self.sums.forward.shape[1])
+        left = SparseMatrix.from_entries(row[kept], column[kept], values[kept], shape)
         return Sums(left, self.adjacency, tuple(rounds))
+
+    def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return node, column and value of every stored entry of S."""
+        matrix = self.sums.transposed
+        sizes = matrix.crow_indices().diff()
+        column = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
+        return matrix.col_indices(), column, matrix.values()
 
     def at_inputs(self, weights: Tensor, found: Gradients) -> Tensor:
         """Return the gradients [K, N, H] at the first layer's outputs, of losses with ``weights`` [K, N]."""

@@ -42,7 +42,7 @@ def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> I
         stretch = critical * of_gain / (gain * (1 - gain))
         below, above = (gain - float(expit(logit(gain) - stretch)), float(expit(logit(gain) + stretch)) - gain)
         low = min(low, advantage - _reach(below, critical * of_loss, tie))
-        high = max(high, advantage + _reach(above, critical * of_loss, tie))
+        high = max(high, min(advantage + _reach(above, critical * of_loss, tie), 1.0))
     if not _spread_is_informative(paired) or error == 0:
         as_rate = advantage_interval(paired, tail=tail)
         assert as_rate.low is not None and as_rate.high is not None

@@ -110,6 +110,12 @@ def test_a_rare_gain_reaches_as_far_as_it_may() -> None:
     assert found.value is not None and found.high is not None and found.high > 5 * found.value
 
 
+def test_no_advantage_is_above_one() -> None:
+    n = np.full(5, 10.0)
+    wild = PairedClusters(n, 0.3 * n, np.array([7.0, 0.0, 7.0, 6.9, 0.1]), np.array([0.0, 3.0, 0.0, 0.0, 2.9]))
+    assert (score_advantage_interval(wild).high or 2) <= 1
+
+
 def test_below_five_clusters_there_is_only_the_range() -> None:
     interval = score_advantage_interval(over_nothing(np.full(4, 10.0), np.array([0.2, 0.4, 0.6, 0.8])))
     assert (interval.kind, interval.shown) == ("range", False)
