@@ -20,7 +20,7 @@ from fglaudit.attacks.learned.partly_known import PartlyKnown, partly_known, pos
 from fglaudit.attacks.learned.probes import Probes, Seen, drawn_alike, keyed, known_draws
 from fglaudit.attacks.learned.row_maps import Learned, RowMap
 from fglaudit.payloads import MessageBatch, Payload
-from fglaudit.rng import split
+from fglaudit.rng import copied, split
 
 _DRAWS = 16
 _BEST = 4
@@ -71,12 +71,10 @@ def _groups(probes: Probes, name: str, rng: torch.Generator) -> list[Tensor] | N
     two rows share it."""
     found = []
     for bind in range(2):
-        state = split(rng, f"bind {bind}").get_state()
+        same = split(rng, f"bind {bind}")
         added = []
         for values in range(2):
-            drawn = torch.Generator()
-            drawn.set_state(state)
-            pairs = probes.pairs("normal", split(rng, f"values {values}"), bind=drawn)
+            pairs = probes.pairs("normal", split(rng, f"values {values}"), bind=copied(same))
             added.append(torch.cat([sent - plain for plain, sent in (batch[name] for batch in pairs)]))
         size = added[0].abs().amax(1, keepdim=True)
         if not bool(((added[0] - added[1]).abs() <= _SAME * (size + 1)).all()) or float(size.min().item()) <= _SAME:

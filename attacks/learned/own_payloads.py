@@ -37,7 +37,6 @@ _NEAR = 0.05
 _FEWEST = 8
 _PER_COLUMN = 4
 _MOST_WIDTH = 4096
-_LARGE = 10**5
 
 
 def own_types() -> tuple[type[Payload], ...]:
@@ -134,7 +133,7 @@ def _rehearsed_map(
     needed = _PER_COLUMN * max(width, view.public.num_features)
     while len(pairs) < 2 or (sum(len(z) for z, _ in pairs[1:]) < needed and len(pairs) < 1 + _PER_COLUMN):
         number = len(pairs)
-        graph = made_up_graph(view, width > _LARGE, split(rng, f"graph {number}"))
+        graph = made_up_graph(view, False, split(rng, f"graph {number}"))
         found = _rehearsed(view, graph, payload, name, split(rng, f"rehearsal {number}"), defended)
         if found is None or found[1].shape[1] != width:
             return None

@@ -21,7 +21,7 @@ from fglaudit.attacks.learned.entries import entries, float_fields, upwards, wit
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
-from fglaudit.rng import split
+from fglaudit.rng import copied, split
 from fglaudit.view import Observer, View
 from fglaudit.wire.rehearsal import DEFENSE_STREAM
 
@@ -115,11 +115,9 @@ class Probes:
         """Return the fields in which two fresh binds of the defense make the same of the same values: nothing in them
         is drawn anew."""
         twice = []
-        state = split(rng, "the same values").get_state()
+        same = split(rng, "the same values")
         for bind in range(2):
-            same = torch.Generator()
-            same.set_state(state)
-            twice.append(self.pairs("normal", same, bind=split(rng, f"bind {bind}")))
+            twice.append(self.pairs("normal", copied(same), bind=split(rng, f"bind {bind}")))
         both = list(zip(*twice, strict=True))
         return tuple(n for n in names if all(torch.equal(*(t[n][1].nan_to_num() for t in pair)) for pair in both))
 
@@ -166,10 +164,9 @@ def rehearsed_pair(
     if rehearse is None:
         return []
     found = []
-    state = split(rng, "rehearsed pair").get_state()
+    same = split(rng, "rehearsed pair")
     for defended in (False, True):
-        drawn = torch.Generator()
-        drawn.set_state(state)
+        drawn = copied(same)
         if not defended:
             split(drawn, DEFENSE_STREAM)  # which a defended rehearsal draws first
         try:

@@ -70,13 +70,12 @@ def unreadable_updates(view: View) -> str | None:
     return None
 
 
-def gradients(view: View, x: Tensor, y: Tensor, edges: Tensor, most: int) -> Iterator[Gradients]:
-    """Yield what the first ``most`` rounds show, given rows [N, F], labels [N] and edges [2, E] as the observer has
-    them; a label of -1 has no loss."""
+def gradients(view: View, graph: SharedGraph, y: Tensor, most: int) -> Iterator[Gradients]:
+    """Yield what the first ``most`` rounds show, given rows, edges and labels [N] as the observer has them; a label of
+    -1 has no loss."""
     stated = view.public.structure.of(Training)
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
     halfway = (stated.local_steps - 1) / (2 * stated.local_steps)
-    graph = SharedGraph.of(x, edges)
     for clients, models in _rounds(view, most):
         received, changed = models.received.to(y.device), models.change.to(y.device)
         first, second = unflatten(received + halfway * changed, view.public.layout).values()
@@ -106,9 +105,8 @@ class Sums:
     rounds: tuple[Gradients, ...]
 
     @staticmethod
-    def of(x: Tensor, edges: Tensor, rounds: tuple[Gradients, ...]) -> Sums:
-        """Return the map for rows [N, F] and edges [2, E]."""
-        adjacency = SharedGraph.of(x, edges).adjacency
+    def of(x: Tensor, adjacency: SparseMatrix, rounds: tuple[Gradients, ...]) -> Sums:
+        """Return the map for rows [N, F] and :attr:`fglaudit.nn.gcn_ensemble.SharedGraph.adjacency`."""
         sums = adjacency @ x.float()
         row, column = sums.nonzero(as_tuple=True)
         return Sums(SparseMatrix.from_entries(row, column, sums[row, column], (len(x), x.shape[1])), adjacency, rounds)

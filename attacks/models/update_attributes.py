@@ -23,11 +23,10 @@ from fglaudit.adversary.planting import planted_graph
 from fglaudit.attacks.models.loss_gradients import Sums, each, gradients, unreadable_updates
 from fglaudit.attacks.models.planting import PLAIN_STEPS, learned_view
 from fglaudit.attacks.models.shadow_federations import KnownGraph
-from fglaudit.attacks.models.update_members import ROUNDS, STEPS, check_rounds, scaling_alone
-from fglaudit.facts import Fact
+from fglaudit.attacks.models.upload_attack import STEPS, UploadAttack
 from fglaudit.graph import FeatureKind
-from fglaudit.interfaces import Attack, Inference, Planted
-from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
+from fglaudit.interfaces import Inference, Planted
+from fglaudit.nn.gcn_ensemble import SharedGraph
 from fglaudit.rng import split
 from fglaudit.view import Auxiliary, PartialRows, View
 
@@ -35,29 +34,11 @@ _PLANTED = 12
 
 
 @dataclass(frozen=True)
-class UpdateAttributes(Attack):
-    """Infer sensitive entries of otherwise known rows from uploads.
-
-    Attributes:
-        rounds: how many are read, from the first.
-    """
+class UpdateAttributes(UploadAttack):
+    """Infer sensitive entries of otherwise known rows from uploads."""
 
     name: ClassVar[str] = "update-attributes"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
-    computed_from: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
-    metric: ClassVar[str] = "auc"
     quantity: ClassVar[str] = "attributes"
-    first_rounds: ClassVar[int | None] = ROUNDS
-    on_request: ClassVar[bool] = True
-
-    rounds: int = ROUNDS
-
-    def __post_init__(self) -> None:
-        check_rounds(self.rounds)
-
-    def models(self, fact: Fact) -> bool:
-        """See :func:`fglaudit.attacks.models.update_members.scaling_alone`."""
-        return scaling_alone(fact)
 
     def unsupported(self, view: View) -> str | None:
         if view.partial is None or not len(view.partial.nodes):
@@ -78,7 +59,8 @@ class UpdateAttributes(Attack):
         unknown[partial.nodes] = unknown[graph.made_up] = True
         spread = torch.zeros(len(x), len(columns), dtype=torch.double)
         spread[unknown] = guess.variance
-        sums = Sums.of(x, edges, tuple(gradients(view, x, y, edges, self.rounds)))
+        shared = SharedGraph.of(x, edges)
+        sums = Sums.of(x, shared.adjacency, tuple(gradients(view, shared, y, self.rounds)))
         weights = sums.without(columns).weights(STEPS)
         estimate = _posterior(sums, weights, x, columns, spread.to(device)).cpu()
         subjects = torch.cartesian_prod(partial.nodes, partial.columns)

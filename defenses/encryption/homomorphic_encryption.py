@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate, Context
-from fglaudit.defenses.encryption.packed_session import PackedSealer, PackedSession, padded_bounds
+from fglaudit.defenses.encryption.packed_session import PackedSealer, PackedSession, padded_bounds, useless_padding
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.he.bfv import Bfv, bfv_parameters
 from fglaudit.he.ckks import SUMS, Ckks
@@ -132,12 +132,7 @@ class HomomorphicEncryption(Defense):
             )
         if aggregate.largest is None:
             return f"packed ciphertexts hold sums up to a bound, and none is known for {name}; use scheme: ckks"
-        if self.padded and len(torch.unique(aggregate.rows)) < len(aggregate.rows):
-            return (
-                f"padding hides nothing where rows of {name} have several receivers: which client gets a row shows its"
-                " neighbours"
-            )
-        return None
+        return useless_padding(aggregate, name) if self.padded else None
 
     def weakened(self, factor: float) -> HomomorphicEncryption:
         """Return itself: encryption is as strong at any setting."""

@@ -48,6 +48,16 @@ class PackedSealer:
         return 0.0, float(1 / self.fixed_point.scale.min()) / 2 * float(self.summands.max())
 
 
+def useless_padding(aggregate: Aggregate, name: str) -> str | None:
+    """Return why sending every row hides nothing of payload ``name``, or None."""
+    if len(torch.unique(aggregate.rows)) == len(aggregate.rows):
+        return None
+    return (
+        f"padding hides nothing where rows of {name} have several receivers: which client gets a row shows its"
+        " neighbours"
+    )
+
+
 def padded_bounds(aggregate: Aggregate, clients: int, padded: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return bounds on rows and on their summands; with ``padded`` the same for all, every client sending every row."""
     largest, summands = aggregate.largest, aggregate.summands

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Context
-from fglaudit.defenses.encryption.packed_session import PackedSealer, PackedSession, padded_bounds
+from fglaudit.defenses.encryption.packed_session import PackedSealer, PackedSession, padded_bounds, useless_padding
 from fglaudit.errors import FglauditError
 from fglaudit.he.fixed_point import FixedPoint
 from fglaudit.he.layout import Layout
@@ -134,12 +134,7 @@ class ThresholdEncryption(Defense):
                 f" {'multiplied by other numbers' if aggregate.weighted else 'of no known size'}; use"
                 " homomorphic-encryption with scheme: ckks"
             )
-        if self.padded and len(torch.unique(aggregate.rows)) < len(aggregate.rows):
-            return (
-                f"padding hides nothing where rows of {name} have several receivers: which client gets a row shows its"
-                " neighbours"
-            )
-        return None
+        return useless_padding(aggregate, name) if self.padded else None
 
     def weakened(self, factor: float) -> ThresholdEncryption:
         """Return itself: encryption is as strong at any setting."""

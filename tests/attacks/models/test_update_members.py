@@ -48,7 +48,7 @@ def test_sums_of_gradients_are_autograd_s() -> None:
     hidden = graph.adjacency @ (x @ first.detach()[0])
     wrong = logits.detach().softmax(1) - functional.one_hot(y, 3)
     found = Gradients(torch.tensor([0]), expected, (hidden > 0)[None], (wrong @ second[0].T)[None])
-    sums = Sums.of(x, edges, (found,))
+    sums = Sums.of(x, graph.adjacency, (found,))
     (total,) = sums.total(weights[None])
     torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-6)
     other = torch.randn(1, 5, 4, generator=draw)
