@@ -35,6 +35,7 @@ from bench import (
     scale,
     threshold_encryption,
     update_inversion,
+    update_properties,
 )
 from bench.redteam import measure as redteam
 from bench.redteam import power
@@ -72,6 +73,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "estimates": lambda o: estimates.run(o.results, calibrate=False),
     "devices": lambda o: devices.run(o.results),
     "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
+    "update-properties": lambda o: update_properties.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients),
     "large-training": lambda o: large_training.run(
         o.results, large_training.Size(o.nodes, o.edges or 61_900_000, o.clients), o.hops
