@@ -73,16 +73,15 @@ def _predicted(mine: list[Tensor], theirs: list[Tensor], target: Tensor, groups:
         spread = inputs.square().mean(0).sqrt().clamp(min=_TINY)
         # Nobody is further out than shadow clients are: a line says nothing of what lies beyond.
         outer = (inputs / spread).abs().amax(0)
-        rows = (inputs / spread).numpy()
+        rows, within = inputs / spread, torch.minimum(asked / spread, outer).maximum(-outer)
         chosen = RidgeCV(PENALTIES, cv=cuts, scoring="neg_mean_squared_error", fit_intercept=False)
-        chosen.fit(rows, target.numpy())
+        chosen.fit(rows.numpy(), target.numpy())
         if chosen.best_score_ > best:
             best = chosen.best_score_
-            answer = torch.from_numpy(
-                chosen.predict(torch.minimum(asked / spread, outer).maximum(-outer).numpy())
-            ).reshape(len(asked), -1)
+            answer = torch.from_numpy(chosen.predict(within.numpy())).reshape(len(asked), -1)
             again = Ridge(chosen.alpha_, fit_intercept=False)
-            tried = torch.from_numpy(cross_val_predict(again, rows, target.numpy(), cv=cuts)).reshape(target.shape)
+            unseen = cross_val_predict(again, rows.numpy(), target.numpy(), cv=cuts)
+            tried = torch.from_numpy(unseen).reshape(target.shape)
     return answer, tried
 
 
