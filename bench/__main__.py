@@ -35,6 +35,7 @@ from bench import (
     scale,
     threshold_encryption,
     update_inversion,
+    update_optimisation,
     update_properties,
 )
 from bench.redteam import measure as redteam
@@ -73,6 +74,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "estimates": lambda o: estimates.run(o.results, calibrate=False),
     "devices": lambda o: devices.run(o.results),
     "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
+    "update-optimisation": lambda o: update_optimisation.run(o.results, o.root),
     "update-properties": lambda o: update_properties.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients),
     "large-training": lambda o: large_training.run(

@@ -53,9 +53,9 @@ def run(results: Path, root: str | None, seeds: int) -> None:
     table = Table(results / "update-properties.csv", KEY, VALUES)
     spec = DatasetSpec(name="cora", root=root)
     whole, _ = spec.load_with_notes()
-    for seed in range(seeds):
+    for name, partition in PARTITIONS.items():
         for training, settings in TRAININGS.items():
-            for name, partition in PARTITIONS.items():
+            for seed in range(seeds):
                 key = {"partition": name, "training": training, "seed": seed}
                 if not table.has(key):
                     graph = partition.apply(whole, spec, derive(seed, "partition"))
