@@ -74,7 +74,7 @@ def measured(graph: FederatedGraph, settings: dict[str, Any], seed: int) -> dict
     question = kind.ask(facts)
     if isinstance(question, str):
         raise RuntimeError(question)
-    found = shadow_clients(view, attack.shadows, attack.rounds, derive(seed, "attack"), cpu)
+    found = shadow_clients(view, attack.federations, attack.rounds, derive(seed, "attack"), cpu)
     result = Inference(kind.name, found.attacked.clients, attack.answer(view, found))
     guess = kind.guess(view, question.subjects, derive(seed, "guess"))
     scored, control = kind.score(question, result, guess), kind.score(question, guess, guess)

@@ -31,7 +31,7 @@ class LearnedProperty(Attack):
     """Decodes a property of each client that uploads.
 
     Attributes:
-        shadows: shadow clients that are trained, at least; federations of as many clients as are attacked.
+        federations: shadow federations that are trained, each of as many clients as are attacked.
         rounds: how many rounds of uploads are read, from the first.
     """
 
@@ -40,7 +40,7 @@ class LearnedProperty(Attack):
     on_request: ClassVar[bool] = True
     leaks_only: ClassVar[bool] = True
 
-    shadows: int = 400
+    federations: int = 40
     rounds: int = 5
 
     def __post_init__(self) -> None:
@@ -49,9 +49,9 @@ class LearnedProperty(Attack):
                 f"rounds counts the uploads that are read, of the {ROUNDS} that are kept; got {self.rounds}; use 1 to"
                 f" {ROUNDS}"
             )
-        if self.shadows < _FEWEST:
+        if self.federations < _FEWEST:
             raise FglauditError(
-                f"a decoder is learned from at least {_FEWEST} shadow clients; got {self.shadows}; use more"
+                f"a decoder is learned from at least {_FEWEST} shadow federations; got {self.federations}; use more"
             )
 
     def models(self, fact: Fact) -> bool:
@@ -67,7 +67,7 @@ class LearnedProperty(Attack):
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        found = shadow_clients(view, self.shadows, self.rounds, rng, device)
+        found = shadow_clients(view, self.federations, self.rounds, rng, device)
         return Inference(type(self).quantity, found.attacked.clients, self.answer(view, found))
 
     @abstractmethod
@@ -75,4 +75,4 @@ class LearnedProperty(Attack):
         """Return the estimates for the attacked clients."""
 
 
-_FEWEST, _FEWEST_NODES = 20, 4
+_FEWEST, _FEWEST_NODES = 10, 4

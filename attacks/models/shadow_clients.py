@@ -35,7 +35,6 @@ _TILT = 1.0
 """Largest spread of clients' preference for nodes of high degree, per standard deviation of log degrees."""
 _FEWEST_TRAINING = 0.02
 """Smallest share of the nodes that train; it is drawn between this and all, evenly in its logarithm."""
-_FEWEST_FEDERATIONS = 5
 _TRAITS = 3
 _BALANCE = 0.5
 """Spread of how often nodes of a class train, in its logarithm."""
@@ -87,8 +86,10 @@ def unrehearsable(view: View) -> str | None:
     return None
 
 
-def shadow_clients(view: View, clients: int, rounds: int, rng: torch.Generator, device: torch.device) -> ShadowClients:
-    """Train federations until there are at least ``clients`` shadow clients, and read ``rounds`` rounds of uploads.
+def shadow_clients(
+    view: View, federations: int, rounds: int, rng: torch.Generator, device: torch.device
+) -> ShadowClients:
+    """Train ``federations`` shadow federations, and read ``rounds`` rounds of their uploads.
 
     The first half is drawn blindly. What these tell of a federation's traits from its uploads says what the attacked
     federation is like, and the other half, which is returned, is drawn about there.
@@ -96,8 +97,7 @@ def shadow_clients(view: View, clients: int, rounds: int, rng: torch.Generator, 
     graph = with_known_rows(view, KnownGraph.of(view, split(rng, "known graph")), split(rng, "rows"))
     reader = UpdateReader.of(view, split(rng, "sketch"))
     attacked = _read(view, reader, rounds, device)
-    strangers = view.public.num_clients - len(view.observer.clients)
-    half = max(_FEWEST_FEDERATIONS, math.ceil(clients / (2 * strangers)))
+    half = federations // 2
     draws = split(rng, "traits")
 
     def trained(traits: Tensor, purpose: str) -> tuple[list[FederatedGraph], list[Uploads]]:

@@ -26,7 +26,7 @@ from fglaudit.view import Observer
 
 KNOWING = Observer(parties=(SERVER,), topology=True, auxiliary=0.4)
 PLAIN = FedGCN(hops=2, rounds=5, local_steps=1, learning_rate=0.2, weight_decay=0.0, dropout=0.0)
-FEW = LearnedLabelShares(shadows=120)
+FEW = LearnedLabelShares(federations=40)
 
 
 def skewed() -> FederatedGraph:
@@ -69,7 +69,7 @@ def test_shadow_clients_step_from_the_models_that_were_attacked() -> None:
     """A federation drawn like the attacked one moves about as far: were its changes taken from models of its own, later
     rounds would be far off."""
     run = record(PLAIN, skewed())
-    found = shadow_clients(run.view(KNOWING), 60, 5, derive(0, "shadows"), CPU)
+    found = shadow_clients(run.view(KNOWING), 20, 5, derive(0, "shadows"), CPU)
     mine, theirs = (part.sketches.norm(dim=1).mean() for part in (found.shadow, found.attacked))
     assert 0.6 < float((mine / theirs).item()) < 1.6
     assert bool((found.shares.sum(1) - 1).abs().max() < 1e-9)
@@ -121,5 +121,5 @@ def test_what_it_takes() -> None:
     assert "upload" in (unsuitable(FEW, run.view(watching)) or "")
     with pytest.raises(FglauditError, match="use 1 to 10"):
         LearnedLabelShares(rounds=11)
-    with pytest.raises(FglauditError, match="at least 20 shadow clients; got 5"):
-        LearnedLabelShares(shadows=5)
+    with pytest.raises(FglauditError, match="at least 10 shadow federations; got 5"):
+        LearnedLabelShares(federations=5)
