@@ -132,6 +132,7 @@ class TwoAttentionTransformer:
         missing = functional.pad(sequences.missing[:, part], (0, self.tokens))[:, :, None, None]
         near = sequences.near(part)
         here = {kind: take(each, where) for kind, each in table.items()}
+        rows = table["rows"]
         for index in range(self.layers):
             name, last = f"layers.{index}", index == self.layers - 1
             bias = self._bias(weights, name, near, first_only=last).masked_fill(missing, -torch.inf)
