@@ -42,7 +42,7 @@ class LabelPropagation(FederatedProtocol):
     """Training labels, propagated over the whole graph.
 
     Attributes:
-        steps: of propagation; the accuracy after each stands where other protocols' rounds do.
+        rounds: steps of propagation, one a round.
         spread: share of a node's row that comes from its neighbourhood, in (0, 1); the rest is its own label.
         label_epsilon: of a label's k-ary response; 0: labels are sent as they are.
     """
@@ -51,21 +51,21 @@ class LabelPropagation(FederatedProtocol):
     shown: ClassVar[tuple[str, ...]] = ("label_epsilon",)
     emits: ClassVar[tuple[type[Payload], ...]] = (ClassReports, HopSums)
 
-    steps: int = 50
+    rounds: int = 50
     spread: float = 0.9
     label_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         if self.label_epsilon:
             check_budget(self.label_epsilon, 0.0, pure=True)
-        if self.steps < 1:
-            raise FglauditError(f"{self.name} needs steps >= 1; got {self.steps}; raise it")
+        if self.rounds < 1:
+            raise FglauditError(f"{self.name} needs rounds >= 1; got {self.rounds}; raise it")
         if not 0 < self.spread < 1:
             raise FglauditError(f"spread is a share strictly between 0 and 1; got {self.spread:g}; use e.g. 0.9")
 
     @property
     def num_rounds(self) -> int:
-        return self.steps
+        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
@@ -96,13 +96,13 @@ class LabelPropagation(FederatedProtocol):
         tested = torch.cat([client.test for client in clients])
         owner, nodes, y = (part[tested].to(device) for part in (owner, nodes, y))
         correct, hit = [], torch.empty(0, dtype=torch.bool)
-        for step in range(1, self.steps + 1):
+        for step in range(1, self.rounds + 1):
             rows = self.spread * (exchange.step @ torch.cat([rows, received])) + (1 - self.spread) * labels
             hit = rows[nodes].argmax(1) == y
             none = torch.zeros(graph.num_clients, device=device)
             correct.append(none.index_add_(0, owner, hit.float()))
-            channel.round_done(step, self.steps)
-            if step < self.steps:
+            channel.round_done(step, self.rounds)
+            if step < self.rounds:
                 received = exchange.deliver(rows, channel, step)
         counts = torch.bincount(owner, minlength=graph.num_clients)
         accuracy, accuracy_global = accuracies(correct, counts)

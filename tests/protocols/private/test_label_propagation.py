@@ -18,7 +18,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import CPU, check_attack, check_protocol, example_graph, record
 from fglaudit.view import Observer
 
-SMALL = LabelPropagation(steps=4)
+SMALL = LabelPropagation(rounds=4)
 _DRAWN = example_graph()
 GRAPH = dataclasses.replace(  # training nodes of all classes
     _DRAWN,
@@ -31,7 +31,7 @@ EVERYBODY = Observer(wire=True)
 
 def test_it_keeps_the_promises_of_a_protocol() -> None:
     check_protocol(SMALL)
-    check_protocol(LabelPropagation(steps=1, label_epsilon=2.0))
+    check_protocol(LabelPropagation(rounds=1, label_epsilon=2.0))
 
 
 def test_classes_are_those_of_the_dense_iteration_from_training_labels_alone() -> None:
@@ -45,7 +45,7 @@ def test_classes_are_those_of_the_dense_iteration_from_training_labels_alone() -
     for own, train in zip(graph.clients, graph.train, strict=True):
         labels[own[train], graph.y[own[train]]] = 1
     rows = labels
-    for _ in range(SMALL.steps):
+    for _ in range(SMALL.rounds):
         rows = SMALL.spread * step @ rows + (1 - SMALL.spread) * labels
     right = rows.argmax(1) == graph.y
     trained = record(SMALL, graph).trained
@@ -75,7 +75,7 @@ def test_labels_of_training_nodes_are_sent_once_and_lie_as_stated(epsilon: float
     graph = example_graph(nodes=3000)
     graph = dataclasses.replace(graph, train=tuple(nodes % 2 == 0 for nodes in graph.clients))
     (batch,) = (
-        record(LabelPropagation(steps=1, label_epsilon=epsilon), graph).transcript.seen_by(EVERYBODY).of(ClassReports)
+        record(LabelPropagation(rounds=1, label_epsilon=epsilon), graph).transcript.seen_by(EVERYBODY).of(ClassReports)
     )
     assert isinstance(batch.payload, ClassReports) and bool((batch.receivers == SERVER).all())
     nodes, said = batch.payload.nodes, batch.payload.values.argmax(1)
@@ -98,7 +98,7 @@ def test_the_server_reads_labels_as_they_are() -> None:
     [
         ({"label_epsilon": -1.0}, "epsilon"),
         ({"label_epsilon": math.inf}, "epsilon"),
-        ({"steps": 0}, "steps >= 1"),
+        ({"rounds": 0}, "rounds >= 1"),
         ({"spread": 1.0}, "strictly between 0 and 1"),
     ],
 )
