@@ -35,13 +35,13 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
         here = [setting for setting in settings if place(setting) == where]
         _line(console, f"\n[bold]Who learns what[/bold] {_safe(where)}")
         shown = Place.of([setting for setting in here if applies(setting)], answers(here), labels)
-        for table in shown.feature_tables():
-            console.print(table)
+        for features in shown.feature_tables():
+            console.print(features)
         for note in shown.feature_notes():
             _line(console, f"  {_safe(note)}")
-        if (table := shown.other_table()) is not None:
+        if (others := shown.other_table()) is not None:
             console.print()
-            console.print(table)
+            console.print(others)
         if untried := shown.untried():
             _line(console, f"  not tested: {_safe(', '.join(untried))} (coverage.csv says why)")
     if idle := sum(not applies(setting) for setting in settings):
