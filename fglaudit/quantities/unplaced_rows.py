@@ -59,7 +59,7 @@ class UnplacedRows(InferredQuantity):
         """Score ``estimate`` [S, F], of which row s is replaced by ``found[taken[s]]`` unless ``taken[s]`` is -1; so
         many rows at a time that all copies of them fit a cache."""
         exact, cosine = [], []
-        for part in torch.arange(len(estimate)).split(max(1, _AT_ONCE // max(estimate.shape[1], 1))):
+        for part in torch.split(torch.arange(len(estimate)), max(1, _AT_ONCE // max(estimate.shape[1], 1))):
             rows, chosen = estimate[part].double(), taken[part]
             rows[chosen >= 0] = found[chosen[chosen >= 0]].double()
             rows, truth = _scaled(rows), _scaled(question.truth[part].double())
