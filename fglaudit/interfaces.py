@@ -368,6 +368,9 @@ class Attack(ABC):
     last_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted back from the last; a recorder need not keep more. None: it
     reads from the first on, see ``first_rounds``."""
+    sealed_only: ClassVar[bool] = False
+    """Whether it reads only payloads that clients send sealed; of others a recorder need not keep a message for it."""
+
     on_request: ClassVar[bool] = False
     """Whether it runs only where a suite names it: ``attacks: all`` leaves out what trains many models, or asks what
     most suites do not."""

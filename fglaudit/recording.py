@@ -324,7 +324,7 @@ def record_training(
         partition={},
         notes=(
             *trained.notes,
-            *collapsed(type(protocol).name, trained, graph),
+            *collapsed(protocol, trained, graph),
             *conduct.remarks(trained),
             *(_out_of_reach(verdict) if empirical else ()),
         ),

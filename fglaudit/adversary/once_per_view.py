@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from torch import Tensor
 
-from fglaudit.view import View
+from fglaudit.view import NotedMessages, View
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,20 +20,27 @@ MOST_BYTES = 2**28
 
 def once_per_view(function: Callable[Concatenate[View, P], T]) -> Callable[Concatenate[View, P], T]:
     """Return ``function``, a dataclass of tensors made from a view and a few plain values (a device), with its results
-    kept as long as their views live. Whoever gets one must not change it."""
-    kept: dict[int, dict[Any, T]] = {}
+    kept as long as their views live. Whoever gets one must not change it.
+
+    A view that notes what is read of its messages shares the results of the view it was made from; whoever gets one has
+    read what it was made of.
+    """
+    kept: dict[int, dict[Any, tuple[T, frozenset[tuple[str, str]]]]] = {}
 
     @functools.wraps(function)
     def once(view: View, /, *also: P.args, **named: P.kwargs) -> T:
-        of_view, key = kept.get(id(view), {}), (also, tuple(sorted(named.items())))
-        if key in of_view:
-            return of_view[key]
-        result = function(view, *also, **named)
-        if _bytes(result) <= MOST_BYTES:
-            if id(view) not in kept:
-                weakref.finalize(view, kept.pop, id(view), None)
-            kept.setdefault(id(view), {})[key] = result
-        return result
+        origin, key = view.origin(), (also, tuple(sorted(named.items())))
+        found = kept.get(id(origin), {}).get(key)
+        if found is None:
+            read: set[tuple[str, str]] = set()
+            found = function(origin.noted(read), *also, **named), frozenset(read)
+            if _bytes(found[0]) <= MOST_BYTES:
+                if id(origin) not in kept:
+                    weakref.finalize(origin, kept.pop, id(origin), None)
+                kept.setdefault(id(origin), {})[key] = found
+        if isinstance(view.messages, NotedMessages):
+            view.messages.log.update(found[1])
+        return found[0]
 
     return once
 

@@ -87,13 +87,15 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
     for batch in view.messages.of(payload):
         values = _values(batch)
         uploads = _from_others(view, batch)
-        if len(uploads) and (most is None or done < most):
+        if len(uploads):
             order = uploads[batch.senders[uploads].argsort()]
             clients = batch.senders[order]
             blank = torch.zeros_like(values[0])
             received = torch.stack([held.get(k, blank) for k in clients.tolist()])
             yield clients, received, values[order] - received if whole else values[order]
             done += 1
+            if done == most:
+                return
         for index in (batch.senders == SERVER).nonzero().squeeze(1).tolist():
             client = int(batch.receivers[index].item())
             held[client] = held[client] + values[index] if sums and client in held else values[index]
@@ -137,7 +139,7 @@ def global_models(view: View, most: int | None = None) -> Iterator[ModelRound]:
     done = 0
     for batch in view.messages.of(ModelUpdate):
         sent = (batch.senders == SERVER).nonzero().squeeze(1)
-        if not len(sent) or (most is not None and done == most):
+        if not len(sent):
             continue
         received = _values(batch)[sent[:1]]
         if held is None:
@@ -146,6 +148,8 @@ def global_models(view: View, most: int | None = None) -> Iterator[ModelRound]:
         change = received if changes else received - held
         yield ModelRound(held, change)
         held, done = held + change, done + 1
+        if done == most:
+            return
 
 
 def noise_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:

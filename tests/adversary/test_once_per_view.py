@@ -17,7 +17,7 @@ from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations
 from fglaudit.attacks.sums.subset_sum import SubsetSum
-from fglaudit.view import View
+from fglaudit.view import KnownLabels, View
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,3 +76,20 @@ def test_equations_of_a_changed_view_are_made_anew() -> None:
     view = recorded("fedgcn-1").view(OBSERVERS[1])
     assert neighbor_equations(view) is neighbor_equations(view)
     assert neighbor_equations(dataclasses.replace(view, degrees=None)) is not neighbor_equations(view)
+
+
+def test_attacks_that_are_watched_share_too_and_are_said_to_have_read_it() -> None:
+    calls = []
+
+    @once_per_view
+    def first_entries(view: View) -> _Found:
+        calls.append(view)
+        return _Found(neighbor_equations(view).values)
+
+    view = recorded("fedgcn-1").view(OBSERVERS[1])
+    logs: list[set[tuple[str, str]]] = [set(), set()]
+    found = [first_entries(view.noted(log)) for log in logs]
+    assert found[0] is found[1] is first_entries(view) and len(calls) == 1
+    assert logs[0] == logs[1] and ("NeighborSums", "sums") in logs[0]
+    changed = dataclasses.replace(view.noted(set()), labels=KnownLabels.none())
+    assert first_entries(changed) is not found[0] and len(calls) == 2
