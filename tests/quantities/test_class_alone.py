@@ -15,6 +15,7 @@ from fglaudit.attacks.codes.report_rows import ReportRows
 from fglaudit.defenses.noise.k_ary_response import KAryResponse
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding
+from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol, Reconstruction
 from fglaudit.observers import ObserverSpec
 from fglaudit.outcomes import PREDICTED_CLASSES
@@ -60,6 +61,19 @@ def test_a_row_is_the_mean_of_known_rows_that_predict_its_class_and_labels_are_n
         assert found is not None and torch.equal(found.nodes, strangers)
         assert found.rows[0].nonzero().flatten().tolist() == [0, 1, 2]
         assert found.rows[1].nonzero().flatten().tolist() == [3, 4]
+
+
+def test_real_valued_rows_are_means_shrunk_by_one_row_of_all() -> None:
+    view = seen()
+    real = dataclasses.replace(view, public=dataclasses.replace(view.public, features=FeatureKind.REAL))
+    nodes, x = view.auxiliary.nodes[:3], torch.zeros(3, GRAPH.num_features)
+    x[:, 0] = torch.tensor([1.0, 2.0, 6.0])
+    predicted = torch.zeros(GRAPH.num_nodes, dtype=torch.long)
+    predicted[nodes[2]] = 1
+    known = dataclasses.replace(real, auxiliary=Auxiliary(nodes, x, torch.zeros(3, dtype=torch.long)))
+    found = class_alone(known, predicted, nodes)
+    assert found is not None
+    assert found.rows[:, 0].tolist() == pytest.approx([(3 + 3) / 3, (3 + 3) / 3, (6 + 3) / 2])
 
 
 def test_nothing_is_guessed_of_who_reports_nothing_or_without_a_known_row() -> None:
