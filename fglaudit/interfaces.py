@@ -264,8 +264,8 @@ class FederatedProtocol(ABC):
         return
 
     def check_messages(self, graph: FederatedGraph, kept: Callable[[type[Payload]], bool]) -> None:
-        """Raise :class:`fglaudit.errors.FglauditError` if messages that are ``kept``, by type, would be too large. Asked
-        before anything is computed: it counts nodes and degrees, no more."""
+        """Raise :class:`fglaudit.errors.FglauditError` if messages that are ``kept``, by type, would be too large.
+        Asked before anything is computed: it counts nodes and degrees, no more."""
         return
 
     @abstractmethod
