@@ -46,20 +46,20 @@ def test_masked_messages_are_refused_by_the_bytes_that_would_be_sent(
 def test_recorded_messages_are_refused_before_anything_is_computed(
     monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
-    cell = next(cell for cell in load_suite("fedgat").cells() if isinstance(cell.protocol, FedGAT))
-    cell = replace(cell, protocol=replace(cell.protocol, variant=variant))
+    protocol = FedGAT(variant=variant)
+    cell = replace(load_suite("fedgat").cells()[0], protocol=protocol)
     graph = cell.partition.apply(cell.dataset.load(), cell.dataset, derive(cell.seed, "partition"))
     made: list[int] = []
     monkeypatch.setattr(fedgat, "refuse_made", lambda protocol, name, number, what, fix: made.append(number))
-    cell.protocol.refuse_messages(graph, recording(graph))
-    cell.protocol.check_messages(graph, lambda payload: payload is cell.protocol.masked)
+    protocol.refuse_messages(graph, recording(graph))
+    protocol.check_messages(graph, lambda payload: payload is protocol.masked)
     assert made[0] == made[1] > 0  # every message goes to its owner alone
-    cell.protocol.check_messages(graph, lambda payload: False)
+    protocol.check_messages(graph, lambda payload: False)
     assert len(made) == 2
     monkeypatch.undo()
     monkeypatch.setattr(needs, "MOST_MADE", made[0] - 1)
     monkeypatch.setattr(FedGAT, "context", lambda self, graph: pytest.fail("its context was asked for"))
-    with pytest.raises(FglauditError, match=f"needs .* of {cell.protocol.masked.__name__}; use variant: vector"):
+    with pytest.raises(FglauditError, match=f"needs .* of {protocol.masked.__name__}; use variant: vector"):
         record(cell)
 
 
