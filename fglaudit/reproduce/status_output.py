@@ -44,7 +44,9 @@ def summary(rows: Sequence[Judged]) -> str:
     """Return the answer in a sentence or two, and the counts by table: accuracies first, then all other figures."""
     accuracies = [row for row in rows if row.row.metric == "accuracy"]
     others = [row for row in rows if row.row.metric != "accuracy"]
-    lines = [_answer("accuracies", f"{POINTS:g} points", accuracies), "", *_counts(accuracies), ""]
+    lines = []
+    if accuracies:
+        lines = [_answer("accuracies", f"{POINTS:g} points", accuracies), "", *_counts(accuracies), ""]
     if others:
         lines += [_answer("other figures (counts, sizes, bytes)", f"{POINTS:g} %", others), "", *_counts(others), ""]
     return "\n".join(lines)

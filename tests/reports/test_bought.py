@@ -144,7 +144,7 @@ def test_a_protocol_far_below_its_local_version_is_named(right: int, said: bool,
     )
     lines = fell_behind(settings, Labels.of(settings))
     assert bool(lines) == said and len(lines) <= 1
-    assert all("46.0 points below local-gcn" in line and "learning_rate" in line for line in lines)
+    assert all("46.0 points below local-gcn" in line and "optimizer: adam" in line for line in lines)
 
 
 def test_nothing_falls_behind_where_nothing_is_to_compare_with(tmp_path: Path) -> None:
