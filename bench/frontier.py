@@ -86,10 +86,9 @@ HEADS: tuple[Mapping[str, Any], ...] = tuple(
 _REPORTS = tuple({**head, "hops": (4, 8, 16), "code_hops": head["hops"]} for head in HEADS)
 
 
-_SUMS = tuple(
-    {"hops": 1, "rounds": 100, **optimizer} for optimizer in ({}, {"optimizer": "adam", "learning_rate": 0.01})
-)
+_OPTIMIZERS: tuple[Mapping[str, Any], ...] = ({}, {"optimizer": "adam", "learning_rate": 0.01})
 """The class default is the paper's optimizer, which does not train on every data set."""
+_SUMS = tuple({"hops": 1, "rounds": 100, **optimizer} for optimizer in _OPTIMIZERS)
 
 
 _ATTENTION = ("gaussian", {"epsilon": 8.0, "on": "RawFeatures"})
@@ -116,7 +115,7 @@ def _noisy(epsilon: float, hops: tuple[int, ...]) -> Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("share nothing", "local-gcn", ({"rounds": 100},), control=True),
+    Setting("share nothing", "local-gcn", tuple({"rounds": 100, **one} for one in _OPTIMIZERS), control=True),
     Setting("models alone", "fedgcn", tuple({**sums, "hops": 0} for sums in _SUMS), control=True),
     Setting("label propagation", "label-propagation", control=True),
     Setting("codes, own row", "structure-only", HEADS, control=True),

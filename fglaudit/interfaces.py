@@ -263,6 +263,11 @@ class FederatedProtocol(ABC):
         """Raise :class:`fglaudit.errors.FglauditError` if ``graph`` does not fit the protocol."""
         return
 
+    def check_messages(self, graph: FederatedGraph, kept: Callable[[type[Payload]], bool]) -> None:
+        """Raise :class:`fglaudit.errors.FglauditError` if messages that are ``kept``, by type, would be too large.
+        Asked before anything is computed: it counts nodes and degrees, no more."""
+        return
+
     @abstractmethod
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         """Train from scratch; everything that crosses between parties goes through ``channel``."""
