@@ -13,13 +13,14 @@ variance and, where rows are discrete, a list of possible values. Two kinds of s
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fglaudit.attacks.learned.row_maps import Learned, RowMap, columns_in_order, identity, linear_map
+from fglaudit.attacks.learned.row_maps import WIDE, Learned, RowMap, columns_in_order, identity, linear_map
 
 TURNED = "rotation, of rows known in part"
 _MOST_COLUMNS = 2048
@@ -106,7 +107,7 @@ def signed_order(known: PartlyKnown) -> Learned | None:
     """Return the order of the columns and their signs with the largest likelihood, if it explains messages that it was
     not learned from better than none does."""
     n = len(known.sent)
-    if n < 4 or known.sent.shape[1] < 2:
+    if n < 4 or known.sent.shape[1] < 2 or (known.sent.shape[1] > WIDE and not _has_like(known)):
         return None
     held = torch.arange(n) % 4 == 0
     taught, asked = known.part(~held), known.part(held)
@@ -116,6 +117,15 @@ def signed_order(known: PartlyKnown) -> Learned | None:
         return None
     found = columns_in_order(*_assigned(known))
     return Learned("order and signs, of rows known in part", 0.0 if confirmed(known, found) else wrong, found)
+
+
+def _has_like(known: PartlyKnown) -> bool:
+    """Whether a quarter of the columns is more alike to one that was sent than by chance."""
+    sent, mean = (t - t.mean(0) for t in (known.sent, known.mean))
+    alike = (mean.T @ sent).abs() / sent.norm(dim=0).clamp(min=1e-300)
+    most = alike.amax(1) / mean.norm(dim=0).clamp(min=1e-300)
+    chance = (2 * math.log(sent.shape[1]) / len(sent)) ** 0.5
+    return float(most.quantile(0.75).item()) > 2 * chance
 
 
 def misfit(known: PartlyKnown, map_: RowMap) -> float:
@@ -159,7 +169,7 @@ def turned(known: PartlyKnown) -> Learned | None:
     turns = int(min(_TURNS, _MOST_WORK / width**3))
     weight = 1 / known.variance.mean(1, keepdim=True)
     matrix = torch.eye(width, dtype=weight.dtype, device=weight.device)
-    for start in range(_STARTS):
+    for start in range(_STARTS if turns >= _STARTS else 1):
         # Another start leaves out other messages.
         some = weight * (torch.arange(len(weight), device=weight.device) % _STARTS != start - 1)[:, None]
         matrix = _refined(known, _turn(known.sent, known.mean, some), turns // _STARTS)
