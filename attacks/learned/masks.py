@@ -88,22 +88,31 @@ def _without(mask: Tensor) -> RowMap:
 def _groups(probes: Probes, name: str, rng: torch.Generator) -> list[Tensor] | None:
     """Return by batch which mask is added to each row, by number; None where what is added depends on the values, or no
     two rows share it."""
+    if _added(probes.fewer(), name, split(rng, "few")) is None:
+        return None
     found = []
     for bind in range(2):
-        same = split(rng, f"bind {bind}")
-        added = []
-        for values in range(2):
-            pairs = probes.pairs("normal", split(rng, f"values {values}"), bind=copied(same))
-            added.append(torch.cat([sent - plain for plain, sent in (batch[name] for batch in pairs)]))
-        size = added[0].abs().amax(1, keepdim=True)
-        if not bool(((added[0] - added[1]).abs() <= _SAME * (size + 1)).all()) or float(size.min().item()) <= _SAME:
+        added = _added(probes, name, split(rng, f"bind {bind}"))
+        if added is None:
             return None
-        found.append(_alike(added[0], rng))
+        found.append(_alike(added, rng))
     one, other = found
     if not torch.equal(one, other) or int(one.max().item()) + 1 == len(one):
         return None
     counts = [len(entries(batch, name, probes.view.public.num_features).rows) for batch in probes.wire]
     return list(torch.split(one, counts))
+
+
+def _added(probes: Probes, name: str, bind: torch.Generator) -> Tensor | None:
+    """Return what one bind of the defense adds to each row [n, D]; None where that depends on the values."""
+    added = []
+    for values in range(2):
+        pairs = probes.pairs("normal", split(copied(bind), f"values {values}"), bind=copied(bind))
+        added.append(torch.cat([sent - plain for plain, sent in (batch[name] for batch in pairs)]))
+    size = added[0].abs().amax(1, keepdim=True)
+    if not bool(((added[0] - added[1]).abs() <= _SAME * (size + 1)).all()) or float(size.min().item()) <= _SAME:
+        return None
+    return added[0]
 
 
 def _alike(rows: Tensor, rng: torch.Generator) -> Tensor:

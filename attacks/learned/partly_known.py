@@ -107,7 +107,7 @@ def signed_order(known: PartlyKnown) -> Learned | None:
     """Return the order of the columns and their signs with the largest likelihood, if it explains messages that it was
     not learned from better than none does."""
     n = len(known.sent)
-    if n < 4 or known.sent.shape[1] < 2 or (known.sent.shape[1] > WIDE and not _has_like(known)):
+    if n < 4 or known.sent.shape[1] < 2 or not may_be_ordered(known.mean, known.sent):
         return None
     held = torch.arange(n) % 4 == 0
     taught, asked = known.part(~held), known.part(held)
@@ -119,13 +119,26 @@ def signed_order(known: PartlyKnown) -> Learned | None:
     return Learned("order and signs, of rows known in part", 0.0 if confirmed(known, found) else wrong, found)
 
 
-def _has_like(known: PartlyKnown) -> bool:
-    """Whether a quarter of the columns is more alike to one that was sent than by chance."""
-    sent, mean = (t - t.mean(0) for t in (known.sent, known.mean))
+def may_be_told(made: Tensor, sent: Tensor) -> bool:
+    """Whether anything here may learn from messages ``sent`` [n, D] of which some draws [draws, n, D] were ``made``:
+    more draws of wide ones are dear."""
+    return sent.shape[1] ** 3 * _STARTS <= _MOST_WORK or may_be_ordered(made.mean(0), sent)
+
+
+def may_be_ordered(mean: Tensor, sent: Tensor) -> bool:
+    """Whether a quarter of the columns of ``mean`` [n, D] is more like one that was ``sent`` [n, D] than by chance; of
+    few columns that is not asked."""
+    if sent.shape[1] <= WIDE:
+        return True
+    sent, mean = (t - t.mean(0) for t in (_finite(sent), mean))
     alike = (mean.T @ sent).abs() / sent.norm(dim=0).clamp(min=1e-300)
     most = alike.amax(1) / mean.norm(dim=0).clamp(min=1e-300)
     chance = (2 * math.log(sent.shape[1]) / len(sent)) ** 0.5
     return float(most.quantile(0.75).item()) > 2 * chance
+
+
+def _finite(rows: Tensor) -> Tensor:
+    return rows.nan_to_num(0.0, 0.0, 0.0)
 
 
 def misfit(known: PartlyKnown, map_: RowMap) -> float:

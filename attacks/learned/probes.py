@@ -127,12 +127,16 @@ class Probes:
             for before, after in zip(made, sent, strict=True)
         ]
 
+    def fewer(self) -> Probes:
+        """Return probes in the places of the first messages alone."""
+        return dataclasses.replace(self, wire=tuple(_first_messages(batch) for batch in self.wire))
+
     def fixed(self, names: Iterable[str], rng: torch.Generator) -> tuple[str, ...]:
         """Return the fields in which two fresh binds of the defense make the same of the same values: nothing in them
         is drawn anew."""
         twice = []
         same = split(rng, "the same values")
-        few = dataclasses.replace(self, wire=tuple(_first_messages(batch) for batch in self.wire))
+        few = self.fewer()
         for bind in range(2):
             twice.append(few.pairs("normal", copied(same), bind=split(rng, f"bind {bind}")))
         both = list(zip(*twice, strict=True))
