@@ -42,6 +42,8 @@ _GAP = 1e-5
 _IMPOSSIBLE = 1.0
 """Weight of messages with impossible values, in units of the range of likelihoods."""
 _MOST_COMPARED = 2**28
+_AHEAD = 1.2
+"""Of the largest of as many normal deviates as there are columns."""
 _STILL = 1e-12
 """Change of a rotation's entries at which it has come to rest."""
 
@@ -126,15 +128,15 @@ def may_be_told(made: Tensor, sent: Tensor) -> bool:
 
 
 def may_be_ordered(mean: Tensor, sent: Tensor) -> bool:
-    """Whether a quarter of the columns of ``mean`` [n, D] is more like one that was ``sent`` [n, D] than by chance; of
-    few columns that is not asked."""
+    """Whether a quarter of the columns of ``mean`` [n, D] is more like one that was ``sent`` [n, D] than the largest of
+    so many would be by chance beside the others, all of which large messages make alike; of few columns that is not
+    asked."""
     if sent.shape[1] <= WIDE:
         return True
     sent, mean = (t - t.mean(0) for t in (_finite(sent), mean))
     alike = (mean.T @ sent).abs() / sent.norm(dim=0).clamp(min=1e-300)
-    most = alike.amax(1) / mean.norm(dim=0).clamp(min=1e-300)
-    chance = (2 * math.log(sent.shape[1]) / len(sent)) ** 0.5
-    return float(most.quantile(0.75).item()) > 2 * chance
+    most = alike.amax(1) / alike.square().mean(1).sqrt().clamp(min=1e-300)
+    return float(most.quantile(0.75).item()) > _AHEAD * (2 * math.log(sent.shape[1])) ** 0.5
 
 
 def _finite(rows: Tensor) -> Tensor:
