@@ -34,6 +34,7 @@ from bench import (
     obfuscations,
     scale,
     threshold_encryption,
+    training_settings,
     update_inversion,
 )
 from bench.redteam import measure as redteam
@@ -69,6 +70,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "audit-power": lambda o: power.run(o.results, o.seeds),
     "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
     "costs": lambda o: estimates.run(o.results, calibrate=True),
+    "training-settings": lambda o: training_settings.run(o.results, o.root, min(o.seeds, 3)),
     "estimates": lambda o: estimates.run(o.results, calibrate=False),
     "devices": lambda o: devices.run(o.results),
     "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),

@@ -89,6 +89,7 @@ SETUPS: tuple[Setup, ...] = (
     Setup("fedavg-graphgps", {"rounds": 6}, *COMMUNITIES),
     Setup("structure-only", {"hops": [2, 4], "width": 64, "rounds": 10}, *CLIENTS),
     Setup("private-reports", {"hops": [2], "code_hops": [2], "width": 64, "encoder_rounds": 5, "rounds": 5}, *CLIENTS),
+    Setup("label-propagation", {"rounds": 10}, *CLIENTS),
     Setup("lpgnn", {"rounds": 10}, *CLIENTS),
     Setup("gap", {"encoder_rounds": 5, "rounds": 5}, *CLIENTS),
     Setup("gap", {"unit": "node", "noise_at": "server", "encoder_rounds": 5, "rounds": 5}, *CLIENTS),

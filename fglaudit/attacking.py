@@ -12,6 +12,7 @@ import torch
 from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
 from fglaudit.adversary.modelled import decides, out_of_order
+from fglaudit.adversary.once_per_view import forget
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, LEARNED, Finding, Status
 from fglaudit.guarantees import Word
@@ -62,6 +63,8 @@ def run_attacks(
             blank = _blank(recording, spec, members, attack)
             asked = nothing_to_ask or (lambda *_: None)
             outputs.append(_attempt(attack, blank, views, pooled, device, asked, blind if self_tests else None))
+        for view in views:
+            forget(view)  # outputs keep their views
     return outputs
 
 

@@ -348,8 +348,16 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
     root: RootOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the measurements; runs/reproduce/TABLE.")] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Measure nothing: which printed figures were measured, and which miss.")
+    ] = False,
 ) -> None:
     """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
+    if status:
+        from fglaudit.reproduce.status_output import status_of
+
+        print(status_of(table, out or Path("runs") / "reproduce"), end="")
+        return
     from fglaudit.reproduce.output import markdown, write
     from fglaudit.reproduce.published import TITLES
     from fglaudit.reproduce.run import reproduce as measured

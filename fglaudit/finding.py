@@ -107,6 +107,10 @@ class Finding:
     tpr_at_fpr_01: float | None = None  # members found at 0.1 % false ones; "" below 1000 non-members
     tpr_at_fpr_1_low: float | None = None  # 95 % interval of members found at 1 % false ones, over nodes of both kinds
     tpr_at_fpr_1_high: float | None = None
+    control_class: float | None = None  # where nodes report a class: the metric of a guess told the one each predicts,
+    advantage_class: float | None = None  # and the advantage over it, with its 95 % interval
+    advantage_class_low: float | None = None
+    advantage_class_high: float | None = None
 
     @property
     def confused(self) -> bool:

@@ -263,6 +263,11 @@ class FederatedProtocol(ABC):
         """Raise :class:`fglaudit.errors.FglauditError` if ``graph`` does not fit the protocol."""
         return
 
+    def check_messages(self, graph: FederatedGraph, kept: Callable[[type[Payload]], bool]) -> None:
+        """Raise :class:`fglaudit.errors.FglauditError` if messages that are ``kept``, by type, would be too large.
+        Asked before anything is computed: it counts nodes and degrees, no more."""
+        return
+
     @abstractmethod
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         """Train from scratch; everything that crosses between parties goes through ``channel``."""
@@ -368,6 +373,9 @@ class Attack(ABC):
     last_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted back from the last; a recorder need not keep more. None: it
     reads from the first on, see ``first_rounds``."""
+    sealed_only: ClassVar[bool] = False
+    """Whether it reads only payloads that clients send sealed; of others a recorder need not keep a message for it."""
+
     on_request: ClassVar[bool] = False
     """Whether it runs only where a suite names it: ``attacks: all`` leaves out what trains many models, or asks what
     most suites do not."""

@@ -195,18 +195,20 @@ def record(
             raise NotApplicableError(why)
         graph = cell.behaviour.claims(graph)
     cell.protocol.check(graph)
+    observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
+    everything = cell.record == "all"
+    keep = Keep() if everything else Keep.for_attacks(observers, cell.attacks, cell.protocol.num_rounds)
+    cell.protocol.check_messages(graph, keep.wants)
     context = cell.protocol.context(graph)
     if (why := cell.defense.unsupported(context)) is not None:
         raise NotApplicableError(why)
-    observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
-    everything = cell.record == "all"
     recording, truth = record_training(
         graph,
         cell.protocol,
         cell.defense,
         context=context,
         seed=cell.seed,
-        keep=Keep() if everything else Keep.for_attacks(observers, cell.attacks, cell.protocol.num_rounds),
+        keep=keep,
         clients=None if everything else {k for o in observers for k in o.clients},
         fractions={spec.auxiliary for spec in cell.observers},
         empirical=cell.empirical,
@@ -324,7 +326,7 @@ def record_training(
         partition={},
         notes=(
             *trained.notes,
-            *collapsed(type(protocol).name, trained, graph),
+            *collapsed(protocol, trained, graph),
             *conduct.remarks(trained),
             *(_out_of_reach(verdict) if empirical else ()),
         ),

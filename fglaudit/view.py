@@ -203,10 +203,12 @@ class Messages(Protocol):
 
 @dataclass(frozen=True)
 class NotedMessages:
-    """Messages that note which fields are read: (name of the payload, field) in ``log``."""
+    """Messages that note which fields are read: (name of the payload, field) in ``log``; ``view`` is the one whose
+    messages they are."""
 
     messages: Messages
     log: set[tuple[str, str]]
+    view: View
 
     def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
         for batch in self.messages.of(payload):
@@ -240,7 +242,15 @@ class View:
 
     def noted(self, log: set[tuple[str, str]]) -> View:
         """Return the same view, which adds every (payload, field) that is read of its messages to ``log``."""
-        return dataclasses.replace(self, messages=NotedMessages(self.messages, log))
+        return dataclasses.replace(self, messages=NotedMessages(self.messages, log, self))
+
+    def origin(self) -> View:
+        """Return the view that this one was noted from (:meth:`noted`); itself where it differs in anything else."""
+        if not isinstance(self.messages, NotedMessages):
+            return self
+        whole = self.messages.view
+        parts = (field.name for field in dataclasses.fields(self) if field.name != "messages")
+        return whole if all(getattr(self, name) is getattr(whole, name) for name in parts) else self
 
     def known_rows(self) -> Auxiliary:
         """Own and auxiliary rows together, without repeats: the basis of any prior.

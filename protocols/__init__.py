@@ -22,6 +22,7 @@ PROTOCOLS: dict[str, str] = {
     "gcfl-sage": "fglaudit.protocols.baselines.gcfl_sage:GCFLSage",
     "gfl-appnp": "fglaudit.protocols.gfl_appnp.gfl_appnp:GFLAPPNP",
     "graphsage": "fglaudit.protocols.baselines.graphsage:GraphSAGE",
+    "label-propagation": "fglaudit.protocols.private.label_propagation:LabelPropagation",
     "local-gcn": "fglaudit.protocols.baselines.local_gcn:LocalGCN",
     "nfedgnn": "fglaudit.protocols.nfedgnn.nfedgnn:NFedGNN",
     "lpgnn": "fglaudit.protocols.private.lpgnn:LPGNN",

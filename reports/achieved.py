@@ -37,6 +37,18 @@ def achieved(leak: Leak) -> str:
     return ", ".join(parts)
 
 
+def briefly(leak: Leak) -> str:
+    """Return the same in a few words: of feature rows the share that is exact, else the metric beside a guess's."""
+    exact, f1 = (leak.mean(column) if leak.quantity == FEATURES else None for column in ("exact_rate", "f1"))
+    if exact:
+        return f"{percent(exact)} exact"
+    metric, value, control = leak.metric, leak.mean("value"), leak.mean("control")
+    if f1 is not None:
+        metric, value, control = "f1", f1, leak.mean("control_f1")
+    figure = f"{METRIC_NAMES.get(metric, metric)} {reading(metric, value)} ({reading(metric, control)})"
+    return figure if exact is None else f"0 % exact, {figure}"
+
+
 def rows_of(parties: str) -> str:
     """Whose rows an observer is after."""
     if "client:" in parties and "server" not in parties and "wire" not in parties:

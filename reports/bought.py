@@ -15,7 +15,7 @@ from fglaudit.reports.controls import Bought, Measured, bought
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import mean
-from fglaudit.reports.options import NO_FEATURES, is_option, undefended
+from fglaudit.reports.options import LABELS_ALONE, NO_FEATURES, is_option, undefended
 from fglaudit.reports.summary import Setting, setting_key
 
 EDGE = "edge"
@@ -32,7 +32,8 @@ def beside(setting: Setting, found: Mapping[str, Bought]) -> str:
     """Return what stands beside an accuracy: what it bought, of :func:`gains`, or that the setting is a control; empty
     where there is none."""
     if costs_nothing(setting):
-        return "control: sends no feature but in models"
+        alone = setting.first.protocol in LABELS_ALONE
+        return f"control: sends {'training labels, no feature' if alone else 'no feature but in models'}"
     gain = found.get(setting_key(setting.records[0]))
     return "" if gain is None else f"bought {gain.words}"
 
@@ -48,12 +49,14 @@ def spent(setting: Setting) -> float:
 
 
 def costs_nothing(setting: Setting) -> bool:
-    """Whether no message but models depends on a feature: public codes, models alone, or nothing at all."""
+    """Whether no message but models depends on a feature: public codes, labels, models alone, or nothing at all."""
     if not is_option(setting) or not undefended(setting):
         return False
     if not setting.largest("bytes_up") and not setting.largest("bytes_down"):
         return bool(setting.per_seed("bytes_up"))
     sent = {state.payload for record in setting.records for state in record.fields} - {REPORT}
+    if setting.first.protocol in LABELS_ALONE:
+        return bool(sent)
     return MODELS in sent and (sent == {MODELS} or setting.first.protocol in NO_FEATURES)
 
 
@@ -61,7 +64,8 @@ def gains(settings: Sequence[Setting], labels: Labels) -> dict[str, Bought]:
     """Return what each setting bought, by :func:`fglaudit.reports.summary.setting_key`: controls and settings beside
     which there is none are left out.
 
-    Beside an epsilon of edges no control stands that gives edges away.
+    Beside an epsilon of edges no control stands that gives edges away, and beside an epsilon of labels none that sends
+    labels at a larger one.
     """
     options = [s for s in settings if is_option(s) and s.per_seed("accuracy_global")]
     found = {}
@@ -74,11 +78,19 @@ def gains(settings: Sequence[Setting], labels: Labels) -> dict[str, Bought]:
             if place(other) == place(setting)
             and costs_nothing(other)
             and not (EDGE in _unit(setting) and other.first.protocol in NO_FEATURES)
+            and not (other.first.protocol in LABELS_ALONE and _of_labels(other) > _of_labels(setting))
         ]
         gain = bought(_measured(setting, labels, control=False), others)
         if gain is not None:
             found[setting_key(setting.records[0])] = gain
     return found
+
+
+def _of_labels(setting: Setting) -> float:
+    """Return the epsilon at which labels are sent; infinite where the protocol promises none."""
+    described = setting.records[0].description.get("protocol")
+    stated = described.get("label_epsilon") if isinstance(described, dict) else None
+    return float(stated) if isinstance(stated, int | float) and stated > 0 else math.inf
 
 
 def _unit(setting: Setting) -> str:

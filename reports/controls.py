@@ -65,13 +65,17 @@ class Bought:
         return self.low > 0 and self.low < self.gain
 
     @property
+    def points(self) -> str:
+        """The gain in points, with its interval where there is one."""
+        interval = f" ({100 * self.low:+.1f} to {100 * self.high:+.1f})" if self.low != self.high else ""
+        return f"{100 * self.gain:+.1f}{interval}"
+
+    @property
     def words(self) -> str:
         """What a table says."""
         few = ", one seed" if self.seeds < 2 else ""
-        if self.low == self.high:
-            return f"{100 * self.gain:+.1f} over {self.control}{few}"
-        figure = f"{100 * self.gain:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f}) over {self.control}{few}"
-        return figure if self.anything else f"{figure}: nothing"
+        nothing = "" if self.anything or self.low == self.high else ": nothing"
+        return f"{self.points} over {self.control}{few}{nothing}"
 
 
 def best_control(setting: Measured, others: Iterable[Measured]) -> Measured | None:

@@ -6,8 +6,11 @@ from fglaudit.reports.summary import Setting
 
 CENTRALIZED = frozenset({"appnp", "gat", "gcn", "graphsage"})
 """Protocols that train on all data in one place."""
-NO_FEATURES = frozenset({"structure-only"})
-"""Protocols of whose messages models alone depend on features: the others are made of public codes and edges."""
+LABELS_ALONE = frozenset({"label-propagation"})
+"""Protocols that send labels of training nodes, and nothing that depends on a feature."""
+NO_FEATURES = frozenset({"structure-only"}) | LABELS_ALONE
+"""Protocols of whose messages models at most depend on features: the others are made of public codes or labels, and of
+edges."""
 UPPER_BOUND = "All data in one place: an upper bound, not an option"
 
 

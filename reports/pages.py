@@ -18,7 +18,7 @@ from fglaudit.reports.wording import observer_label
 _EXTRA = (
     "relative_error", "direction_rate", "claimed_rate", "false_claim_rate", "tpr_at_fpr_1", "tpr_at_fpr_1_low",
     "tpr_at_fpr_1_high", "tpr_at_fpr_01", "tv_error", "control_exact_rate", "control_f1", "control_auc",
-    "control_cosine",
+    "control_cosine", "control_class",
 )  # fmt: skip
 
 

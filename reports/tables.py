@@ -61,7 +61,7 @@ def _columns() -> list[str]:
         "advantage", "advantage_low", "advantage_high", "interval", "advantage_worst_seed",
         *_MEANS, *_LARGEST, *_TEXTS, *_COSTS, *_SECONDS, "device", "cells",
         "worst_client", "leak", "clusters", "clusters_needed",
-        "chance", *_BOUGHT,
+        "chance", *_BOUGHT, "control_class",
     ]  # fmt: skip
 
 
@@ -105,5 +105,6 @@ def _row(shared: dict[str, Value], leak: Leak) -> dict[str, Value]:
     row |= {"clusters": None if needs is None else needs.has}
     row |= {"clusters_needed": None if needs is None else needs.need}
     row |= {column: shared[column] for column in ("chance", *_BOUGHT)}
+    row |= {"control_class": leak.mean("control_class")}
     assert list(row) == _columns()
     return row

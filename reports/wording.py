@@ -47,6 +47,7 @@ METRICS = {
     "direction_rate": (
         "share of targets whose row is found up to a factor (cosine above 0.9999), whoever it was assigned to"
     ),
+    "control_class": "the attack's metric of a guess that is told the class that each node predicts, without noise",
     "claimed_rate": "rows that the attack asserts to be somebody's, per target",
     "false_claim_rate": "share of the asserted rows that are nobody's",
 }
@@ -67,6 +68,7 @@ METRIC_NAMES = {
     "control_exact_rate": "guess: exact rows", "label_accuracy": "labels right", "overlap": "overlap",
     "direction_rate": "directions", "claimed_rate": "claimed", "false_claim_rate": "false claims",
     "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
+    "control_class": "told the class",
 }  # fmt: skip
 _SHARES = {
     "exact_rate",
@@ -231,7 +233,13 @@ def deed(leak: Leak) -> str:
         "direction_rate": f"finds {value} of {rows} up to a factor",
         "tpr_at_fpr_1": f"finds {value} of the members at 1 % false alarms",
     }
-    return f"{verbs.get(metric, f'reaches {metric} {value}')} (a guess: {control})"
+    class_alone = leak.mean("control_class")
+    told = (
+        ""
+        if class_alone is None
+        else f"; one that is told the class each node predicts: {reading(metric, class_alone)}"
+    )
+    return f"{verbs.get(metric, f'reaches {metric} {value}')} (a guess: {control}{told})"
 
 
 def _rows_at_stake(parties: str) -> str:

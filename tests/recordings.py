@@ -122,6 +122,7 @@ SETUPS: dict[str, Setup] = {
     "structure-only-home": Setup(
         "structure-only", {"hops": [2], "width": 48, "rounds": 3, "features_at_home": "own-subgraph"}
     ),
+    "label-propagation": Setup("label-propagation", {"rounds": 4}),
     "lpgnn": Setup("lpgnn", {"rounds": 3}),
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),

@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import one_hot
 
+from fglaudit.adversary.class_means import class_means
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import own_nodes
@@ -24,9 +25,6 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import ClassReports, Payload
 from fglaudit.view import View
-
-_SHRINK = 1.0
-"""How many rows with the mean of all known ones each class mean is shrunk by."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class ReportRows(Attack):
         kinds = one_hot(known.y[labelled], classes).double()
         real = view.public.features is FeatureKind.REAL
         x = known.x[labelled].double() if real else (known.x[labelled] != 0).double()
-        means = (kinds.T @ x + _SHRINK * x.mean(0)) / (kinds.sum(0).unsqueeze(1) + _SHRINK)
+        means = class_means(x, kinds)
         shares = (kinds.sum(0) + 1) / (kinds.sum(0) + 1).sum()
         after = reporting(view, seen) * shares.unsqueeze(1)
         after = after / after.sum(0)

@@ -23,11 +23,11 @@ _CLAMP = 35.0
 _SETTLED = 1e-3
 _CELLS_AT_ONCE = 1 << 23
 _CELLS_IN_ALL = 1 << 31
-"""Work limit of one call; larger problems get fewer rounds, at least two."""
+"""Work limit of one problem; larger problems get fewer rounds, at least two."""
 
 
 def bit_log_odds(
-    system: BinarySystem, log_odds: Tensor, *, std: Tensor, rounds: int = 12, damping: float = 0.3
+    system: BinarySystem, log_odds: Tensor, *, std: Tensor, rounds: int = 12, damping: float = 0.3, share: float = 1.0
 ) -> Tensor:
     """Return the posterior log odds of a one for every variable [V].
 
@@ -37,6 +37,7 @@ def bit_log_odds(
             target counts against a pattern.
         rounds: most rounds of message passing.
         damping: share of the old message kept in every round.
+        share: of the whole problem, where this is a part of one: that much of the work limit is its own.
     """
     order = system.constraint.argsort(stable=True)
     variable = system.variable[order]
@@ -44,7 +45,7 @@ def bit_log_odds(
     prior = log_odds.clamp(-_CLAMP, _CLAMP)
     back = torch.zeros(len(variable), dtype=torch.double, device=prior.device)
     total = prior
-    for _ in range(max(2, min(rounds, _CELLS_IN_ALL // max(work, 1)))):
+    for _ in range(max(2, min(rounds, int(share * _CELLS_IN_ALL) // max(work, 1)))):
         forth = total[variable].sub_(back).clamp_(-_CLAMP, _CLAMP)
         if len(senders) == 1 and senders[0][0].shape == forth.shape:  # one sender of all messages, in their order
             new = senders[0][1](forth)

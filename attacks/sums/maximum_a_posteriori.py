@@ -35,6 +35,8 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
 from fglaudit.view import View
 
+_TERMS_AT_ONCE = 2**22
+"""Of equations with noise: about half a gigabyte."""
 _LIKELY = 4.0
 """A bit is open unless it contradicts an entry by this many standard deviations of the noise."""
 
@@ -86,12 +88,26 @@ class MaximumAPosteriori(Attack):
 
 
 def _decode_noisy(equations: NeighborEquations, odds: Tensor, rounds: int) -> DecodedBits:
-    """Return the posterior of every bit from sums with noise."""
-    std = (equations.std[:, None] ** 2 + equations.tolerance**2).sqrt()
-    system = binary_system(dataclasses.replace(equations, tolerance=_LIKELY * std))
-    belief = bit_log_odds(system, odds.reshape(-1)[system.variables], std=system.tolerance / _LIKELY, rounds=rounds)
+    """Return the posterior of every bit from sums with noise.
+
+    No equation joins two columns: they are solved so many at a time that their terms fit memory, and those whose
+    posterior stands still are done.
+    """
     probability = torch.zeros(odds.shape, device=odds.device)
-    probability.view(-1)[system.variables] = torch.sigmoid(belief).float()
+    features = odds.shape[1]
+    width = max(1, _TERMS_AT_ONCE // max(1, len(equations.rows)))
+    for low in range(0, features, width):
+        columns = slice(low, low + width)
+        rounding = equations.tolerance[:, columns]
+        std = (equations.std[:, None] ** 2 + rounding**2).sqrt()
+        values = equations.values[:, columns].contiguous()
+        system = binary_system(dataclasses.replace(equations, values=values, tolerance=_LIKELY * std))
+        prior, share = odds[:, columns], values.shape[1] / features
+        std = system.tolerance / _LIKELY
+        belief = bit_log_odds(system, prior.reshape(-1)[system.variables], std=std, rounds=rounds, share=share)
+        part = torch.zeros(prior.shape, device=odds.device)
+        part.view(-1)[system.variables] = torch.sigmoid(belief).float()
+        probability[:, columns] = part
     return DecodedBits(probability, (probability > 0.5).float(), torch.zeros_like(probability, dtype=torch.bool))
 
 

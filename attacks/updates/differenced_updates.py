@@ -65,6 +65,7 @@ class DifferencedUpdates(Attack):
     metric: ClassVar[str] = "exact_rate"
     quantity: ClassVar[str] = "layer-inputs"
     first_rounds: ClassVar[int | None] = MOST_ROUNDS
+    sealed_only: ClassVar[bool] = True
 
     def models(self, fact: Fact) -> bool:
         return UpdateInversion().models(fact)

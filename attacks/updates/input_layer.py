@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.uploads import ModelRound, global_models, model_noise_std, sent_models
 from fglaudit.facts import GRADIENTS, Additive
 from fglaudit.nn.weights import unflatten
@@ -67,6 +68,7 @@ def input_layer(view: View) -> InputLayer | None:
     return InputLayer(name, start) if len(shape) == 2 and shape[0] == start + view.public.num_features else None
 
 
+@once_per_view
 def input_changes(view: View, most: int) -> tuple[InputChange, ...]:
     """Return what each client that uploads shows in its first ``most`` rounds; where the observer sees no upload of a
     single client, what the global models show of all."""

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from fglaudit.adversary.modelled import (
     about,
@@ -34,6 +35,7 @@ from fglaudit.adversary.modelled import (
     on_gradients,
     sealed,
 )
+from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import unknown_changes
 from fglaudit.attacks.updates.input_layer import input_changes, unreadable_layer
@@ -49,6 +51,26 @@ from fglaudit.view import View
 ROUNDS = 8
 """How many rounds are read."""
 _PLANTED_WORDS = 3
+
+
+@dataclass(frozen=True)
+class _FoundRows:
+    """Rows [S, F] and, of each, the client and its number among the client's [S, 2]."""
+
+    subjects: Tensor
+    rows: Tensor
+
+
+@once_per_view
+def _found_rows(view: View, rounds: int) -> _FoundRows:
+    """Return what the first ``rounds`` show."""
+    subjects, rows = [torch.empty(0, 2, dtype=torch.long)], [torch.empty(0, view.public.num_features)]
+    for found in input_changes(view, rounds):
+        each = nonnegative_rows(found.change, found.error).rows
+        order = torch.arange(len(each))
+        subjects.append(torch.stack([torch.full_like(order, found.client), order], 1))
+        rows.append(each.float())
+    return _FoundRows(torch.cat(subjects), torch.cat(rows))
 
 
 @dataclass(frozen=True)
@@ -89,13 +111,8 @@ class UpdateInversion(Attack):
         return None if input_changes(view, 1) else "the observer sees no two models of which one follows the other"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        subjects, rows = [torch.empty(0, 2, dtype=torch.long)], [torch.empty(0, view.public.num_features)]
-        for found in input_changes(view, min(self.rounds, ROUNDS)):
-            each = nonnegative_rows(found.change, found.error).rows
-            order = torch.arange(len(each))
-            subjects.append(torch.stack([torch.full_like(order, found.client), order], 1))
-            rows.append(each.float())
-        return Inference(type(self).quantity, torch.cat(subjects), torch.cat(rows))
+        found = _found_rows(view, min(self.rounds, ROUNDS))
+        return Inference(type(self).quantity, found.subjects, found.rows)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant clients of two rows that share a word, and have others of their own; for an observer of the global

@@ -46,9 +46,8 @@ def _published(
     size = stated.layers, stated.hidden, stated.heads, stated.feed_forward
     shape = TwoAttentionTransformer(*size, stated.tokens, stated.powers)
     nodes = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
-    alone = Surrounded(
-        nodes, inputs.new_ones(*nodes.shape, 1, stated.powers), torch.zeros_like(nodes, dtype=torch.bool)
-    )
+    near = inputs.new_ones(*nodes.shape, 1, stated.powers)
+    alone = Surrounded(nodes, lambda part: near[:, part], torch.zeros_like(nodes, dtype=torch.bool))
     weights = unflatten(models, view.public.layout)
     return shape.logits(weights, inputs, alone, global_nodes, dropout).log_softmax(2)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipping import added_std, clip_on
+from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import flooding_on
 from fglaudit.adversary.public_rules import noise_std as noise_on_payload
 from fglaudit.nn.weights import unflatten
@@ -49,9 +50,15 @@ class ModelRound:
 def missing_uploads(view: View, *payloads: type[Payload]) -> str | None:
     """Return which of ``payloads`` the observer did not see anybody else upload, or None."""
     for payload in payloads:
-        if not any(len(_from_others(view, batch)) for batch in view.messages.of(payload)):
+        if not others_upload(view, payload):
             return f"the observer sees no {payload.__name__} that others upload, only the server's averages, if any"
     return view.public.structure.missing(Models) if ModelUpdate in payloads else None
+
+
+@once_per_view
+def others_upload(view: View, payload: type[Payload]) -> bool:
+    """Whether the observer sees a message with ``payload`` that a client other than its own sends."""
+    return any(len(_from_others(view, batch)) for batch in view.messages.of(payload))
 
 
 def unknown_adam(view: View) -> str | None:
@@ -79,6 +86,8 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
 
     Models are uploaded as changes.
     """
+    if not others_upload(view, payload):
+        return
     held: dict[int, Tensor] = {}
     # Of sealed payloads the server returns changes as well, to be added to what clients have.
     sums = payload.__name__ in view.public.sealed
@@ -87,13 +96,15 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
     for batch in view.messages.of(payload):
         values = _values(batch)
         uploads = _from_others(view, batch)
-        if len(uploads) and (most is None or done < most):
+        if len(uploads):
             order = uploads[batch.senders[uploads].argsort()]
             clients = batch.senders[order]
             blank = torch.zeros_like(values[0])
             received = torch.stack([held.get(k, blank) for k in clients.tolist()])
             yield clients, received, values[order] - received if whole else values[order]
             done += 1
+            if done == most:
+                return
         for index in (batch.senders == SERVER).nonzero().squeeze(1).tolist():
             client = int(batch.receivers[index].item())
             held[client] = held[client] + values[index] if sums and client in held else values[index]
@@ -137,7 +148,7 @@ def global_models(view: View, most: int | None = None) -> Iterator[ModelRound]:
     done = 0
     for batch in view.messages.of(ModelUpdate):
         sent = (batch.senders == SERVER).nonzero().squeeze(1)
-        if not len(sent) or (most is not None and done == most):
+        if not len(sent):
             continue
         received = _values(batch)[sent[:1]]
         if held is None:
@@ -146,6 +157,8 @@ def global_models(view: View, most: int | None = None) -> Iterator[ModelRound]:
         change = received if changes else received - held
         yield ModelRound(held, change)
         held, done = held + change, done + 1
+        if done == most:
+            return
 
 
 def noise_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:

@@ -93,9 +93,9 @@ def take(rows: Tensor, index: Tensor) -> Tensor:
     return rows.flatten(0, 1).index_select(0, (index + offset).flatten()).view(*index.shape, rows.shape[2])
 
 
-def row_blocks(rows: int, numbers_per_row: int) -> list[slice]:
-    """Cut ``rows`` into blocks of at most ``NUMBERS_AT_ONCE`` numbers."""
-    size = max(1, NUMBERS_AT_ONCE // numbers_per_row)
+def row_blocks(rows: int, numbers_per_row: int, at_once: int | None = None) -> list[slice]:
+    """Cut ``rows`` into blocks of at most ``at_once`` numbers, ``NUMBERS_AT_ONCE`` if it is None."""
+    size = max(1, (at_once or NUMBERS_AT_ONCE) // numbers_per_row)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 

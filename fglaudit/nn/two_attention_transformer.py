@@ -14,7 +14,7 @@ all three summands. One draw drops the inputs of a node for all sequences of a s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -22,10 +22,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
-from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, layer_norm, linear, take
+from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, layer_norm, linear, row_blocks, take
 
 DEVIATION = 0.02
 """Of tokens at the start; that of matrices is this over the root of the number of layers."""
+NUMBERS_IN_CACHE = 2**20
+"""Of the widest table of a block of sequences that is classified at once on a CPU: larger ones cost twice the time."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class Surrounded:
 
     Attributes:
         nodes: [K, m, s]; the first of each is the node itself.
-        near: proximities of all pairs [K, m, s, s, powers].
+        near: returns the proximities of all pairs [K, m', s, s, powers] of some of the m sequences.
         missing: entries that stand for no node [K, m, s].
     """
 
     nodes: Tensor
-    near: Tensor
+    near: Callable[[slice], Tensor]
     missing: Tensor
 
 
@@ -95,36 +97,65 @@ class TwoAttentionTransformer:
             inputs: projected rows [K, n, d].
             global_nodes: [K, g, d].
         """
-        clients, count, _ = sequences.nodes.shape
         rows = dropout(torch.cat([inputs, weights["tokens.rows"]], 1))
-        tokens = torch.arange(inputs.shape[1], rows.shape[1], device=rows.device).expand(clients, count, -1)
-        where: Tensor | None = torch.cat([sequences.nodes, tokens], 2)
-        missing = functional.pad(sequences.missing, (0, self.tokens))[:, :, None, None]
+        table = self._first_table(weights, rows)
+        count, length = sequences.nodes.shape[1], sequences.nodes.shape[2] + self.tokens
+        parts = [slice(0, count)]
+        if dropout.rng is None and rows.device.type == "cpu":  # dropout is drawn for all sequences at once
+            parts = row_blocks(count, len(rows) * length * 2 * self.hidden, NUMBERS_IN_CACHE)
+        found = [self._first_nodes(weights, table, sequences, part, global_nodes, dropout) for part in parts]
+        return linear(weights, "classes", layer_norm(weights, "norm", torch.cat(found, 1)))
 
-        def by_sequence(table: Tensor) -> Tensor:
-            """Return [K, m, s + t, ...]: the first layer works on a table of distinct rows, later ones on sequences."""
-            return table.view(clients, count, -1, table.shape[2]) if where is None else take(table, where)
+    def _first_table(self, weights: Weights, rows: Tensor) -> dict[str, Tensor]:
+        """Return what the first layer reads of the distinct ``rows`` [K, n + t, d], computed once for all sequences."""
+        normed = layer_norm(weights, "layers.0.norm_attention", rows)
+        if self.layers == 1:
+            return {"rows": rows, "normed": normed}
+        projected = {name: linear(weights, f"layers.0.{name}", normed) for name in ("query", "key_value")}
+        return {"rows": rows} | projected
 
+    def _first_nodes(
+        self,
+        weights: Weights,
+        table: Mapping[str, Tensor],
+        sequences: Surrounded,
+        part: slice,
+        global_nodes: Tensor,
+        dropout: Dropout,
+    ) -> Tensor:
+        """Return the last layer's outputs for the first nodes of some sequences [K, m', d]."""
+        nodes = sequences.nodes[:, part]
+        clients, count, _ = nodes.shape
+        size = table["rows"].shape[1]
+        tokens = torch.arange(size - self.tokens, size, device=nodes.device).expand(clients, count, -1)
+        where = torch.cat([nodes, tokens], 2)
+        missing = functional.pad(sequences.missing[:, part], (0, self.tokens))[:, :, None, None]
+        near = sequences.near(part)
+        here = {kind: take(each, where) for kind, each in table.items()}
+        rows = table["rows"]
         for index in range(self.layers):
             name, last = f"layers.{index}", index == self.layers - 1
-            normed = layer_norm(weights, f"{name}.norm_attention", rows)
-            bias = self._bias(weights, name, sequences.near, first_only=last).masked_fill(missing, -torch.inf)
+            bias = self._bias(weights, name, near, first_only=last).masked_fill(missing, -torch.inf)
+            if index:
+                normed = layer_norm(weights, f"{name}.norm_attention", rows)
+                here = {"rows": rows, "normed": normed}
+                if not last:
+                    here |= {kind: linear(weights, f"{name}.{kind}", normed) for kind in ("query", "key_value")}
+                here = {kind: each.view(clients, count, -1, each.shape[2]) for kind, each in here.items()}
             if last:
-                attended = self._attend_first(weights, name, by_sequence(normed), bias.squeeze(3), dropout)
-                residual = by_sequence(rows)[:, :, 0]
+                attended = self._attend_first(weights, name, here["normed"], bias.squeeze(3), dropout)
+                residual = here["rows"][:, :, 0]
             else:
-                query = by_sequence(linear(weights, f"{name}.query", normed))
-                key, value = by_sequence(linear(weights, f"{name}.key_value", normed)).chunk(2, 3)
-                attended = self._attend(query, key, value, bias, dropout).flatten(1, 2)
-                residual = by_sequence(rows).flatten(1, 2)
+                key, value = here["key_value"].chunk(2, 3)
+                attended = self._attend(here["query"], key, value, bias, dropout).flatten(1, 2)
+                residual = here["rows"].flatten(1, 2)
             local = dropout(linear(weights, f"{name}.output", attended))
             beside = residual + local
             far = beside + dropout(self._global(weights, name, local, global_nodes, dropout))
             both = layer_norm(weights, f"{name}.norm_feed_forward", torch.cat([beside, far], 2))
             inner = functional.gelu(linear(weights, f"{name}.expand", both))
             rows = beside + dropout(linear(weights, f"{name}.contract", inner))
-            where = None
-        return linear(weights, "classes", layer_norm(weights, "norm", rows))
+        return rows
 
     def _bias(self, weights: Weights, name: str, near: Tensor, *, first_only: bool) -> Tensor:
         """Return what is added to the scores [K, m, heads, w, s + t]; w is 1 or s + t. A pair with a token has the

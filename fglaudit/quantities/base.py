@@ -120,6 +120,7 @@ class Comparison:
         breakdown: the primary metric by degree bucket, class and client, for reports.
         wrong: what shows that the attack is not to be believed whatever its self-test says, or None.
         examples: a few targets with truth and result as plain JSON, for reports.
+        told: the primary metric of a guess that is told more than the observer, per target [V]; None: there is none.
     """
 
     metric: str
@@ -130,6 +131,7 @@ class Comparison:
     breakdown: Mapping[str, dict[str, float]] = field(default_factory=dict)
     wrong: str | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
+    told: Tensor | None = None
 
     def among(self, groups: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the mean primary metric of every group of targets, given as masks [V]; none of an empty one."""

@@ -19,6 +19,7 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.quantities.base import Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
+from fglaudit.quantities.class_alone import class_alone
 from fglaudit.quantities.game import Game, breakdown, score
 from fglaudit.quantities.row_examples import row_examples
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
@@ -98,6 +99,7 @@ class Features(Quantity):
             breakdown=breakdown(asked, values),
             wrong=f"{found.false_proofs} rows it called proven are wrong" if found.false_proofs else None,
             examples=tuple(one.to_json() for one in row_examples(asked, filled, results, found.rows)),
+            told=_told(asked, views, metric),
         )
 
     def planted_score(self, planted: Planted, result: Reconstruction, rng: torch.Generator) -> float:
@@ -131,6 +133,17 @@ def exact_share(result: Reconstruction, game: Game) -> float:
 
 def _checked(results: Sequence[Reconstruction], asked: Sequence[Game], views: Sequence[View]) -> Claims:
     return Claims.pool([check_claims(*part) for part in zip(results, asked, views, strict=True)])
+
+
+def _told(asked: Sequence[Game], views: Sequence[View], metric: str) -> Tensor | None:
+    """Return ``metric`` per target [V] of a guess that is told the class that each node predicts; None where nodes
+    report no class, an observer knows no row, or the metric is about rows without nodes."""
+    told = [class_alone(view, game.predicted, game.targets) for game, view in zip(asked, views, strict=True)]
+    guesses = [guess for guess in told if guess is not None]
+    if metric == DIRECTION_RATE or len(guesses) < len(told):
+        return None
+    values: Tensor = getattr(score(asked, guesses, matching=False).rows, metric)
+    return values
 
 
 def _mean(values: Tensor) -> float:

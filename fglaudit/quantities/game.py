@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
+from fglaudit.outcomes import PREDICTED_CLASSES
 from fglaudit.quantities.base import Question, Truth
 from fglaudit.quantities.row_metrics import RowScores, auc_of_entries, matched_exact, score_rows
 
@@ -28,12 +29,14 @@ class Game(Question):
         clusters: [T], the cluster each target belongs to for intervals.
         kind: what the levels of features are.
         labels, degrees, owners: of the targets, for breakdowns.
+        predicted: the class that each node of the graph predicts [N], where nodes report it; empty otherwise.
     """
 
     kind: FeatureKind = FeatureKind.REAL
     labels: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     degrees: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     owners: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    predicted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
     @property
     def targets(self) -> Tensor:
@@ -66,6 +69,7 @@ class Game(Question):
             labels=labels,
             degrees=graph.degrees()[targets],
             owners=owners,
+            predicted=truth.trained.get(PREDICTED_CLASSES, labels[:0]),
         )
 
     @staticmethod

@@ -22,6 +22,8 @@ from fglaudit.view import View
 TOLERANCE = 1e-3
 """Of the largest entry."""
 ANYBODY = -1
+_AT_ONCE = 2**15
+"""Entries that are scored together."""
 
 
 class UnplacedRows(InferredQuantity):
@@ -36,7 +38,7 @@ class UnplacedRows(InferredQuantity):
 
     def score(self, question: Question, result: Inference, guess: Inference) -> Scores:
         """Score rows; a true row that no row is left for gets what the guess has for it."""
-        estimate = guess.estimate.double().clone()
+        taken = torch.full((len(question.truth),), -1)
         for client in torch.unique(result.subjects[:, 0]).tolist():
             given = (result.subjects[:, 0] == client).nonzero().squeeze(1)
             wanted = torch.arange(len(question.truth))
@@ -45,20 +47,35 @@ class UnplacedRows(InferredQuantity):
             given = given[: len(wanted)]
             if not len(given):
                 continue
-            rows = result.estimate[given].double()
-            likeness = normalize(question.truth[wanted].double(), dim=1) @ normalize(rows, dim=1).T
+            likeness = _unit(question.truth[wanted]) @ _unit(result.estimate[given]).T
             truth, found = (torch.from_numpy(i) for i in linear_sum_assignment(likeness.numpy(), maximize=True))
-            estimate[wanted[truth]] = rows[found]
-        return self.judge(question, estimate)
+            taken[wanted[truth]] = given[found]
+        return self._judged(question, guess.estimate, result.estimate, taken)
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
-        found, truth = _scaled(estimate.double()), _scaled(question.truth.double())
-        exact = ((found - truth).abs().amax(1) <= TOLERANCE).double()
-        cosine = torch.nan_to_num(torch.cosine_similarity(found, truth, dim=1))
-        columns = {"exact_rate": float(exact.mean().item()), "cosine": float(cosine.mean().item())}
-        return Scores(exact, question.clusters, columns)
+        return self._judged(question, estimate, estimate, torch.full((len(estimate),), -1))
+
+    def _judged(self, question: Question, estimate: Tensor, found: Tensor, taken: Tensor) -> Scores:
+        """Score ``estimate`` [S, F], of which row s is replaced by ``found[taken[s]]`` unless ``taken[s]`` is -1; so
+        many rows at a time that all copies of them fit a cache."""
+        exact, cosine = [], []
+        for part in torch.split(torch.arange(len(estimate)), max(1, _AT_ONCE // max(estimate.shape[1], 1))):
+            rows, chosen = estimate[part].double(), taken[part]
+            rows[chosen >= 0] = found[chosen[chosen >= 0]].double()
+            rows, truth = _scaled(rows), _scaled(question.truth[part].double())
+            exact.append(((rows - truth).abs_().amax(1) <= TOLERANCE).double())
+            cosine.append(torch.nan_to_num(torch.cosine_similarity(rows, truth, dim=1)))
+        right = torch.cat(exact) if exact else torch.zeros(0, dtype=torch.double)
+        columns = {"exact_rate": float(right.mean().item())}
+        columns["cosine"] = float(torch.cat(cosine).mean().item()) if cosine else float("nan")
+        return Scores(right, question.clusters, columns)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Return rows [S, F] of length 1."""
+    return normalize(rows.double(), dim=1)
 
 
 def _scaled(rows: Tensor) -> Tensor:
-    """Return rows [S, F] with a largest entry of 1."""
-    return rows / rows.abs().amax(1, keepdim=True).clamp(min=1e-300)
+    """Return rows [S, F], of memory of their own, scaled there to a largest entry of 1."""
+    return rows.div_(rows.abs().amax(1, keepdim=True).clamp_(min=1e-300))

@@ -10,22 +10,22 @@ from fglaudit.reproduce.trainings import Measured
 from fglaudit.rng import derive
 
 COUNTS = ("nodes", "edges", "features", "classes", "train", "val", "test")
+AMAZON = ("computers", "photo")
 PARTITIONS = {"missing-links": "missing_links", "label-heterogeneity": "label_heterogeneity_with_self"}
 """Metrics, and where :func:`fglaudit.partition.partition_facts` has them."""
 
 
 def count(row: Published, root: str | None) -> Measured | str:
-    """Return a count of a data set; FedGT counts the largest component, nFedGNN both directions of an edge."""
-    component = "largest" if row.table.startswith("fedgt") else "all"
-    facts = dataset_facts(DatasetSpec(row.dataset, root=root, component=component).load())
+    """Return a count of a whole data set; nFedGNN counts both directions of an edge, FedGT of Amazon's alone."""
+    facts = dataset_facts(DatasetSpec(row.dataset, root=root).load())
     if row.metric == "label-rate":
         train = facts["train"]
         return Measured(100 * float(train) / float(facts["nodes"])) if train != "none" else "no public split"
     value = facts[row.metric]
     if value == "none":
         return "no public split"
-    both = 2 if row.table.startswith("nfedgnn") and row.metric == "edges" else 1
-    return Measured(both * float(value))
+    directed = row.table.startswith("nfedgnn") or (row.table.startswith("fedgt") and row.dataset in AMAZON)
+    return Measured((2 if directed and row.metric == "edges" else 1) * float(value))
 
 
 def partition_figure(row: Published, seed: int, root: str | None) -> Measured | str:

@@ -80,12 +80,17 @@ NOISE = ClippedLaplace(clip=0.002, scale=0.001)
 
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
-    if row.dataset not in SETTINGS:
-        return TOO_LARGE
+    if reason := obstacle(row):
+        return reason
     outcome, measured = _trained(training(row, root), seed)
     if row.metric == OWN_WEIGHT:
         return replace(measured, value=float(outcome.series["own_weight"].mean().item()))
     return replace(measured, value=100 * outcome.client_mean)
+
+
+def obstacle(row: Published) -> str:
+    """Return why there is no figure for ``row``; "" where there is one."""
+    return "" if row.dataset in SETTINGS else TOO_LARGE
 
 
 @lru_cache(maxsize=1)

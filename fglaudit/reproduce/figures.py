@@ -23,6 +23,9 @@ class Paper(Protocol):
     def protocol(self, row: Published) -> FederatedProtocol | str:
         """Return what trains the row's method, or why nothing does."""
 
+    def obstacle(self, row: Published) -> str:
+        """Return why no accuracy of ``row`` can be measured, whatever data there are; "" where one can."""
+
 
 _PAPERS: dict[str, Paper] = {
     "fedgcn": fedgcn, "fedgat": fedgat, "fedgt": fedgt, "nfedgnn": nfedgnn, "gfl-appnp": gfl_appnp,
@@ -72,6 +75,13 @@ def seeds_of(row: Published, *, quick: bool = False) -> range:
         return range(2, 3) if row.metric in fedgt_costs.METRICS else range(1)
     seeds = paper(row).SEEDS
     return seeds[:1] if quick else seeds
+
+
+def obstacle(row: Published) -> str:
+    """Return why ``row`` cannot be measured, whatever data there are; "" where it can."""
+    if row.metric in fedgt_costs.METRICS:
+        return fedgt.obstacle(row)
+    return paper(row).obstacle(row) if row.metric == "accuracy" else ""
 
 
 def measure(row: Published, seed: int, root: str | None) -> Measured | str:

@@ -64,6 +64,11 @@ def _task(row: Published) -> CsbmTask | None:
     )
 
 
+def obstacle(row: Published) -> str:
+    """Return why there is no figure for ``row``: "", there always is one."""
+    return ""
+
+
 def protocol(row: Published) -> FederatedProtocol:
     """Return what trains ``row``."""
     connectivity = row.setting.startswith("connectivity")

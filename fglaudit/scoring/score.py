@@ -103,7 +103,7 @@ def _measurement(blank: Finding, name: str, compared: Comparison, broken: str) -
     paired = clusters_of(compared.metric, compared.clusters, compared.values, compared.controls)
     interval = metric_interval(compared.metric, paired)
     reason = "" if paired.informative else "uninformative: the control alone reaches 0.99"
-    columns: dict[str, Any] = dict(compared.columns)
+    columns: dict[str, Any] = {**compared.columns, **_beyond_told(compared)}
     finding = replace(
         blank,
         status=Status.BROKEN_ATTACK if broken else Status.OK,
@@ -121,3 +121,17 @@ def _measurement(blank: Finding, name: str, compared: Comparison, broken: str) -
         **columns,
     )
     return Measurement(finding, paired.rows(), dict(compared.breakdown), compared.examples)
+
+
+def _beyond_told(compared: Comparison) -> dict[str, float | None]:
+    """Return the columns on a guess that is told more than the observer, and on what the attack has beyond it."""
+    if compared.told is None:
+        return {}
+    paired = clusters_of(compared.metric, compared.clusters, compared.values, compared.told)
+    beyond = metric_interval(compared.metric, paired)
+    return {
+        "control_class": float(compared.told.mean().item()),
+        "advantage_class": beyond.value,
+        "advantage_class_low": beyond.low,
+        "advantage_class_high": beyond.high,
+    }

@@ -32,12 +32,14 @@ class Keep:
         parties: whose messages; None means everybody's, and that any number of clients may pool their keys.
         pooled: how many clients pool their keys at most.
         since: by payload type the round from which on it is kept too, as some attacks read the last rounds alone.
+        sealed: as ``payloads``, of those that clients send sealed alone.
     """
 
     payloads: Mapping[type[Payload], int | None] | None = None
     parties: frozenset[int] | None = None
     pooled: int = 0
     since: Mapping[type[Payload], int] = field(default_factory=dict)
+    sealed: Mapping[type[Payload], int | None] = field(default_factory=dict)
 
     @staticmethod
     def for_attacks(observers: Iterable[Observer], attacks: Iterable[Attack], rounds: int | None = None) -> Keep:
@@ -45,6 +47,7 @@ class Keep:
         observers = list(observers)
         parties = None if any(o.wire for o in observers) else frozenset(p for o in observers for p in o.parties)
         last: dict[type[Payload], int | None] = {}
+        sealed: dict[type[Payload], int | None] = {}
         since: dict[type[Payload], int] = {}
         for attack in attacks:
             final = type(attack).last_rounds
@@ -52,16 +55,17 @@ class Keep:
                 if final is not None and rounds is not None:
                     since[payload] = min(since.get(payload, rounds), rounds - final + 1)
                     continue
-                upto = type(attack).last_round(payload)
-                known = last.get(payload, 0)
-                last[payload] = None if upto is None or known is None else max(known, upto)
-        return Keep(last, parties, max((len(o.clients) for o in observers), default=0), since)
+                upto, read = type(attack).last_round(payload), sealed if type(attack).sealed_only else last
+                known = read.get(payload, 0)
+                read[payload] = None if upto is None or known is None else max(known, upto)
+        return Keep(last, parties, max((len(o.clients) for o in observers), default=0), since, sealed)
 
-    def wants(self, payload: type[Payload], round: int = 0) -> bool:
+    def wants(self, payload: type[Payload], round: int = 0, *, sealed: bool = False) -> bool:
+        """Whether messages of ``round`` are kept; ``sealed``: clients send them so."""
         if self.payloads is None:
             return True
-        last = self.payloads.get(payload, -1)
-        return last is None or round <= last or round >= self.since.get(payload, round + 1)
+        upto = [self.payloads.get(payload, -1), self.sealed.get(payload, -1) if sealed else -1]
+        return any(last is None or round <= last for last in upto) or round >= self.since.get(payload, round + 1)
 
 
 class RecordingChannel:
@@ -129,7 +133,7 @@ class RecordingChannel:
 
     def wants(self, payload: type[Payload], round: int = 0) -> bool:
         """Whether this payload must really be produced in ``round`` (rule 2)."""
-        recorded = self.transcript is not None and self.keep.wants(payload, round)
+        recorded = self.transcript is not None and self._kept(payload, round)
         return recorded or self.session.changes(payload) or self.session.seals(payload)
 
     def noise(self, payload: type[Payload]) -> Additive | None:
@@ -268,15 +272,18 @@ class RecordingChannel:
     def _readable(self, batch: MessageBatch, readers: int) -> Tensor:
         """Return which messages [P] of a sealed upload are opened: they are recorded and an observer can read them."""
         keep = self.keep
-        if self.transcript is None or not keep.wants(type(batch.payload), batch.round):
+        if self.transcript is None or not self._kept(type(batch.payload), batch.round):
             return torch.zeros(len(batch.senders), dtype=torch.bool)
         if keep.parties is None or keep.pooled >= readers:
             return torch.ones(len(batch.senders), dtype=torch.bool)
         return torch.isin(batch.senders, torch.tensor(sorted(keep.parties)))
 
+    def _kept(self, payload: type[Payload], round: int) -> bool:
+        return self.keep.wants(payload, round, sealed=self.session.seals(payload))
+
     def _record(self, batch: MessageBatch, readers: int = 0) -> None:
         payload, transcript = type(batch.payload), self.transcript
-        if transcript is None or not (payload is Ciphertexts or self.keep.wants(payload, batch.round)):
+        if transcript is None or not (payload is Ciphertexts or self._kept(payload, batch.round)):
             return
         if self.keep.parties is None:
             transcript.add(batch, readers=readers)

@@ -336,12 +336,20 @@ class FedGAT(GatProtocol):
         )
         super().check(graph)
 
+    def check_messages(self, graph: FederatedGraph, kept: Callable[[type[Payload]], bool]) -> None:
+        """Refuse masked messages that are too large though each node's went to its owner alone."""
+        if kept(self.masked):
+            self._refuse(graph, graph.degrees()[torch.cat(graph.clients)] + 1)
+
     def refuse_messages(self, graph: FederatedGraph, channel: Channel) -> None:
         """Raise :class:`FglauditError` if masked messages must be made and are too large."""
         if not self.from_messages(channel):
             return
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
-        sizes = edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes]
+        self._refuse(graph, edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes])
+
+    def _refuse(self, graph: FederatedGraph, sizes: Tensor) -> None:
+        """Raise :class:`FglauditError` if masked messages about neighbourhoods of ``sizes`` [n] are too large."""
         each, count = torch.unique(sizes, return_counts=True)
         wanted = [node_bytes(size, graph.num_features, self.masked) for size in each.tolist()]
         made = sum(one * number for one, number in zip(wanted, count.tolist(), strict=True))

@@ -61,7 +61,7 @@ class Proximity:
         client = torch.arange(len(nodes), device=nodes.device).view(-1, 1, 1, 1)
         wanted = (client * self.size + nodes.unsqueeze(3)) * self.size + nodes.unsqueeze(2)
         if self.table is not None:
-            return self.table[wanted]
+            return self.table.index_select(0, wanted.flatten()).view(*wanted.shape, -1)
         place = torch.searchsorted(self.keys, wanted).clamp_(max=len(self.keys) - 1)
         return torch.where((self.keys[place] == wanted).unsqueeze(4), self.values[place], 0.0)
 

@@ -66,7 +66,11 @@ class SurroundingSequences:
         missing = torch.cat([torch.zeros_like(found[:, :, :1]), ~found], 2)
         used = (valid.unsqueeze(2) & ~missing).flatten(1).long()
         reached = torch.zeros_like(self.present, dtype=torch.long).scatter_add_(1, nodes.flatten(1), used) > 0
-        return SequenceBatch(self.network, Surrounded(nodes, self.proximity.among(nodes), missing), reached)
+
+        def near(part: slice) -> Tensor:
+            return self.proximity.among(nodes[:, part])
+
+        return SequenceBatch(self.network, Surrounded(nodes, near, missing), reached)
 
 
 def over_degrees(candidates: Candidates, clients: Sequence[ClientGraph]) -> Candidates:

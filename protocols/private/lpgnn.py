@@ -43,6 +43,7 @@ from fglaudit.federated.smoothing import propagated
 from fglaudit.federated.training import LocalSettings, accuracies
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.responses import response_matrix
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload, RawFeatures
@@ -50,18 +51,6 @@ from fglaudit.privacy.accounting import check_budget
 from fglaudit.rng import moved, split
 from fglaudit.structure import Reports, Structure
 from fglaudit.view import Observer
-
-_LARGEST = 500.0
-"""Beyond this epsilon no label has lied before the end of time, and its exponential is no number."""
-
-
-def response_matrix(epsilon: float, classes: int) -> Tensor:
-    """Return the chance of every response to every class [C, C]; the identity at epsilon 0, which stands for none."""
-    if epsilon == 0:
-        return torch.eye(classes)
-    keep = 1 / (1 + (classes - 1) * torch.exp(torch.tensor(-min(epsilon, _LARGEST))))
-    lie = (1 - keep) / max(1, classes - 1)
-    return torch.eye(classes) * (keep - lie) + lie
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.codes import public_codes
 from fglaudit.nn.sparse import row_starts
+from fglaudit.outcomes import PREDICTED_CLASSES
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.protocols.private.structure_only import check_hops
@@ -182,7 +183,8 @@ class PrivateReports(FederatedProtocol):
             clients, edges, before, classes, channel, rng, of=self.num_rounds
         )
         weight = encoder.weights["layers.0.weight"].to(device)
-        reports = self.report((before @ weight).argmax(1), classes, exchange, edges, channel)
+        predicted = (before @ weight).argmax(1)
+        reports = self.report(predicted, classes, exchange, edges, channel)
         inputs = torch.cat([self.report_weight * reports, codes, home], 1)
         trained = self.head(self.rounds).train(
             clients, edges, inputs, classes, channel, rng, weight.flatten(), self.encoder_rounds, self.num_rounds
@@ -191,6 +193,7 @@ class PrivateReports(FederatedProtocol):
             trained,
             accuracy=torch.cat([encoder.accuracy, trained.accuracy]),
             accuracy_global=torch.cat([encoder.accuracy_global, trained.accuracy_global]),
+            truth={PREDICTED_CLASSES: predicted.cpu()},
         )
 
     def codes(self, exchange: HopExchange, num_nodes: int, channel: Channel, device: torch.device) -> Tensor:

@@ -11,13 +11,14 @@ import torch
 from recordings import OBSERVERS, recorded
 from torch import Tensor
 
-from fglaudit.adversary.once_per_view import MOST_BYTES, once_per_view
+from fglaudit.adversary import once_per_view as module
+from fglaudit.adversary.once_per_view import MOST_BYTES, forget, once_per_view
 from fglaudit.attacks.sums import plain_sums
 from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations
 from fglaudit.attacks.sums.subset_sum import SubsetSum
-from fglaudit.view import View
+from fglaudit.view import KnownLabels, View
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,3 +77,37 @@ def test_equations_of_a_changed_view_are_made_anew() -> None:
     view = recorded("fedgcn-1").view(OBSERVERS[1])
     assert neighbor_equations(view) is neighbor_equations(view)
     assert neighbor_equations(dataclasses.replace(view, degrees=None)) is not neighbor_equations(view)
+
+
+def test_attacks_that_are_watched_share_too_and_are_said_to_have_read_it() -> None:
+    calls = []
+
+    @once_per_view
+    def first_entries(view: View) -> _Found:
+        calls.append(view)
+        return _Found(neighbor_equations(view).values)
+
+    view = recorded("fedgcn-1").view(OBSERVERS[1])
+    logs: list[set[tuple[str, str]]] = [set(), set()]
+    found = [first_entries(view.noted(log)) for log in logs]
+    assert found[0] is found[1] is first_entries(view) and len(calls) == 1
+    assert logs[0] == logs[1] and ("NeighborSums", "sums") in logs[0]
+    changed = dataclasses.replace(view.noted(set()), labels=KnownLabels.none())
+    assert first_entries(changed) is not found[0] and len(calls) == 2
+
+
+def test_what_is_forgotten_is_made_anew() -> None:
+    made = once_per_view(lambda view: (_Found(torch.zeros(3)), 1))
+    view = recorded("fedgcn-1").view(OBSERVERS[1])
+    first = made(view)
+    assert made(view.noted(set())) is first
+    forget(view)
+    assert made(view) is not first
+
+
+def test_all_views_together_keep_no_more_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES_IN_ALL", 20)
+    monkeypatch.setattr(module, "_shelves", {})
+    made = once_per_view(lambda view, part: (_Found(torch.zeros(3)), part))
+    view = recorded("fedgcn-1").view(OBSERVERS[1])
+    assert made(view, 1) is made(view, 1) and made(view, 2) is not made(view, 2)

@@ -10,7 +10,9 @@ import torch
 from fglaudit.federated.collapse import collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Trained
+from fglaudit.partition import facts
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.testing import example_graph, record
 
 
@@ -31,19 +33,39 @@ def trained(accuracy: float) -> Trained:
 @pytest.mark.parametrize(("accuracy", "noted"), [(0.1, True), (1 / 3, True), (0.4, True), (0.45, False), (0.9, False)])
 def test_chance_is_two_deviations_wide(accuracy: float, noted: bool) -> None:
     """A constant guess has 40 of 120 nodes right, with a standard deviation of 4.3 points."""
-    notes = collapsed("fedgcn", trained(accuracy), graph())
-    assert bool(notes) == noted and all("largest class" in note and "learning_rate" in note for note in notes)
+    notes = collapsed(FedGCN(), trained(accuracy), graph())
+    assert bool(notes) == noted and all("largest class" in note and "optimizer: adam" in note for note in notes)
 
 
 def test_few_test_nodes_are_less_certain() -> None:
     few = graph(12)
-    assert collapsed("fedgcn", trained(0.55), few) and not collapsed("fedgcn", trained(0.55), graph())
+    assert collapsed(FedGCN(), trained(0.55), few) and not collapsed(FedGCN(), trained(0.55), graph())
 
 
 def test_nothing_is_said_without_test_nodes_or_with_one_class() -> None:
-    assert collapsed("fedgcn", trained(float("nan")), graph(0)) == ()
+    assert collapsed(FedGCN(), trained(float("nan")), graph(0)) == ()
     one = dataclasses.replace(graph(), y=torch.zeros(120, dtype=torch.long))
-    assert collapsed("fedgcn", trained(1.0), one) == ()
+    assert collapsed(FedGCN(), trained(1.0), one) == ()
+
+
+@pytest.mark.parametrize(("named", "noted"), [(1, True), (2, True), (3, False)])
+def test_classes_that_are_hardly_ever_named_are_noted(named: int, noted: bool) -> None:
+    """Two thirds of the answers may be right while a third of the classes never is."""
+    labels = facts.tested_labels(graph())
+    right = (labels < named) & (torch.rand(120, generator=torch.Generator().manual_seed(0)) < 0.95)
+    accuracy = float(right.float().mean())
+    notes = collapsed(FedGCN(), dataclasses.replace(trained(max(accuracy, 0.6)), right=right), graph())
+    assert bool(notes) == noted and all("classes" in note for note in notes)
+
+
+def test_the_change_depends_on_what_is_set() -> None:
+    for protocol, told in (
+        (FedGCN(), "optimizer: adam and learning_rate: 0.01"),
+        (FedGCN(optimizer="adam", learning_rate=0.3), "another learning_rate than 0.3"),
+        (FedGT(), "another learning_rate than 0.001"),
+    ):
+        (note,) = collapsed(protocol, trained(0.1), graph())
+        assert told in note and note.startswith(type(protocol).name)
 
 
 def test_the_record_has_the_note() -> None:

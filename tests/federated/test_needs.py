@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from fedgat_runs import SMALL, mixed_graph, quiet, recording, train
@@ -10,8 +12,12 @@ from user_graphs import user_graph
 from fglaudit.errors import FglauditError
 from fglaudit.federated import needs
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
+from fglaudit.protocols.fedgat import fedgat
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+from fglaudit.recording import record
+from fglaudit.rng import derive
+from fglaudit.suite.overrides import load_suite
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
@@ -34,6 +40,27 @@ def test_masked_messages_are_refused_by_the_bytes_that_would_be_sent(
     with pytest.raises(FglauditError, match=f"needs .* of {protocol.masked.__name__}; use variant: vector"):
         protocol.refuse_messages(graph, recording(graph))
     train(protocol, graph, quiet(graph))  # nobody keeps or changes them: they are only counted
+
+
+@pytest.mark.parametrize("variant", ["matrix", "vector"])
+def test_recorded_messages_are_refused_before_anything_is_computed(
+    monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    protocol = FedGAT(variant=variant)
+    cell = replace(load_suite("fedgat").cells()[0], protocol=protocol)
+    graph = cell.partition.apply(cell.dataset.load(), cell.dataset, derive(cell.seed, "partition"))
+    made: list[int] = []
+    monkeypatch.setattr(fedgat, "refuse_made", lambda protocol, name, number, what, fix: made.append(number))
+    protocol.refuse_messages(graph, recording(graph))
+    protocol.check_messages(graph, lambda payload: payload is protocol.masked)
+    assert made[0] == made[1] > 0  # every message goes to its owner alone
+    protocol.check_messages(graph, lambda payload: False)
+    assert len(made) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(needs, "MOST_MADE", made[0] - 1)
+    monkeypatch.setattr(FedGAT, "context", lambda self, graph: pytest.fail("its context was asked for"))
+    with pytest.raises(FglauditError, match=f"needs .* of {protocol.masked.__name__}; use variant: vector"):
+        record(cell)
 
 
 def test_attention_beyond_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,9 +144,38 @@ def test_a_protocol_far_below_its_local_version_is_named(right: int, said: bool,
     )
     lines = fell_behind(settings, Labels.of(settings))
     assert bool(lines) == said and len(lines) <= 1
-    assert all("46.0 points below local-gcn" in line and "learning_rate" in line for line in lines)
+    assert all("46.0 points below local-gcn" in line and "optimizer: adam" in line for line in lines)
 
 
 def test_nothing_falls_behind_where_nothing_is_to_compare_with(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, cell("fedgcn", SUMS, [0] * 100))
     assert fell_behind(settings, Labels.of(settings)) == []
+
+
+def sent_by_labels(epsilon: float, right: Sequence[int]) -> CellRecord:
+    """Label propagation with labels sent at ``epsilon``; 0: as they are."""
+    made = cell("label-propagation", ("ClassReports", "HopSums"), right)
+    fields = {"name": "label-propagation", "label_epsilon": epsilon}
+    return replace(made, description={**made.description, "protocol": fields})
+
+
+@pytest.mark.parametrize(("labels", "allowed", "control"), [
+    (0.0, None, "label-propagation"),
+    (1.0, 1.0, "label-propagation"),
+    (0.0, 1.0, "local-gcn"),
+    (2.0, 1.0, "local-gcn"),
+])  # fmt: skip
+def test_label_propagation_stands_beside_what_promises_labels_no_smaller_epsilon(
+    labels: float, allowed: float | None, control: str, tmp_path: Path
+) -> None:
+    rows = cell("private", SUMS, [1, 1, 1, 0], NOISE)
+    if allowed is not None:
+        rows = replace(
+            rows, description={**rows.description, "protocol": {"name": "private", "label_epsilon": allowed}}
+        )
+    settings = settings_of(tmp_path, cell("local-gcn", (), [1, 0, 0, 0]), sent_by_labels(labels, [1, 1, 0, 0]), rows)
+    assert [s.first.protocol for s in settings if costs_nothing(s)] == ["label-propagation", "local-gcn"]
+    (gain,) = gains(settings, Labels.of(settings)).values()
+    assert gain.control.split()[0] == control
+    page = texts(tmp_path / "run")["report.html"]
+    assert "control: sends training labels, no feature" in page and "label-propagation" in page

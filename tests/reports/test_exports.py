@@ -128,7 +128,7 @@ def test_every_figure_of_a_summary_is_that_of_its_row(demo: Path) -> None:
 
 
 def test_every_figure_that_is_read_is_that_of_its_row(demo: Path) -> None:
-    """Console, markdown and page: each "N % of ... rows exact (a guess: M %), F1 A (B)" is one measured row's."""
+    """Each "N % of ... rows exact (a guess: M %), F1 A (B)" is one measured row's; of the console each "N % exact"."""
     rows = [row for row in table(demo / "findings.csv") if row["status"] == "ok"]
     wanted = {
         (plain(percent(float(r["exact_rate"]))), plain(percent(float(r["control_exact_rate"]))),
@@ -138,7 +138,10 @@ def test_every_figure_that_is_read_is_that_of_its_row(demo: Path) -> None:
     console = Console(width=400, record=True, file=io.StringIO())
     print_answers(console, load_run(demo))
     page = _Page((demo / "report.html").read_text("utf-8")).words
-    texts = {"console": console.export_text(), "page": page, "tex": (demo / "summary.tex").read_text("utf-8")}
+    said = console.export_text().replace("\N{NARROW NO-BREAK SPACE}", "")
+    exact = re.findall(r"(<?[\d.]+%) exact", re.sub(r"\s+%", "%", said).replace("< ", "<"))
+    assert len(exact) >= 12 and set(exact) <= {figures[0] for figures in wanted}
+    texts = {"page": page, "tex": (demo / "summary.tex").read_text("utf-8")}
     texts["tex"] = texts["tex"].replace(r"\,", "").replace(r"\%", "%").replace(r"\textless{}", "<")
     for where, text in texts.items():
         figures = re.findall(

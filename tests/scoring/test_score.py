@@ -241,3 +241,17 @@ def test_a_recorder_keeps_the_rounds_that_some_attack_reads() -> None:
     both = Keep.for_attacks([server], [TwoRounds(), LabelAttack()])
     assert both.wants(NeighborSums, 99) and not both.wants(ModelUpdate, 3)
     assert Keep().wants(ModelUpdate, 99)
+
+
+@dataclass(frozen=True)
+class SealedRounds(TwoRounds):
+    """Reads nine rounds of models where clients send them sealed."""
+
+    first_rounds: ClassVar[int | None] = 9
+    sealed_only: ClassVar[bool] = True
+
+
+def test_rounds_that_are_read_sealed_are_kept_where_they_are_sealed() -> None:
+    keep = Keep.for_attacks([Observer(parties=(SERVER,))], [TwoRounds(), SealedRounds()])
+    assert [keep.wants(ModelUpdate, round) for round in (2, 3)] == [True, False]
+    assert [keep.wants(ModelUpdate, round, sealed=True) for round in (2, 3, 9, 10)] == [True, True, True, False]

@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -91,7 +91,7 @@ def probe(cell: Cell, whole: Graph | None = None) -> Probe | str:
         attacks=_read(cell, recording, Scorer(truth), span),
         released=int(recording.columns["bytes_up"]) // (short.num_rounds + 1) if promises else 0,
         memory=memory - sum(size for *_, size in stored),
-        disk=span.scaled(stored, everybody, None if cell.record == "all" else cell.attacks),
+        disk=span.scaled(stored, everybody, None if cell.record == "all" else cell.attacks, recording.public.sealed),
     )
 
 
@@ -103,15 +103,19 @@ class Span:
     rounds: int
 
     def scaled(
-        self, sizes: Iterable[tuple[str, int, int]], observers: Sequence[Observer], attacks: Sequence[Attack] | None
+        self,
+        sizes: Iterable[tuple[str, int, int]],
+        observers: Sequence[Observer],
+        attacks: Sequence[Attack] | None,
+        sealed: Container[str],
     ) -> int:
         """Return the bytes over all rounds of (payload, round, bytes), kept for ``attacks``; None: all are kept. Rounds
-        that were not trained are taken to be as the last one that was."""
+        that were not trained are taken to be as the last one that was. ``sealed``: payloads that clients send so."""
         keep = Keep() if attacks is None else Keep.for_attacks(observers, attacks, self.rounds)
         total = 0
         for payload, number, size in sizes:
             kind = payload_type(payload)
-            wanted = [kind is Ciphertexts or keep.wants(kind, n) for n in self._like(number)]
+            wanted = [kind is Ciphertexts or keep.wants(kind, n, sealed=payload in sealed) for n in self._like(number)]
             total += size * sum(wanted)
         return total
 
@@ -130,7 +134,8 @@ def _read(cell: Cell, recording: Recording, scorer: Scorer, span: Span) -> dict[
         for attack in cell.attacks:
             if scorer.nothing_to_ask(type(attack).quantity, members, pooled) or unsuitable(attack, view):
                 continue
-            read[spec.name, type(attack).name] = len(members) * span.scaled(_sizes(attack, view), members[:1], [attack])
+            each = span.scaled(_sizes(attack, view), members[:1], [attack], recording.public.sealed)
+            read[spec.name, type(attack).name] = len(members) * each
     return read
 
 

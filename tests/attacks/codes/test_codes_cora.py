@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.attacks.codes.code_edges import CodeEdges
 from fglaudit.attacks.codes.report_rows import ReportRows
 from fglaudit.attacks.codes.seen_reports import seen_reports
@@ -19,6 +18,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.protocols.private.structure_only import StructureOnly
+from fglaudit.quantities.class_alone import class_alone
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, record
 from fglaudit.view import Observer
@@ -69,9 +69,8 @@ def test_features_from_reports_are_explained_by_the_class_alone(cora: FederatedG
         nodes, rows = result.nodes[strangers], result.rows[strangers]
         assert not bool((rows == cora.x[nodes]).all(1).any())
         found[name], said[name] = f1(rows, cora.x[nodes]), seen_reports(view)
-    predicted = said["clear"].reported
-    kinds = torch.nn.functional.one_hot(predicted[view.auxiliary.nodes], cora.num_classes).double()
-    means = kinds.T @ view.auxiliary.x.double() / kinds.sum(0).clamp(min=1).unsqueeze(1)
-    control = f1(best_f1_bits(means)[predicted[nodes]], cora.x[nodes])
+    told = class_alone(view, said["clear"].reported, nodes)  # of every node, before the response
+    assert told is not None
+    control = f1(told.rows, cora.x[nodes])
     assert found["random"] <= found["clear"] + 1e-3
     assert found["clear"] <= control + 0.01

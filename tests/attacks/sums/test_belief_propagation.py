@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fglaudit.attacks.sums import maximum_a_posteriori
 from fglaudit.attacks.sums.belief_propagation import bit_log_odds
-from fglaudit.attacks.sums.binary_system import BinarySystem
+from fglaudit.attacks.sums.binary_system import BinarySystem, binary_system
 from fglaudit.attacks.sums.hidden_terms import HIDDEN, hidden
+from fglaudit.attacks.sums.neighbor_equations import NeighborEquations
 from fglaudit.rng import derive
 
 SIZE = 9
@@ -87,3 +89,43 @@ def test_one_and_few_bits() -> None:
 
 def test_what_only_bounds_a_sum_is_not_gaussian() -> None:
     assert not bool(hidden(torch.tensor([0.1]), torch.ones(1), torch.tensor([False])).any())
+
+
+def noisy_equations(rows: int = 12, unknowns: int = 15, features: int = 40, std: float = 0.1) -> NeighborEquations:
+    """Return sums of four drawn binary rows each, with noise."""
+    rng = derive(0, "noisy equations")
+    bits = (torch.rand(unknowns, features, generator=rng) < 0.2).double()
+    columns = torch.stack([torch.randperm(unknowns, generator=rng)[:4] for _ in range(rows)])
+    weight = 0.3 + 0.5 * torch.rand(rows, 4, generator=rng, dtype=torch.double)
+    values = torch.einsum("re,ref->rf", weight, bits[columns])
+    values += std * torch.randn(values.shape, generator=rng, dtype=torch.double)
+    return NeighborEquations(
+        nodes=torch.arange(unknowns),
+        rows=torch.arange(rows).repeat_interleave(4),
+        columns=columns.flatten(),
+        coefficients=weight.flatten(),
+        values=values,
+        tolerance=torch.full_like(values, 1e-6),
+        std=torch.full((rows,), std, dtype=torch.double),
+        hidden=torch.zeros(rows, dtype=torch.double),
+        about=torch.arange(rows),
+        uploader=torch.full((rows,), -1),
+    )
+
+
+def test_columns_in_blocks_have_the_posterior_of_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    equations = noisy_equations()
+    odds = torch.full((15, 40), 0.2, dtype=torch.double).logit()
+    whole = maximum_a_posteriori._decode_noisy(equations, odds, 50).probability
+    widths: list[int] = []
+
+    def counted(part: NeighborEquations) -> BinarySystem:
+        widths.append(part.values.shape[1])
+        return binary_system(part)
+
+    monkeypatch.setattr(maximum_a_posteriori, "binary_system", counted)
+    monkeypatch.setattr(maximum_a_posteriori, "_TERMS_AT_ONCE", 7 * len(equations.rows))
+    parts = maximum_a_posteriori._decode_noisy(equations, odds, 50).probability
+    assert widths == [7, 7, 7, 7, 7, 5]
+    assert float((parts - whole).abs().max()) < 2e-3  # where messages stand still to 1e-3
+    assert float((whole - 0.2).abs().max()) > 0.5, "there is something to find"

@@ -20,7 +20,7 @@ from fglaudit.facts import Additive
 from fglaudit.federated.fedavg import average, broadcast, largest_share, upload
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
@@ -143,6 +143,31 @@ def test_what_is_left_of_a_sums_noise_without_the_shares_of_colluders_is_enough(
     left = sent[colluding:].sum(0)  # nobody trained, so this is noise
     per_clip = float(left.std().item()) / 0.5
     assert epsilon_of_mu(math.sqrt(7) / per_clip, 1e-5) == pytest.approx(8.0, rel=0.05)
+
+
+@pytest.mark.parametrize(("counted_on", "kept"), [(7, True), (0, False)])
+def test_replays_of_a_sum_less_the_shares_of_seven_colluders(counted_on: int, kept: bool) -> None:
+    """Ten clients, one round: the server sees the sum, seven clients tell it what they sent. The likeliest test of
+    whether one of the other three moved by the clip must not show more than the stated epsilon, and does where the
+    defense counted on no colluder."""
+    session = session_of(DpFedAvg(epsilon=2.0, trust="distributed", colluding=counted_on), Uploads(10, 10, 0.1))
+    rng, clients, server = derive(0, "replays"), torch.arange(10), torch.full((10,), SERVER)
+    start = torch.zeros(10, 2)
+    session.release(MessageBatch(0, server, clients, ModelUpdate(start)), rng)
+
+    def rows(payload: Payload) -> Tensor:
+        assert isinstance(payload, ModelUpdate)
+        return payload.vector
+
+    def scores(moved: float) -> Tensor:
+        change = start.clone()
+        change[9, 0] = moved  # longer than the clip: it is cut to it
+        sent = MessageBatch(1, clients, server, ModelUpdate(change))
+        return torch.stack([rows(session.release(sent, rng))[7:, 0].sum() for _ in range(4000)])
+
+    shown = gdp(scores(5.0), scores(0.0), delta=1e-5, confidence=1 - 1e-5, rng=derive(0, "split")).epsilon
+    assert (shown <= 2.0) is kept
+    assert shown > 1.0  # the test is nearly as good as the curve allows
 
 
 @pytest.mark.parametrize("colluding", [0, 2])

@@ -67,7 +67,7 @@ def test_the_network_follows_its_equations_row_by_row() -> None:
     near = torch.rand(1, 2, 4, 4, 3, generator=derive(4), dtype=torch.float64)
     missing = torch.zeros(1, 2, 4, dtype=torch.bool)
     missing[0, 1, 3] = True
-    found = shape.logits(w, inputs, Surrounded(nodes, near, missing), far, Dropout(0, None))
+    found = shape.logits(w, inputs, Surrounded(nodes, lambda part: near[:, part], missing), far, Dropout(0, None))
 
     def affine(name: str, rows: Tensor) -> Tensor:
         return rows @ w[f"{name}.weight"][0] + w[f"{name}.bias"][0]

@@ -13,8 +13,9 @@ from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probabilit
 from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.errors import FglauditError
 from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.nn.responses import response_matrix
 from fglaudit.payloads import SERVER, ClassReports
-from fglaudit.protocols.private.lpgnn import LPGNN, neighbours, response_matrix, shares
+from fglaudit.protocols.private.lpgnn import LPGNN, neighbours, shares
 from fglaudit.testing import check_attack, check_defense, check_protocol, example_graph, record
 from fglaudit.view import Observer
 

@@ -1,0 +1,55 @@
+"""``python -m bench.keep_reproduced [FOLDER]``: keeps runs of ``fglaudit reproduce`` in the package.
+
+The lines of ``FOLDER/*/measurements.csv`` (``runs/reproduce`` without a folder) are added to ``stored.csv``, in place
+of those of the same row and seed, and the counts between the two marks of ``docs/reproduce.md`` are written anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+
+from fglaudit.own_files import write_atomic
+from fglaudit.reproduce import status
+from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.published import TITLES
+from fglaudit.reproduce.run import KEY, VALUES
+from fglaudit.reproduce.status_output import summary
+
+REPOSITORY = Path(__file__).parents[1]
+STORED = REPOSITORY / "fglaudit" / "reproduce" / "stored.csv"
+PAGE = REPOSITORY / "docs" / "reproduce.md"
+MARKS = ("<!-- counts: python -m bench.keep_reproduced -->\n", "<!-- end of counts -->\n")
+COLUMNS = ("table", *KEY, *VALUES)
+
+
+def keep(folder: Path) -> int:
+    """Add the runs in ``folder`` to ``STORED``; return how many lines that has then."""
+    with STORED.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    for path in sorted(folder.glob("*/measurements.csv")):
+        if path.parent.name in TITLES:
+            lines += [{"table": path.parent.name, **line} for line in Table(path, KEY, VALUES).rows()]
+    latest = {tuple(line[column] for column in ("table", *KEY)): line for line in lines}
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    order = {table: place for place, table in enumerate(TITLES)}
+    writer.writerows(latest[key] for key in sorted(latest, key=lambda key: (order[key[0]], key[1:-1], int(key[-1]))))
+    write_atomic(STORED, text.getvalue())
+    return len(latest)
+
+
+def update_page() -> None:
+    """Write the counts of what ships into ``PAGE``."""
+    before, rest = PAGE.read_text().split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    counts = summary(status.judged(REPOSITORY / "no runs of one's own"))
+    write_atomic(PAGE, f"{before}{MARKS[0]}\n{counts}{MARKS[1]}{after}")
+
+
+if __name__ == "__main__":
+    print(keep(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/reproduce")), "runs are kept")
+    update_page()

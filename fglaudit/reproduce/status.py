@@ -1,0 +1,148 @@
+"""Which printed figures were measured, and which of them miss: from stored runs, never from a list of verdicts.
+
+Three sources, all CSV: ``stored.csv``, a line per run of ``fglaudit reproduce`` that ships with the package; the user's
+own ``runs/reproduce/*/measurements.csv``; and ``recorded.csv``, means of earlier runs whose single figures were not
+kept, each with the page where it stands. Of a row that has several, the source with the most runs counts.
+
+A figure misses that is more than ``POINTS`` from the printed one, on either side: percentage points for accuracies and
+percent of the printed figure for all others. ``causes.csv`` names the pages that show by experiment why a row misses.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from fglaudit.reproduce.figures import obstacle
+from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.published import TITLES, Published, all_published
+from fglaudit.reproduce.run import KEY, VALUES
+
+POINTS = 1.5
+AIM = 0.05
+"""Share of the rows measured that may miss without a cause."""
+HIT, EXPLAINED, MISSED, OPEN, BARRED = "within", "missed, cause shown", "missed", "not run", "cannot be run"
+VERDICTS = (HIT, EXPLAINED, MISSED, OPEN, BARRED)
+
+OF_A_MACHINE = ("computation-cost", "preprocessing-time")
+"""Metrics that no other machine repeats."""
+AS_PUBLISHED = ", as published code"
+"""End of the method of a row that is computed once more as its authors' code does."""
+PAGES = {
+    "fedgcn": "docs/fedgcn.md", "fedgat": "docs/fedgat.md", "fedgt": "docs/fedgt.md", "nfedgnn": "docs/nfedgnn.md",
+    "gfl-appnp": "docs/gfl-appnp.md",
+}  # fmt: skip
+
+_Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A printed figure and what became of it here.
+
+    Attributes:
+        mean: ours; None where there is none.
+        runs: behind it.
+        page: where the figure stands or, of one that misses, where the cause is shown; "" for plain stored runs.
+        reason: the cause of a miss, or why a row cannot be run.
+    """
+
+    row: Published
+    mean: float | None
+    runs: int
+    verdict: str
+    page: str
+    reason: str
+
+    @property
+    def gap(self) -> float:
+        """Ours minus the printed one."""
+        assert self.mean is not None and self.row.mean is not None
+        return self.mean - self.row.mean
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one source has of a row."""
+
+    mean: float
+    runs: int
+    page: str
+
+
+def judged(runs: Path = Path("runs") / "reproduce", tables: Iterable[str] = TITLES) -> list[Judged]:
+    """Judge every printed figure of ``tables`` but seconds; ``runs`` is the folder of the user's own measurements."""
+    found = _found(runs)
+    wanted = set(tables)
+    return [_judge(row, found) for row in all_published() if row.table in wanted and row.metric not in OF_A_MACHINE]
+
+
+def off(row: Published, mean: float) -> float:
+    """Return how far ``mean`` is from the printed figure: points for accuracies, percent of it for others."""
+    assert row.mean is not None
+    if row.metric == "accuracy":
+        return abs(mean - row.mean)
+    return 100 * abs(mean - row.mean) / abs(row.mean) if row.mean else 100 * abs(mean)
+
+
+def share_unexplained(rows: Sequence[Judged]) -> float:
+    """Return the share of the measured rows that miss without a cause; 0 where none is measured."""
+    ran = [row for row in rows if row.mean is not None]
+    return sum(row.verdict == MISSED for row in ran) / len(ran) if ran else 0.0
+
+
+def _judge(row: Published, by_key: Mapping[_Key, Found]) -> Judged:
+    found = by_key.get(_key(row.table, row.key))
+    if found is None:
+        reason = obstacle(row)
+        return Judged(row, None, 0, BARRED if reason else OPEN, "", reason)
+    if off(row, found.mean) <= POINTS:
+        return Judged(row, found.mean, found.runs, HIT, found.page, "")
+    page, cause = _cause(row, by_key.get(_key(row.table, row.key | {"method": row.method + AS_PUBLISHED})))
+    return Judged(row, found.mean, found.runs, EXPLAINED if cause else MISSED, page or found.page, cause)
+
+
+def _cause(row: Published, by_their_code: Found | None) -> tuple[str, str]:
+    """Return the page that shows why ``row`` misses and the cause; "" each where none is known.
+
+    Args:
+        by_their_code: the same row as its authors' code computes it, if it was measured.
+    """
+    for line in _packaged("causes.csv"):
+        if line["table"] == row.table and all(word in row.label for word in line["words"].split("; ")):
+            return line["page"], line["cause"]
+    if by_their_code is not None and off(row, by_their_code.mean) <= POINTS:
+        return PAGES[row.table.rpartition("-")[0]], "the authors' code computes otherwise, and that meets the figure"
+    return "", ""
+
+
+def _key(table: str, key: Mapping[str, str]) -> _Key:
+    """A row that two tables of a paper print is one measurement."""
+    return (table.rpartition("-")[0], *(key[column] for column in KEY[:-1]))
+
+
+def _found(runs: Path) -> dict[_Key, Found]:
+    by_seed: dict[_Key, dict[str, float]] = {}
+    for line in _packaged("stored.csv"):
+        by_seed.setdefault(_key(line["table"], line), {})[line["seed"]] = float(line["value"])
+    for path in sorted(runs.glob("*/measurements.csv")):
+        if path.parent.name in TITLES:
+            for line in Table(path, KEY, VALUES).rows():
+                by_seed.setdefault(_key(path.parent.name, line), {})[line["seed"]] = float(line["value"])
+    found = {key: Found(statistics.fmean(values.values()), len(values), "") for key, values in by_seed.items()}
+    for line in _packaged("recorded.csv"):
+        key, count = _key(line["table"], line), int(line["runs"])
+        if key not in found or found[key].runs < count:
+            found[key] = Found(float(line["mean"]), count, line["page"])
+    return found
+
+
+@cache
+def _packaged(name: str) -> tuple[dict[str, str], ...]:
+    text = files("fglaudit.reproduce").joinpath(name).read_text("utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
