@@ -98,8 +98,10 @@ def test_secret_signs_of_latents_are_learned_from_the_round_that_no_hidden_messa
 def test_masks_that_several_messages_share_fall_out_of_their_differences(
     kind: str, share: float, exact: float, cosine: float
 ) -> None:
-    """One mask for all messages of a run, one for every two, one for every node; 6 rows of 60 are known. What one client
-    alone sends of a node keeps its mask."""
+    """One mask for all messages of a run, one for every two, one for every node; 6 rows of 60 are known.
+
+    What one client alone sends of a node keeps its mask.
+    """
     found = measured(example_graph(), Obfuscated(kind, secret=True), build("attack", "learned-inversion", {}), share)
     assert (found.exact_rate or 0) >= exact and (found.cosine or 0) >= cosine > 0.5 > (found.control_cosine or 0)
 
