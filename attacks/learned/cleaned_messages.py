@@ -115,7 +115,9 @@ class CleanedMessages:
                 place = number[direction] % max(1, len(found.by_batch))
                 map_ = found.by_batch[place] if found.by_batch else found.learned
                 some = len(held.rows) if found.by_batch else max(1, _MOST_AT_ONCE // found.width)
-                rows[name] = torch.cat([_clean(part, map_, found.nothing) for part in held.rows.split(max(1, some))])
+                rows[name] = torch.cat(
+                    [_clean(part, map_, found.nothing) for part in torch.split(held.rows, max(1, some))]
+                )
                 if found.kept and len(found.kept[number[direction] % len(found.kept)]) == len(held.rows):
                     keep = _entries_kept(found.kept[number[direction] % len(found.kept)], held.message, batch, keep)
             cleaned = with_rows(batch, rows, self.features)

@@ -39,7 +39,7 @@ def asking_rows(view: View, rng: torch.Generator) -> Iterator[Tensor]:
     if len(unknown) > _MOST_ASKED * width:
         return
     yield torch.zeros(num, width)
-    for block in unknown.split(width):
+    for block in torch.split(unknown, width):
         rows = torch.zeros(num, width)
         rows[block, torch.arange(len(block))] = 1.0
         yield rows
@@ -92,7 +92,7 @@ def as_sums(view: View, asked: list[Tensor], made: Tensor) -> Sums | None:
 
 
 def _blocks(made: Tensor, unknown: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(made[1:-_CHECKS], unknown.split(made.shape[2]), strict=True)
+    return zip(made[1:-_CHECKS], torch.split(unknown, made.shape[2]), strict=True)
 
 
 def between(sums: Sums, sent: Tensor, group: Tensor, discrete: bool) -> tuple[Tensor, Tensor]:

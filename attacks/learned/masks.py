@@ -73,8 +73,8 @@ def unmasked(
     unsure = known.variance[sure[group]].mean() if bool(sure.any()) else known.variance.mean()
     left = float(unsure.sqrt().item())
     coarse = left > tolerance(known)
-    made = FieldMap(by_batch[0], known.sent.shape[1], left, coarse=coarse, by_batch=by_batch, of_run=True)
-    return made if all(bool(rows.all()) for rows in kept) else dataclasses.replace(made, kept=kept)
+    map_ = FieldMap(by_batch[0], known.sent.shape[1], left, coarse=coarse, by_batch=by_batch, of_run=True)
+    return map_ if all(bool(rows.all()) for rows in kept) else dataclasses.replace(map_, kept=kept)
 
 
 def _is(batch: MessageBatch, direction: bool) -> bool:

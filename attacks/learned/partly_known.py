@@ -124,7 +124,7 @@ def signed_order(known: PartlyKnown) -> Learned | None:
 def may_be_told(made: Tensor, sent: Tensor) -> bool:
     """Whether anything here may learn from messages ``sent`` [n, D] of which some draws [draws, n, D] were ``made``:
     more draws of wide ones are dear."""
-    return sent.shape[1] ** 3 * _STARTS <= _MOST_WORK or may_be_ordered(made.mean(0), sent)
+    return bool(sent.shape[1] ** 3 * _STARTS <= _MOST_WORK) or may_be_ordered(made.mean(0), sent)
 
 
 def may_be_ordered(mean: Tensor, sent: Tensor) -> bool:
@@ -136,7 +136,7 @@ def may_be_ordered(mean: Tensor, sent: Tensor) -> bool:
     sent, mean = (t - t.mean(0) for t in (_finite(sent), mean))
     alike = (mean.T @ sent).abs() / sent.norm(dim=0).clamp(min=1e-300)
     most = alike.amax(1) / alike.square().mean(1).sqrt().clamp(min=1e-300)
-    return float(most.quantile(0.75).item()) > _AHEAD * (2 * math.log(sent.shape[1])) ** 0.5
+    return bool(float(most.quantile(0.75).item()) > _AHEAD * (2 * math.log(sent.shape[1])) ** 0.5)
 
 
 def _finite(rows: Tensor) -> Tensor:

@@ -241,7 +241,8 @@ def _turn(sent: Tensor, plain: Tensor) -> Tensor:
     if sent.shape[1] > WIDE and 2 * len(sent) < sent.shape[1]:
         (q, r), (p, s) = torch.linalg.qr(sent.T), torch.linalg.qr(plain.T)
         u, _, v = torch.linalg.svd(r @ s.T)
-        return (q @ u) @ (v @ p.T)
+        near: Tensor = (q @ u) @ (v @ p.T)
+        return near
     u, _, v = torch.linalg.svd(sent.T @ plain, full_matrices=False)
     turned: Tensor = u @ v
     return turned

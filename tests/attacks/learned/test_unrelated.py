@@ -43,7 +43,8 @@ WIDE = 400
 
 
 def turn(purpose: str) -> Tensor:
-    return torch.linalg.qr(drawn(WIDE, WIDE, purpose))[0]
+    turned: Tensor = torch.linalg.qr(drawn(WIDE, WIDE, purpose))[0]
+    return turned
 
 
 @pytest.mark.parametrize("count", [100, 600])
@@ -58,8 +59,9 @@ def test_secrets_that_are_drawn_anew_leave_nothing_to_learn(count: int) -> None:
 def test_what_is_the_same_in_both_is_there_to_learn(count: int) -> None:
     plain, held = drawn(count, WIDE, "rows"), drawn(WIDE, WIDE, "held rows")
     tenth = torch.arange(WIDE) % 10 == 0
-    for made in (lambda z: z @ turn("one"), lambda z: z.cumsum(1), lambda z: -2 * z + 5):
-        assert not changing(plain, made(plain), held, made(held))
+    linear = turn("one")
+    for sent, held_sent in ((plain @ linear, held @ linear), (plain.cumsum(1), held.cumsum(1)), (5 - plain, 5 - held)):
+        assert not changing(plain, sent, held, held_sent)
     noise = drawn(count, WIDE, "noise"), drawn(WIDE, WIDE, "held noise")
     sent, held_sent = (torch.where(tenth, rows, 3 * off) for rows, off in zip((plain, held), noise, strict=True))
     assert not changing(plain, sent, held, held_sent)
