@@ -182,6 +182,20 @@ def test_nfedgnn_chooses_lambda_on_validation_nodes(monkeypatch: pytest.MonkeyPa
     assert found.value == max(tried, key=lambda pair: pair[0])[1] and found.gigabytes_up > 0
 
 
+def test_counts_are_of_whole_sets_with_the_directions_of_each_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[DatasetSpec] = []
+    monkeypatch.setattr(DatasetSpec, "load", lambda spec: asked.append(spec))
+    monkeypatch.setattr(data_tables, "dataset_facts", lambda _: {"edges": 10, "nodes": 7})
+    expected = {("fedgcn-table3", "cora"): 10, ("nfedgnn-table2", "cora"): 20, ("fedgt-table3", "photo"): 20}
+    for (table, dataset), count in (expected | {("fedgt-table3", "pubmed"): 10}).items():
+        edges, nodes = (
+            next(row for row in rows_of(table) if (row.dataset, row.metric) == (dataset, metric))
+            for metric in ("edges", "nodes")
+        )
+        assert (measure(edges, 0, None), measure(nodes, 0, None)) == (Measured(count), Measured(7))
+    assert {spec.component for spec in asked} == {"all"}
+
+
 def test_sizes_of_messages() -> None:
     rows = {(row.setting, row.method): measure(row, 0, None) for row in rows_of("fedgcn-table6")}
     million = rows["array size 1M", "CKKS (Boolean packing)"]
