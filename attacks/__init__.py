@@ -62,5 +62,6 @@ ATTACKS: dict[str, str] = {
     "model-links": "fglaudit.attacks.models.model_links:ModelLinks",
     "update-members": "fglaudit.attacks.models.update_members:UpdateMembers",
     "update-attributes": "fglaudit.attacks.models.update_attributes:UpdateAttributes",
+    "learned-label-shares": "fglaudit.attacks.models.learned_label_shares:LearnedLabelShares",
     "learned-inversion": "fglaudit.attacks.learned.learned_inversion:LearnedInversion",
 }

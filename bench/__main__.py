@@ -36,6 +36,8 @@ from bench import (
     threshold_encryption,
     training_settings,
     update_inversion,
+    update_optimisation,
+    update_properties,
 )
 from bench.redteam import measure as redteam
 from bench.redteam import power
@@ -74,6 +76,8 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "estimates": lambda o: estimates.run(o.results, calibrate=False),
     "devices": lambda o: devices.run(o.results),
     "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
+    "update-optimisation": lambda o: update_optimisation.run(o.results, o.root),
+    "update-properties": lambda o: update_properties.run(o.results, o.root, min(o.seeds, 3)),
     "scale": lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients),
     "large-training": lambda o: large_training.run(
         o.results, large_training.Size(o.nodes, o.edges or 61_900_000, o.clients), o.hops

@@ -92,7 +92,10 @@ class KnownGraph:
 
     def federation(self, view: View, members: Tensor, rng: torch.Generator) -> FederatedGraph:
         """Return the federation in which the nodes ``members`` [N] train, held by drawn :meth:`owners`."""
-        owner = self.owners(view, rng)
+        return self.held(view, self.owners(view, rng), members)
+
+    def held(self, view: View, owner: Tensor, members: Tensor) -> FederatedGraph:
+        """Return the federation in which the clients ``owner`` [N] hold the nodes, of which ``members`` [N] train."""
         clients = tuple((owner == k).nonzero().squeeze(1) for k in range(view.public.num_clients))
         none = tuple(torch.zeros(len(nodes), dtype=torch.bool) for nodes in clients)
         return FederatedGraph(
