@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
