@@ -19,6 +19,9 @@ Key = tuple[bool, str]
 _MOST_KEPT = 2**26
 """Numbers of cleaned batches that are kept, so that attacks which read them often do not clean them again."""
 
+_MOST_AT_ONCE = 2**24
+"""Numbers that are cleaned at once."""
+
 
 @dataclass(frozen=True)
 class FieldMap:
@@ -111,14 +114,22 @@ class CleanedMessages:
                     continue
                 place = number[direction] % max(1, len(found.by_batch))
                 map_ = found.by_batch[place] if found.by_batch else found.learned
-                clean = map_.apply(held.rows)
-                rows[name] = torch.where(clean.abs() <= found.nothing * largest(held.rows), 0.0, clean)
+                some = len(held.rows) if found.by_batch else max(1, _MOST_AT_ONCE // found.width)
+                rows[name] = torch.cat(
+                    [_clean(part, map_, found.nothing) for part in torch.split(held.rows, max(1, some))]
+                )
                 if found.kept and len(found.kept[number[direction] % len(found.kept)]) == len(held.rows):
                     keep = _entries_kept(found.kept[number[direction] % len(found.kept)], held.message, batch, keep)
             cleaned = with_rows(batch, rows, self.features)
             if self.totals:
                 cleaned = added.followed(cleaned) if direction else added.made_again(cleaned)
             yield cleaned if keep is None else _some(cleaned, keep)
+
+
+def _clean(sent: Tensor, map_: Learned, nothing: float) -> Tensor:
+    """Return rows [n, D] cleaned."""
+    clean = map_.apply(sent)
+    return torch.where(clean.abs() <= nothing * largest(sent), 0.0, clean)
 
 
 def _entries_kept(kept: Tensor, message: Tensor, batch: MessageBatch, before: Tensor | None) -> Tensor:

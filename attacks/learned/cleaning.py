@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
 from fglaudit.attacks.learned.probes import (
     Probes,
     apart,
+    is_large,
     made_up_graph,
     rehearsed_pair,
 )
@@ -42,9 +44,8 @@ _GOLDEN = 0.6180339887498949
 _ENTRIES = 2**19
 """Entries to see for a table of all values."""
 _MIXED = 64
-_VALUES = 2**25
+_VALUES = 2**24
 _EXACT = 1e-9
-_LARGE = 10**5
 BatchPair = tuple[MessageBatch, MessageBatch]
 Drawn = list[dict[str, tuple[Tensor, Tensor]]]
 """By batch and field (plain, sent) [n, D], of one probe."""
@@ -73,17 +74,31 @@ def _fewer(batch: MessageBatch) -> MessageBatch:
     return batch.select(torch.arange(len(batch.senders)) < most)
 
 
-def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device: torch.device) -> dict[Key, FieldMap]:
-    """Return how the fields of ``payload`` that the defense changed are cleaned; those of which nothing was learned
-    are left out."""
+@dataclass(frozen=True)
+class PublicMaps:
+    """What the public code alone tells.
+
+    Attributes:
+        found: how fields are cleaned.
+        changed: fields that the defense changes.
+        probes: by direction.
+    """
+
+    found: Mapping[Key, FieldMap]
+    changed: frozenset[Key]
+    probes: Mapping[bool, Probes]
+
+
+def public_maps(view: View, payload: type[Payload], rng: torch.Generator, device: torch.device) -> PublicMaps:
+    """Return what the public code does to the fields of ``payload``, and how that is undone."""
     found: dict[Key, FieldMap] = {}
     changed: set[Key] = set()
     asked: dict[bool, Probes] = {}
     wires = {direction: first_batches(view, payload, direction) for direction in (True, False)}
     first = next((wire[0] for wire in wires.values() if wire), None)
     if first is None:
-        return {}
-    large = first.payload.numbers() / len(first.senders) > _LARGE
+        return PublicMaps({}, frozenset(), {})
+    large = is_large(view.messages.of(payload))
     graphs = [made_up_graph(view, large, split(rng, f"graph {i}")) for i in range(2)]
     graph, until = graphs[0], min(1, first.round)
     rehearsals = [rehearsed_pair(view, made, payload, until, split(rng, "rehearsal")) for made in graphs]
@@ -111,13 +126,25 @@ def learn_maps(view: View, payload: type[Payload], rng: torch.Generator, device:
                 taught.append(rehearsals[-1])
             if (learned := _repeated(pairs, again, device)) is not None:
                 found[direction, name] = learned
+    return PublicMaps(found, frozenset(changed), asked)
+
+
+def learn_maps(
+    view: View, payload: type[Payload], public: PublicMaps, rng: torch.Generator, device: torch.device
+) -> dict[Key, FieldMap]:
+    """Return how the fields of ``payload`` that the defense changed are cleaned; those of which nothing was learned
+    are left out. Secrets of the run are learned from the rows that the observer of ``view`` knows."""
+    found, changed = dict(public.found), public.changed
+    wires = {direction: probes.wire for direction, probes in public.probes.items()}
     found |= secrets_of_run(view, payload, wires, found, changed, split(rng, "known"), device)
-    for direction, probes in asked.items():
+    for direction, probes in public.probes.items():
         for name in float_fields(probes.wire[0]):
             key = (direction, name)
             if key not in changed or (key in found and found[key].learned.error <= GOOD):
                 continue
-            shared = unmasked(probes, payload, direction, name, split(rng, f"masks of {name}"))
+            shared = unmasked(
+                dataclasses.replace(probes, view=view), payload, direction, name, split(rng, f"masks of {name}")
+            )
             found |= {} if shared is None else {key: shared}
     return found
 

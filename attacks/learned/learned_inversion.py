@@ -136,7 +136,7 @@ class LearnedInversion(Attack):
 
             def relearned(known: Auxiliary) -> View:
                 """Undo secrets of the run again, with more rows."""
-                more = undone(dataclasses.replace(view, auxiliary=known), seen, rng, device)
+                more = undone(dataclasses.replace(view, auxiliary=known), seen, rng, device, found.public)
                 return without_facts(more.cleaned, more.payloads)
 
             name, plain = type(self).name, without_facts(found.cleaned, found.payloads)

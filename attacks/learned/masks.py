@@ -16,9 +16,11 @@ from torch import Tensor
 
 from fglaudit.attacks.learned.cleaned_messages import FieldMap
 from fglaudit.attacks.learned.entries import entries, upwards, with_rows
+from fglaudit.attacks.learned.linear_messages import as_sums, asking_rows, between
 from fglaudit.attacks.learned.partly_known import PartlyKnown, partly_known, possible, tolerance
-from fglaudit.attacks.learned.probes import Probes, Seen, drawn_alike, keyed, known_draws
+from fglaudit.attacks.learned.probes import Probes, Seen, drawn_alike, keyed, known_messages, made_up_rows
 from fglaudit.attacks.learned.row_maps import Learned, RowMap
+from fglaudit.graph import FeatureKind
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import copied, split
 
@@ -27,6 +29,10 @@ _BEST = 4
 """Messages of a group whose possible values are tried."""
 _SAME = 1e-4
 """Of the size of a mask."""
+_CLOSE = 10.0
+"""Least deviation of a message, in units of what tells possible values apart; twice that is known beforehand."""
+_MOSTLY = 0.9
+"""Share of the entries of a group that must be possible values."""
 _MOST = 2**28
 """Values compared with possible ones."""
 
@@ -39,7 +45,9 @@ def unmasked(
     groups = _groups(probes, name, rng)
     if groups is None or sum(_is(b, direction) for b in probes.view.messages.of(payload)) != len(probes.wire):
         return None
-    more = known_draws(probes.view, payload, _DRAWS, split(rng, "possible values"))
+    view, drawing = probes.view, split(rng, "possible values")
+    asked = list(asking_rows(view, drawing))
+    more = known_messages(view, payload, [*made_up_rows(view, _DRAWS, drawing), *asked], drawing)
     if more is None:
         return None
     seen, drawn = more
@@ -47,15 +55,26 @@ def unmasked(
     alike, told = drawn_alike(seen, drawn, (direction, name)), drawn_alike(labels, drawn, (direction, name))
     if alike is None or told is None:
         return None
-    use = alike[1].isfinite().all(1) & (alike[0].abs().amax((0, 2)) > 0)
-    known = partly_known(alike[0][:, use], alike[1][use])
+    use = alike[1].isfinite().all(1) & (alike[0][:_DRAWS].abs().amax((0, 2)) > 0)
+    made, sent, group = alike[0][:, use], alike[1][use], told[1][use][:, 0].round().long()
+    known = partly_known(made[:_DRAWS], sent)
     if known is None or known.steps is None or len(known.sent) == 0:
         return None
-    masks = _masks(known, told[1][use][:, 0].round().long(), int(torch.cat(groups).max().item()) + 1)
+    if (sums := as_sums(view, asked, made[_DRAWS:])) is not None:
+        mean, variance = between(sums, sent, group, view.public.features is not FeatureKind.REAL)
+        known = dataclasses.replace(known, mean=mean, variance=variance.clamp(min=(_CLOSE * tolerance(known)) ** 2))
+    count = int(torch.cat(groups).max().item()) + 1
+    masks = _masks(known, group, count)
     if masks is None:
         return None
+    sure = _sure(known, masks, group, count)
     by_batch = tuple(Learned("masks that are shared", 0.0, _without(masks[group])) for group in groups)
-    return dataclasses.replace(FieldMap(by_batch[0], known.sent.shape[1]), by_batch=by_batch, of_run=True)
+    kept = tuple(sure[group] for group in groups)
+    unsure = known.variance[sure[group]].mean() if bool(sure.any()) else known.variance.mean()
+    left = float(unsure.sqrt().item())
+    coarse = left > tolerance(known)
+    map_ = FieldMap(by_batch[0], known.sent.shape[1], left, coarse=coarse, by_batch=by_batch, of_run=True)
+    return map_ if all(bool(rows.all()) for rows in kept) else dataclasses.replace(map_, kept=kept)
 
 
 def _is(batch: MessageBatch, direction: bool) -> bool:
@@ -69,22 +88,31 @@ def _without(mask: Tensor) -> RowMap:
 def _groups(probes: Probes, name: str, rng: torch.Generator) -> list[Tensor] | None:
     """Return by batch which mask is added to each row, by number; None where what is added depends on the values, or no
     two rows share it."""
+    if _added(probes.fewer(), name, split(rng, "few")) is None:
+        return None
     found = []
     for bind in range(2):
-        same = split(rng, f"bind {bind}")
-        added = []
-        for values in range(2):
-            pairs = probes.pairs("normal", split(rng, f"values {values}"), bind=copied(same))
-            added.append(torch.cat([sent - plain for plain, sent in (batch[name] for batch in pairs)]))
-        size = added[0].abs().amax(1, keepdim=True)
-        if not bool(((added[0] - added[1]).abs() <= _SAME * (size + 1)).all()) or float(size.min().item()) <= _SAME:
+        added = _added(probes, name, split(rng, f"bind {bind}"))
+        if added is None:
             return None
-        found.append(_alike(added[0], rng))
+        found.append(_alike(added, rng))
     one, other = found
     if not torch.equal(one, other) or int(one.max().item()) + 1 == len(one):
         return None
     counts = [len(entries(batch, name, probes.view.public.num_features).rows) for batch in probes.wire]
     return list(torch.split(one, counts))
+
+
+def _added(probes: Probes, name: str, bind: torch.Generator) -> Tensor | None:
+    """Return what one bind of the defense adds to each row [n, D]; None where that depends on the values."""
+    added = []
+    for values in range(2):
+        pairs = probes.pairs("normal", split(copied(bind), f"values {values}"), bind=copied(bind))
+        added.append(torch.cat([sent - plain for plain, sent in (batch[name] for batch in pairs)]))
+    size = added[0].abs().amax(1, keepdim=True)
+    if not bool(((added[0] - added[1]).abs() <= _SAME * (size + 1)).all()) or float(size.min().item()) <= _SAME:
+        return None
+    return added[0]
 
 
 def _alike(rows: Tensor, rng: torch.Generator) -> Tensor:
@@ -132,6 +160,18 @@ def _masks(known: PartlyKnown, group: Tensor, count: int) -> Tensor | None:
             better = worth > score
             masks, score = torch.where(better, mask, masks), torch.where(better, worth, score)
     return masks
+
+
+def _sure(known: PartlyKnown, masks: Tensor, group: Tensor, count: int) -> Tensor:
+    """Return whether the mask of each group is told [count]: under it several messages are possible, or one is known
+    beforehand. Any mask leaves something possible of one message alone."""
+    cleaned = known.sent - masks[group]
+    possibly = ((cleaned - possible(known, cleaned)).abs() <= tolerance(known)).to(masks).mean(1)
+    size = torch.bincount(group, minlength=count)
+    hits = masks.new_zeros(count).index_add_(0, group, possibly) / size.clamp(min=1)
+    given = torch.zeros(count, dtype=torch.bool, device=group.device)
+    given[group[known.variance.amax(1) <= (2 * _CLOSE * tolerance(known)) ** 2]] = True
+    return given | ((size > 1) & (hits >= _MOSTLY))
 
 
 def _best_known(unsure: Tensor, group: Tensor, count: int) -> list[Tensor]:

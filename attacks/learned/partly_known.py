@@ -13,13 +13,14 @@ variance and, where rows are discrete, a list of possible values. Two kinds of s
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fglaudit.attacks.learned.row_maps import Learned, RowMap, columns_in_order, identity, linear_map
+from fglaudit.attacks.learned.row_maps import WIDE, Learned, RowMap, columns_in_order, identity, linear_map
 
 TURNED = "rotation, of rows known in part"
 _MOST_COLUMNS = 2048
@@ -41,6 +42,8 @@ _GAP = 1e-5
 _IMPOSSIBLE = 1.0
 """Weight of messages with impossible values, in units of the range of likelihoods."""
 _MOST_COMPARED = 2**28
+_AHEAD = 1.2
+"""Of the largest of as many normal deviates as there are columns."""
 _STILL = 1e-12
 """Change of a rotation's entries at which it has come to rest."""
 
@@ -106,7 +109,7 @@ def signed_order(known: PartlyKnown) -> Learned | None:
     """Return the order of the columns and their signs with the largest likelihood, if it explains messages that it was
     not learned from better than none does."""
     n = len(known.sent)
-    if n < 4 or known.sent.shape[1] < 2:
+    if n < 4 or known.sent.shape[1] < 2 or not may_be_ordered(known.mean, known.sent):
         return None
     held = torch.arange(n) % 4 == 0
     taught, asked = known.part(~held), known.part(held)
@@ -116,6 +119,28 @@ def signed_order(known: PartlyKnown) -> Learned | None:
         return None
     found = columns_in_order(*_assigned(known))
     return Learned("order and signs, of rows known in part", 0.0 if confirmed(known, found) else wrong, found)
+
+
+def may_be_told(made: Tensor, sent: Tensor) -> bool:
+    """Whether anything here may learn from messages ``sent`` [n, D] of which some draws [draws, n, D] were ``made``:
+    more draws of wide ones are dear."""
+    return bool(sent.shape[1] ** 3 * _STARTS <= _MOST_WORK) or may_be_ordered(made.mean(0), sent)
+
+
+def may_be_ordered(mean: Tensor, sent: Tensor) -> bool:
+    """Whether a quarter of the columns of ``mean`` [n, D] is more like one that was ``sent`` [n, D] than the largest of
+    so many would be by chance beside the others, all of which large messages make alike; of few columns that is not
+    asked."""
+    if sent.shape[1] <= WIDE:
+        return True
+    sent, mean = (t - t.mean(0) for t in (_finite(sent), mean))
+    alike = (mean.T @ sent).abs() / sent.norm(dim=0).clamp(min=1e-300)
+    most = alike.amax(1) / alike.square().mean(1).sqrt().clamp(min=1e-300)
+    return bool(float(most.quantile(0.75).item()) > _AHEAD * (2 * math.log(sent.shape[1])) ** 0.5)
+
+
+def _finite(rows: Tensor) -> Tensor:
+    return rows.nan_to_num(0.0, 0.0, 0.0)
 
 
 def misfit(known: PartlyKnown, map_: RowMap) -> float:
@@ -159,7 +184,7 @@ def turned(known: PartlyKnown) -> Learned | None:
     turns = int(min(_TURNS, _MOST_WORK / width**3))
     weight = 1 / known.variance.mean(1, keepdim=True)
     matrix = torch.eye(width, dtype=weight.dtype, device=weight.device)
-    for start in range(_STARTS):
+    for start in range(_STARTS if turns >= _STARTS else 1):
         # Another start leaves out other messages.
         some = weight * (torch.arange(len(weight), device=weight.device) % _STARTS != start - 1)[:, None]
         matrix = _refined(known, _turn(known.sent, known.mean, some), turns // _STARTS)

@@ -13,13 +13,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.learned.field_maps import WORTH
-from fglaudit.attacks.learned.row_maps import Learned, RowMap, affine, best_map, relative_error
+from fglaudit.attacks.learned.row_maps import Learned, RowMap, affine, best_map, no_line, relative_error
 
 MOST_MIXED = 3000
 """Rows of a batch that may be mixed with one another."""
 _MOST_GROUPS = 64
 _FEWEST = 8
 _SMALL = 1e-4
+_COLUMNS = 64
+"""Of which maps of single entries are tried first, where nothing is linear."""
+_HALF = 0.5
+"""Relative error that they must stay below."""
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
 """(plain, sent) [n, D] in the same places, of several probes."""
@@ -70,7 +74,7 @@ def _by_entry(pairs: Pairs) -> RowMap:
     return _ByEntry(factor, sent.mean(0) - factor * plain.mean(0), factor.abs() < _SMALL)
 
 
-def _by_group(pairs: Pairs, groups: Tensor) -> RowMap | None:
+def _by_group(pairs: Pairs, held: tuple[Tensor, Tensor], groups: Tensor) -> RowMap | None:
     distinct = torch.unique(groups)
     if not 1 < len(distinct) <= _MOST_GROUPS:
         return None
@@ -78,12 +82,15 @@ def _by_group(pairs: Pairs, groups: Tensor) -> RowMap | None:
     every = groups.repeat(len(pairs))
     maps, left = {}, 0.0
     for group in distinct.tolist():
-        z, y = plain[every == group], sent[every == group]
-        cut = len(z) * 3 // 4
-        if len(z) < _FEWEST:
+        here, asked = every == group, groups == group
+        if int(here.sum()) < _FEWEST:
             return None
-        learned = best_map(z[:cut], y[:cut], z[cut:], y[cut:], simple=True)
-        left += min(learned.error, 1.0) * len(z) / len(plain)
+        examples = (plain[here], sent[here], held[0][asked], held[1][asked])
+        few = [t[:, :_COLUMNS] for t in examples]
+        if no_line(*examples) and best_map(*few, simple=True).error > _HALF:
+            return None
+        learned = best_map(*examples, simple=True)
+        left += min(learned.error, 1.0) * len(examples[2]) / len(groups)
         if left > WORTH:
             return None  # noise, mostly: what the other groups are would not make it worth anything
         maps[group] = learned.apply
@@ -106,7 +113,7 @@ def _unmixed(pairs: Pairs) -> RowMap | None:
 def best_place_map(pairs: Pairs, held: tuple[Tensor, Tensor], senders: Tensor, unless: float) -> Learned | None:
     """Return the map by place with the least error on the pair ``held``, if that is below ``unless``."""
     tried: list[tuple[str, RowMap | None]] = [("affine by place", _by_entry(pairs)) if len(pairs) > 1 else ("", None)]
-    tried.append(("by sender", _by_group(pairs, senders)))
+    tried.append(("by sender", _by_group(pairs, held, senders)))
     tried.append(("mixture of rows", _unmixed(pairs)))
     scored = [Learned(name, relative_error(held[0], map_(held[1])), map_) for name, map_ in tried if map_ is not None]
     best = min((s for s in scored if s.error == s.error), key=lambda s: s.error, default=None)

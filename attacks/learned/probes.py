@@ -9,7 +9,7 @@ pairs come from the wire: messages that follow from rows which the observer know
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +29,9 @@ _NODES = 3000
 _FEW_NODES = 60
 _LARGE = 10**5
 """Values in a message beyond which few nodes are made up."""
+_MOST = 2**25
+"""The same of all messages of a round."""
+_SOME = 2**20
 _DENSITY = 0.3
 _SAME = 1e-6
 _FEWEST_DISTINCT = 8
@@ -39,6 +42,19 @@ ROUNDS = 4
 _MIX = 6364136223846793005
 """Odd, so that codes of tuples, which overflow, are as good as distinct."""
 CPU = torch.device("cpu")
+
+
+def is_large(batches: Iterable[MessageBatch]) -> bool:
+    """Return whether single messages of the first round, or all of them, are so large that few nodes are made up."""
+    start, numbers = None, 0
+    for batch in batches:
+        start = batch.round if start is None else start
+        numbers += batch.payload.numbers()
+        if batch.round == start and (numbers > _MOST or batch.payload.numbers() > _LARGE * max(1, len(batch.senders))):
+            return True
+        if batch.round != start:
+            break
+    return False
 
 
 def made_up_graph(view: View, large: bool, rng: torch.Generator) -> FederatedGraph:
@@ -111,13 +127,18 @@ class Probes:
             for before, after in zip(made, sent, strict=True)
         ]
 
+    def fewer(self) -> Probes:
+        """Return probes in the places of the first messages alone."""
+        return dataclasses.replace(self, wire=tuple(_first_messages(batch) for batch in self.wire))
+
     def fixed(self, names: Iterable[str], rng: torch.Generator) -> tuple[str, ...]:
         """Return the fields in which two fresh binds of the defense make the same of the same values: nothing in them
         is drawn anew."""
         twice = []
         same = split(rng, "the same values")
+        few = self.fewer()
         for bind in range(2):
-            twice.append(self.pairs("normal", copied(same), bind=split(rng, f"bind {bind}")))
+            twice.append(few.pairs("normal", copied(same), bind=split(rng, f"bind {bind}")))
         both = list(zip(*twice, strict=True))
         return tuple(n for n in names if all(torch.equal(*(t[n][1].nan_to_num() for t in pair)) for pair in both))
 
@@ -141,6 +162,13 @@ class Probes:
             return (low - margin + (high - low + 2 * margin) * steps / count).reshape(shape)
         spread = float(pool.std().item()) if pool.numel() > 1 else 1.0
         return float(pool.mean().item()) + spread * torch.randn(shape, generator=rng, dtype=torch.double)
+
+
+def _first_messages(batch: MessageBatch) -> MessageBatch:
+    """Return so many of the first messages as hold :data:`_SOME` numbers."""
+    count = len(batch.senders)
+    most = 1 + int(_SOME * count / max(1, batch.payload.numbers()))
+    return batch if most >= count else batch.select(torch.arange(count) < most)
 
 
 def apart(pool: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -189,6 +217,21 @@ def known_draws(
     """Return the messages of the first ``most`` rounds as they were sent, and as the protocol makes them on what the
     observer knows of the graph, under the models that the server sent: ``count`` times, with other rows each time where
     it knows none. None where the protocol refuses."""
+    return known_messages(view, payload, made_up_rows(view, count, rng), rng, most)
+
+
+def made_up_rows(view: View, count: int, rng: torch.Generator) -> Iterator[Tensor]:
+    """Yield rows for all nodes [N, F], drawn from the prior."""
+    made_up = dataclasses.replace(view, own=())
+    for _ in range(count):
+        yield planted_rows(made_up, torch.arange(view.public.num_nodes), rng)
+
+
+def known_messages(
+    view: View, payload: type[Payload], rows: Iterable[Tensor], rng: torch.Generator, most: int = ROUNDS
+) -> tuple[Seen, list[Seen]] | None:
+    """Return what :func:`known_draws` does, with the given ``rows`` [N, F] in the places of those that the observer
+    lacks."""
     if view.public.rehearse is None:
         return None
     known = view.known_rows()
@@ -198,9 +241,9 @@ def known_draws(
     models = [batch for batch in view.messages.of(ModelUpdate) if batch.round <= rounds]
     owner = _owners(view, payload)
     edges = _edges(view, owner)
-    for _ in range(count):
+    for others in rows:
         x = torch.zeros(view.public.num_nodes, view.public.num_features)
-        x[:] = planted_rows(dataclasses.replace(view, own=()), torch.arange(len(x)), rng)
+        x[:] = others
         x[known.nodes] = known.x
         graph = planted_federation(view, x, edges, owner, rng)
         try:

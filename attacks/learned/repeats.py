@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.learned.entries import entries, float_fields, upwards, with_rows
-from fglaudit.attacks.learned.probes import CPU, made_up_graph
+from fglaudit.attacks.learned.probes import CPU, is_large, made_up_graph
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import MessageBatch, Payload
@@ -28,7 +28,6 @@ from fglaudit.view import Messages, View
 _MOST = 2**24
 """Numbers in messages that are combined."""
 _MOST_REPEATS = 256
-_LARGE = 10**5
 _SAME = 1e-5
 _NEARLY_ALL = 0.99
 _BETTER = 0.8
@@ -105,7 +104,7 @@ def combined(view: View, payload: type[Payload], rng: torch.Generator) -> Combin
     if not keys or release is None:
         return None
     features = view.public.num_features
-    graph = made_up_graph(view, _is_large(batches), split(rng, "graph"))
+    graph = made_up_graph(view, is_large(batches), split(rng, "graph"))
     known = {key: rows for key in sorted(keys) if (rows := _rows(batches, key, features)) is not None}
     plain, sent = zip(*(_probe(view, graph, batches, known, split(rng, f"probe {i}")) for i in range(2)), strict=True)
     made, left = {}, {}
@@ -119,10 +118,6 @@ def combined(view: View, payload: type[Payload], rng: torch.Generator) -> Combin
         return None
     messages = _Replaced(view.messages, payload, tuple(_said_once(_with(batches, made, features), known, features)))
     return Combined(dataclasses.replace(view, messages=messages), left)
-
-
-def _is_large(batches: Sequence[MessageBatch]) -> bool:
-    return batches[0].payload.numbers() / max(1, len(batches[0].senders)) > _LARGE
 
 
 def _few(view: View, payload: type[Payload]) -> list[MessageBatch]:
@@ -171,7 +166,7 @@ def _repeating(view: View, payload: type[Payload], batches: Sequence[MessageBatc
     keys = {key for key, rows in on_wire.items() if rows is not None and bool((rows.times > 1).any())}
     if not keys:
         return set()
-    graph = made_up_graph(view, _is_large(batches), split(rng, "graph of repeats"))
+    graph = made_up_graph(view, is_large(batches), split(rng, "graph of repeats"))
     try:
         messages, _ = rehearse(
             graph, view.observer, [payload], rounds=rounds[min(1, len(rounds) - 1)], rng=rng, device=CPU

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fglaudit.attacks.learned.bit_maps import byte_tables, mixed_bits
 from fglaudit.attacks.learned.network_map import network
-from fglaudit.attacks.learned.unrelated import unrelated
+from fglaudit.attacks.learned.unrelated import changing, unrelated
 
 RowMap = Callable[[Tensor], Tensor]
 Learner = Callable[[Tensor, Tensor], RowMap | None]
@@ -37,6 +37,10 @@ _EXACT = 3e-14
 """Relative error below which no other learner is asked."""
 _CLOSE = 1e-6
 """Relative error below which no approximation is asked for."""
+WIDE = 512
+"""Columns beyond which a dear learner is asked only if there is a sign of what it looks for."""
+_LIKE = 0.5
+"""Cosine of columns that may be the same."""
 _FEWEST = 64
 _ENDS = ("amin", "amax")
 _SIGNAL = 0.8
@@ -160,10 +164,19 @@ def _permuted(plain: Tensor, sent: Tensor) -> RowMap | None:
         return None
     square = plain.square().sum(0)[:, None] + sent.square().sum(0)
     product = plain.T @ sent
+    if width > WIDE and not _has_like(plain, sent, product):
+        return None
     cost = (square - 2 * product.abs()) + 1e-9 * square.mean() * (product < 0)
     order = torch.from_numpy(linear_sum_assignment(cost.cpu().numpy())[1]).to(sent.device)
     sign = torch.where(product.gather(1, order[:, None]).squeeze(1) < 0, -1.0, 1.0).to(plain)
     return _Columnwise(order, sign, torch.zeros_like(sign))
+
+
+def _has_like(plain: Tensor, sent: Tensor, product: Tensor) -> bool:
+    """Whether most columns that are not 0 have one that looks like them: an assignment of wide rows is dear."""
+    size = plain.norm(dim=0)
+    like = (product.abs() / sent.norm(dim=0).clamp(min=1e-300)).amax(1)[size > 0] / size[size > 0]
+    return len(like) == 0 or float(like.median().item()) > _LIKE
 
 
 def columns_in_order(order: Tensor, sign: Tensor) -> RowMap:
@@ -212,16 +225,27 @@ def orthogonal(plain: Tensor, sent: Tensor) -> RowMap | None:
     if not 1 < plain.shape[1] <= _MOST_TURNED or len(plain) < 3:
         return None
     center, shift = sent.mean(0), plain.mean(0)
-    u, _, v = torch.linalg.svd((sent - center).T @ (plain - shift), full_matrices=False)
-    return _Affine(u @ v, center, shift)
+    return _Affine(_turn(sent - center, plain - shift), center, shift)
 
 
 def rotation(plain: Tensor, sent: Tensor) -> RowMap | None:
     """Return the orthogonal map with the least error that leaves 0 where it is: one row fewer tells it."""
     if not 1 < plain.shape[1] <= _MOST_TURNED or len(plain) < 2:
         return None
+    return _Affine(_turn(sent, plain), torch.zeros_like(sent[0]), torch.zeros_like(plain[0]))
+
+
+def _turn(sent: Tensor, plain: Tensor) -> Tensor:
+    """Return the orthogonal matrix that takes ``sent`` closest to ``plain`` [n, D]; of few wide rows only as far as
+    these reach, and 0 beyond."""
+    if sent.shape[1] > WIDE and 2 * len(sent) < sent.shape[1]:
+        (q, r), (p, s) = torch.linalg.qr(sent.T), torch.linalg.qr(plain.T)
+        u, _, v = torch.linalg.svd(r @ s.T)
+        near: Tensor = (q @ u) @ (v @ p.T)
+        return near
     u, _, v = torch.linalg.svd(sent.T @ plain, full_matrices=False)
-    return _Affine(u @ v, torch.zeros_like(sent[0]), torch.zeros_like(plain[0]))
+    turned: Tensor = u @ v
+    return turned
 
 
 def _curved(curve: Callable[[Tensor], Tensor], low: float, high: float) -> Learner:
@@ -351,6 +375,11 @@ def _guarded(name: str, map_: RowMap) -> RowMap:
     return lambda rows: map_(_finite(rows))
 
 
+def no_line(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor) -> bool:
+    """Return whether linear maps have nothing to learn from pairs that holds for the held-out ones."""
+    return unrelated(plain, sent) or changing(plain, sent, held_plain, held_sent)
+
+
 def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor, *, simple: bool = False) -> Learned:
     """Return the map from ``sent`` to ``plain`` [n, D] with the least error on the held-out pairs [m, D]; of the
     affine ones where the two have not the same width.
@@ -359,10 +388,12 @@ def best_map(plain: Tensor, sent: Tensor, held_plain: Tensor, held_sent: Tensor,
         simple: ask no dear learner.
     """
     best = Learned("nothing", float("inf"), identity)
-    linear = not unrelated(plain, _finite(sent))
+    related = not unrelated(plain, _finite(sent))
+    changes = related and changing(plain, _finite(sent), held_plain, _finite(held_sent))
+    linear = related and not changes
     groups: Iterable[tuple[float, tuple[tuple[str, Learner], ...]]] = ((_EXACT, _SIMPLE), (_CLOSE, _DEAR))
     for enough, group in groups:
-        if group is _DEAR and (simple or len(plain) < _FEWEST):
+        if group is _DEAR and (simple or changes or len(plain) < _FEWEST):
             break
         for name, learner in group:
             if best.error <= enough:

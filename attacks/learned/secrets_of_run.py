@@ -11,7 +11,15 @@ from torch import Tensor
 from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key
 from fglaudit.attacks.learned.entries import float_fields
 from fglaudit.attacks.learned.field_maps import GOOD, WORTH, field_map, on_cpu
-from fglaudit.attacks.learned.partly_known import TURNED, confirmed, misfit, partly_known, signed_order, turned
+from fglaudit.attacks.learned.partly_known import (
+    TURNED,
+    confirmed,
+    may_be_told,
+    misfit,
+    partly_known,
+    signed_order,
+    turned,
+)
 from fglaudit.attacks.learned.probes import ROUNDS, Seen, drawn_alike, known_draws, known_pairs
 from fglaudit.attacks.learned.row_maps import best_map, relative_error, relearned
 from fglaudit.payloads import MessageBatch, Payload
@@ -65,7 +73,7 @@ def secrets_of_run(
         for k in keys
         if k not in learned or learned[k].learned.error > GOOD or len(pairs[k][0]) < _SURE * learned[k].width
     ]
-    unsure = [key for key in unsure if key in changed]
+    unsure = [key for key in unsure if key in changed and _may_be_told(draws, key)]
     for some, most in (([k for k in unsure if k not in of_first], ROUNDS), ([k for k in unsure if k in of_first], 1)):
         if not some or (more := known_draws(view, payload, _DRAWS, split(rng, "more"), most)) is None:
             continue
@@ -74,6 +82,12 @@ def secrets_of_run(
                 learned[key] = made
     learned |= {key: made for key in keys if (made := _of_other_direction(key, learned, pairs)) is not None}
     return {key: _as_secret(made) for key, made in learned.items()}
+
+
+def _may_be_told(draws: tuple[Seen, Sequence[Seen]], key: Key) -> bool:
+    """Whether messages that follow in part from known rows may teach anything, as two draws show."""
+    alike = drawn_alike(*draws, key)
+    return alike is not None and may_be_told(*alike)
 
 
 def _from_wire(plain: Tensor, sent: Tensor, device: torch.device) -> FieldMap | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from fglaudit.attacks.learned.cleaned_messages import CleanedMessages
-from fglaudit.attacks.learned.cleaning import are_totals, learn_maps
+from fglaudit.attacks.learned.cleaning import PublicMaps, are_totals, learn_maps, public_maps
 from fglaudit.payloads import Payload, RawFeatures
 from fglaudit.rng import split
 from fglaudit.view import View
@@ -25,6 +25,7 @@ class Undone:
         payloads: those that were cleaned.
         left: root mean square of what cleaning left, by payload and field, where it is more than the wire's precision.
         of_run: whether any map is a secret of the run: more known rows may tell more of it.
+        public: what the public code alone told, by payload: no row that is known changes it.
     """
 
     cleaned: View
@@ -32,15 +33,30 @@ class Undone:
     payloads: tuple[type[Payload], ...]
     left: Mapping[tuple[str, str], float]
     of_run: bool
+    public: Mapping[type[Payload], PublicMaps]
 
 
-def undone(view: View, seen: Sequence[type[Payload]], rng: torch.Generator, device: torch.device) -> Undone:
-    """Learn what was done to the payloads ``seen``, and undo it."""
+def undone(
+    view: View,
+    seen: Sequence[type[Payload]],
+    rng: torch.Generator,
+    device: torch.device,
+    before: Mapping[type[Payload], PublicMaps] | None = None,
+) -> Undone:
+    """Learn what was done to the payloads ``seen``, and undo it.
+
+    Args:
+        before: what the public code told when other rows were known.
+    """
+    public = dict(before or {})
     cleaned, uploads, payloads = view, view, []
     left: dict[tuple[str, str], float] = {}
     of_run = False
     for payload in seen:
-        maps = learn_maps(view, payload, split(rng, payload.__name__), device)
+        learning = split(rng, payload.__name__)
+        if payload not in public:
+            public[payload] = public_maps(view, payload, split(learning, "public"), device)
+        maps = learn_maps(view, payload, public[payload], split(learning, "known rows"), device)
         if not maps:
             continue
         totals = are_totals(view, payload, maps, split(rng, "totals"))
@@ -52,4 +68,4 @@ def undone(view: View, seen: Sequence[type[Payload]], rng: torch.Generator, devi
         payloads.append(payload)
         left |= {(payload.__name__, n): m.left for (_, n), m in maps.items() if m.coarse}
         of_run = of_run or any(m.of_run for m in maps.values())
-    return Undone(cleaned, uploads, tuple(payloads), left, of_run)
+    return Undone(cleaned, uploads, tuple(payloads), left, of_run, public)

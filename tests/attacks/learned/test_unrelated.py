@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.learned.unrelated import unrelated
+from fglaudit.attacks.learned.unrelated import changing, unrelated
 from fglaudit.rng import derive
 
 COLUMNS = 90
@@ -37,3 +37,31 @@ def test_linear_maps_are_not(count: int) -> None:
 
 def test_few_rows_say_nothing() -> None:
     assert not unrelated(drawn(40, COLUMNS, "rows"), drawn(40, COLUMNS, "pad"))
+
+
+WIDE = 400
+
+
+def turn(purpose: str) -> Tensor:
+    turned: Tensor = torch.linalg.qr(drawn(WIDE, WIDE, purpose))[0]
+    return turned
+
+
+@pytest.mark.parametrize("count", [100, 600])
+def test_secrets_that_are_drawn_anew_leave_nothing_to_learn(count: int) -> None:
+    plain, held = drawn(count, WIDE, "rows"), drawn(WIDE, WIDE, "held rows")
+    assert changing(plain, plain @ turn("one"), held, held @ turn("other"))
+    order, other = (torch.randperm(WIDE, generator=derive(3, name)) for name in ("order", "other order"))
+    assert changing(plain, plain[:, order], held, held[:, other])
+
+
+@pytest.mark.parametrize("count", [100, 600])
+def test_what_is_the_same_in_both_is_there_to_learn(count: int) -> None:
+    plain, held = drawn(count, WIDE, "rows"), drawn(WIDE, WIDE, "held rows")
+    tenth = torch.arange(WIDE) % 10 == 0
+    linear = turn("one")
+    for sent, held_sent in ((plain @ linear, held @ linear), (plain.cumsum(1), held.cumsum(1)), (5 - plain, 5 - held)):
+        assert not changing(plain, sent, held, held_sent)
+    noise = drawn(count, WIDE, "noise"), drawn(WIDE, WIDE, "held noise")
+    sent, held_sent = (torch.where(tenth, rows, 3 * off) for rows, off in zip((plain, held), noise, strict=True))
+    assert not changing(plain, sent, held, held_sent)
