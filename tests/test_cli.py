@@ -161,7 +161,7 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     out = capsys.readouterr().out
     assert out.count("to do") == int(out.split(" cells")[0].split()[-1]) > 0
     assert (
-        "server+client:0" in out
+        "server, client:each" in out
         and "csbm-cora" in out
         and "estimate" not in out
         and all(name in out for name in registry.names("attack"))
