@@ -15,7 +15,7 @@ from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState, Verdict, Word
 from fglaudit.reports import write_report
 from fglaudit.reports.console import print_answers
-from fglaudit.reports.console_tables import MOST
+from fglaudit.reports.console_tables import MOST, MOST_OBSERVERS
 from fglaudit.reports.records import load_run
 
 
@@ -95,3 +95,13 @@ def test_settings_that_could_not_be_run_are_counted(tmp_path: Path) -> None:
     text = said(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], 0), replace(cell, findings=idle)])
     assert "1 setting where the defense does not apply to the protocol" in text
     assert "nothing to drop" not in text
+
+
+def test_many_observers_stand_in_several_tables(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
+    rows = tuple(replace(f, observer=f"client:{k}") for k in range(MOST_OBSERVERS + 2) for f in cell.findings)
+    text = said(tmp_path, [replace(cell, findings=rows)])
+    first, second = (line for line in text.splitlines() if line.startswith("feature rows"))
+    assert "accuracy" in first and "accuracy" not in second
+    shown = re.findall(r"Client \d", first + second)
+    assert shown == [f"Client {k}" for k in range(MOST_OBSERVERS + 2)]
