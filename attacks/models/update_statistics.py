@@ -66,7 +66,7 @@ class UpdateReader:
     def statistics(self, models: ModelRound) -> Tensor:
         """Return the statistics [K, s] of K clients' changes."""
         layers = unflatten(self._change(models), self.view.public.layout).values()
-        return torch.cat([_of_layer(layer.flatten(2) if layer.dim() > 2 else layer) for layer in layers], 1)
+        return torch.cat([of_layer(layer.flatten(2) if layer.dim() > 2 else layer) for layer in layers], 1)
 
     def _change(self, models: ModelRound) -> Tensor:
         """Return changes [K, D] without what weight decay alone does to a model in steps of SGD."""
@@ -77,12 +77,12 @@ class UpdateReader:
         return change - (left - 1) * models.received.float()
 
 
-def _of_layer(change: Tensor) -> Tensor:
+def of_layer(change: Tensor) -> Tensor:
     """Return the statistics of one layer's changes [K, in, out] or [K, D]."""
     flat = change.flatten(1)
     largest = flat.abs().amax(1, keepdim=True).clamp(min=_TINY)
     one, two = (flat / largest).abs().sum(1, keepdim=True), (flat / largest).norm(dim=1, keepdim=True)
-    parts = [(largest * two).log(), (one.clamp(min=_TINY) / two.clamp(min=_TINY)).log()]
+    parts = [(largest * two).clamp(min=_TINY).log(), (one.clamp(min=_TINY) / two.clamp(min=_TINY)).log()]
     if change.dim() == 3:
         parts += [_spread(change.norm(dim=2)), _spread(change.norm(dim=1))]
         if min(change.shape[1:]) <= _NARROW:

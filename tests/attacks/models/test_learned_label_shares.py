@@ -14,7 +14,7 @@ from fglaudit.attacking import unsuitable
 from fglaudit.attacks.models.learned_label_shares import LearnedLabelShares
 from fglaudit.attacks.models.property_decoder import SKETCHES, deviations
 from fglaudit.attacks.models.shadow_clients import ShadowClients, Uploads, guessed_traits, shadow_clients
-from fglaudit.attacks.models.update_statistics import UpdateReader
+from fglaudit.attacks.models.update_statistics import UpdateReader, of_layer
 from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
@@ -123,3 +123,8 @@ def test_what_it_takes() -> None:
         LearnedLabelShares(rounds=11)
     with pytest.raises(FglauditError, match="at least 10 shadow federations; got 5"):
         LearnedLabelShares(federations=5)
+
+
+def test_statistics_of_a_layer_that_did_not_change_are_finite() -> None:
+    for shape in ((2, 5, 3), (2, 4)):
+        assert bool(of_layer(torch.zeros(shape)).isfinite().all())
