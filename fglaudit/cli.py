@@ -347,7 +347,9 @@ def reproduce(
     only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
     seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
     root: RootOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the measurements; runs/reproduce/TABLE.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.")
+    ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Measure nothing: which printed figures were measured, and which miss.")
     ] = False,
@@ -356,6 +358,9 @@ def reproduce(
     if status:
         from fglaudit.reproduce.status_output import status_of
 
+        given = [name for name, value in (("--quick", quick), ("--only", only), ("--seeds", seeds)) if value]
+        if given:
+            raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
         print(status_of(table, out or Path("runs") / "reproduce"), end="")
         return
     from fglaudit.reproduce.output import markdown, write

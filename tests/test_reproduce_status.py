@@ -173,3 +173,9 @@ def test_the_command_measures_nothing(tmp_path: Path) -> None:
     assert "prints no number" in CliRunner().invoke(app, ["reproduce", "fedgt-figure3", "--status"]).stdout
     with pytest.raises(FglauditError, match="fedgat-table1"):
         status_of("fedgat-tabel1", tmp_path)
+
+
+@pytest.mark.parametrize("option", [["--only", "nobody"], ["--quick"], ["--seeds", "2"]])
+def test_what_would_be_ignored_is_refused(option: list[str]) -> None:
+    done = CliRunner().invoke(app, ["reproduce", "fedgat-table1", "--status", *option])
+    assert done.exit_code != 0 and isinstance(done.exception, FglauditError) and option[0] in str(done.exception)
