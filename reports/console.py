@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 
-from fglaudit.errors import printable
 from fglaudit.reports.alarms import alarms
 from fglaudit.reports.answers import answers, applies
 from fglaudit.reports.choice import Confirmations
-from fglaudit.reports.console_tables import Place
+from fglaudit.reports.console_tables import Place, safe
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.numbers import THIN, plural
+from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, summarize
 
@@ -30,20 +28,20 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
     if lines := alarms(run, settings, labels):
         console.print("[bold red]Alarms[/bold red]")
         for line in lines:
-            _line(console, f"  [red]![/red] {_safe(line)}")
+            _line(console, f"  [red]![/red] {safe(line)}")
     for where in dict.fromkeys(place(setting) for setting in settings):
         here = [setting for setting in settings if place(setting) == where]
-        _line(console, f"\n[bold]Who learns what[/bold] {_safe(where)}")
+        _line(console, f"\n[bold]Who learns what[/bold] {safe(where)}")
         shown = Place.of([setting for setting in here if applies(setting)], answers(here), labels)
         for features in shown.feature_tables():
             console.print(features)
         for note in shown.feature_notes():
-            _line(console, f"  {_safe(note)}")
+            _line(console, f"  {safe(note)}")
         if (others := shown.other_table()) is not None:
             console.print()
             console.print(others)
         if untried := shown.untried():
-            _line(console, f"  not tested: {_safe(', '.join(untried))} (coverage.csv says why)")
+            _line(console, f"  not tested: {safe(', '.join(untried))} (coverage.csv says why)")
     if idle := sum(not applies(setting) for setting in settings):
         told = "where the defense does not apply to the protocol: see the report and coverage.csv"
         _line(console, f"{plural(idle, 'setting')} {told}")
@@ -56,12 +54,8 @@ def print_confirmed(console: Console, run: Run) -> None:
     if again.settings:
         console.print("[bold]Chosen settings on fresh seeds[/bold]", highlight=False)
     for setting in again.settings.values():
-        _line(console, f"  {_safe(f'{labels.setting(setting)}: {again.words(setting)}')}")
+        _line(console, f"  {safe(f'{labels.setting(setting)}: {again.words(setting)}')}")
 
 
 def _line(console: Console, text: str) -> None:
     console.print(text, highlight=False, soft_wrap=True)
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text.replace(THIN, " ")))

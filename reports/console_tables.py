@@ -65,7 +65,7 @@ class Place:
             for setting in self.settings[:MOST]:
                 cells = [_cell(by_key.get((id(setting), observer))) for observer in observers]
                 worth = [self._accuracy(setting), self._worth(setting)] if start == 0 else []
-                table.add_row(_safe(self._name(setting)), *worth, *cells)
+                table.add_row(safe(self._name(setting)), *worth, *cells)
             if rest := self.settings[MOST:]:
                 about = [[by_key.get((id(s), observer)) for s in rest] for observer in observers]
                 counted = [_counted([answer for answer in column if answer is not None]) for column in about]
@@ -104,7 +104,7 @@ class Place:
                 [answer for answer in others if answer.quantity == quantity and answer.observer == observer]
                 for observer in self.observers
             ]
-            table.add_row(_safe(_name(quantity)), *map(_worst, mine))
+            table.add_row(safe(_name(quantity)), *map(_worst, mine))
         return table
 
     def untried(self) -> list[str]:
@@ -117,7 +117,7 @@ class Place:
 
     def _accuracy(self, setting: Setting) -> str:
         values = setting.per_seed("accuracy")
-        return _safe(percent_spread(values, sd(values))) if values else MISSING
+        return safe(percent_spread(values, sd(values))) if values else MISSING
 
     def _worth(self, setting: Setting) -> str:
         if costs_nothing(setting):
@@ -127,7 +127,7 @@ class Place:
         gain = self.bought.get(setting_key(setting.records[0]))
         if gain is None:
             return MISSING
-        return f"{gain.points}{'' if gain.anything or gain.low == gain.high else ': nothing'}"
+        return f"{gain.points}{gain.verdict}"
 
     def _of(self, same: Sequence[Answer]) -> str:
         """Name the settings of answers, and the observers where these are not all."""
@@ -141,14 +141,14 @@ class Place:
 def _table(*columns: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     for name in columns:
-        table.add_column(_safe(name), overflow="fold", justify="right" if name == "accuracy" else "left")
+        table.add_column(safe(name), overflow="fold", justify="right" if name == "accuracy" else "left")
     return table
 
 
 def _cell(answer: Answer | None) -> str:
     if answer is None:
         return MISSING
-    figure = "" if answer.leak is None else f" {_safe(briefly(answer.leak))}"
+    figure = "" if answer.leak is None else f" {safe(briefly(answer.leak))}"
     return f"{_styled(answer.word)}{figure}"
 
 
@@ -163,7 +163,7 @@ def _worst(found: Sequence[Answer]) -> str:
         same = [answer for answer in found if answer.word is word and answer.leak is not None]
         if same:
             most = max((answer.leak for answer in same if answer.leak is not None), key=says_most)
-            return f"{_styled(word)} in {len(same)} of {len(found)}: {_safe(briefly(most))}"
+            return f"{_styled(word)} in {len(same)} of {len(found)}: {safe(briefly(most))}"
     return MISSING
 
 
@@ -175,5 +175,6 @@ def _name(quantity: str) -> str:
     return QUANTITY_NAMES.get(quantity, quantity)
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
+    """Return ``text`` as a console prints it: no markup, no control characters, plain spaces."""
     return escape(printable(text.replace(THIN, " ")))

@@ -71,11 +71,15 @@ class Bought:
         return f"{100 * self.gain:+.1f}{interval}"
 
     @property
+    def verdict(self) -> str:
+        """``: nothing`` where the interval does not lie above 0; empty where it does, or where there is none."""
+        return "" if self.anything or self.low == self.high else ": nothing"
+
+    @property
     def words(self) -> str:
         """What a table says."""
         few = ", one seed" if self.seeds < 2 else ""
-        nothing = "" if self.anything or self.low == self.high else ": nothing"
-        return f"{self.points} over {self.control}{few}{nothing}"
+        return f"{self.points} over {self.control}{few}{self.verdict}"
 
 
 def best_control(setting: Measured, others: Iterable[Measured]) -> Measured | None:

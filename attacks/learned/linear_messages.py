@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.group_means import less_group_means
 from fglaudit.adversary.planting import planted_rows
 from fglaudit.view import View
 
@@ -103,7 +104,7 @@ def between(sums: Sums, sent: Tensor, group: Tensor, discrete: bool) -> tuple[Te
         group: number of the mask on each message [n].
         discrete: whether entries lie between 0 and the largest.
     """
-    design, target = _apart(sums.response, group), _apart(sent - sums.base, group)
+    design, target = less_group_means(sums.response, group), less_group_means(sent - sums.base, group)
     count, width = design.shape[1], sent.shape[1]
     square = design.T @ design
     size = square.diagonal().mean().clamp(min=1e-30)
@@ -128,11 +129,3 @@ def _within(square: Tensor, right: Tensor, sums: Sums, start: Tensor) -> Tensor:
         inside = (free + off).clamp(0, sums.top)
         off = off + free - inside
     return inside
-
-
-def _apart(values: Tensor, group: Tensor) -> Tensor:
-    """Return ``values`` [n, ...] less the mean of their group."""
-    count = int(group.max().item()) + 1
-    total = values.new_zeros(count, values.shape[1]).index_add_(0, group, values)
-    number = torch.bincount(group, minlength=count).clamp(min=1).to(values)
-    return values - (total / number[:, None])[group]

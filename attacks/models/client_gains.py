@@ -20,11 +20,10 @@ from torch.nn import functional
 
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
-from fglaudit.adversary.uploads import missing_uploads, sending_clients, sent_models, unknown_changes
+from fglaudit.adversary.uploads import check_rounds, missing_uploads, sending_clients, sent_models, unknown_changes
 from fglaudit.attacks.models.likelihood_ratio import log_chance
 from fglaudit.attacks.models.planting import learned_view
 from fglaudit.attacks.models.shadow_federations import KnownGraph, evaluated, unknown_models
-from fglaudit.errors import FglauditError
 from fglaudit.facts import ROWS, Fact, is_built_in
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -54,11 +53,7 @@ class ClientGains(Attack):
     rounds: int = ROUNDS
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= ROUNDS:
-            raise FglauditError(
-                f"rounds counts the uploads that are read, of the {ROUNDS} that are kept; got {self.rounds}; use 1 to"
-                f" {ROUNDS}"
-            )
+        check_rounds(self.rounds, ROUNDS)
 
     def models(self, fact: Fact) -> bool:
         """Whatever is built in and leaves rows alone: uploads are read as they came, and only their order counts."""

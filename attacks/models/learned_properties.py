@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.uploads import missing_uploads
+from fglaudit.adversary.uploads import check_rounds, missing_uploads
 from fglaudit.attacks.models.shadow_clients import ShadowClients, shadow_clients, unrehearsable
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, is_built_in
@@ -44,11 +44,7 @@ class LearnedProperty(Attack):
     rounds: int = 5
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= ROUNDS:
-            raise FglauditError(
-                f"rounds counts the uploads that are read, of the {ROUNDS} that are kept; got {self.rounds}; use 1 to"
-                f" {ROUNDS}"
-            )
+        check_rounds(self.rounds, ROUNDS)
         if self.federations < _FEWEST:
             raise FglauditError(
                 f"a decoder is learned from at least {_FEWEST} shadow federations; got {self.federations}; use more"

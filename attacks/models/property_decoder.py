@@ -22,6 +22,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from torch import Tensor
 
+from fglaudit.adversary.group_means import less_group_means
 from fglaudit.attacks.models.shadow_clients import ShadowClients, Uploads
 
 PENALTIES = tuple(10.0**power for power in range(-1, 7))
@@ -37,9 +38,9 @@ def deviations(found: ShadowClients, truth: Tensor, sets: tuple[int, ...]) -> Te
     property of the shadow clients [M, d] with the ``sets`` of features."""
     groups = found.federation
     alone = torch.zeros(len(found.attacked.clients), dtype=torch.long)
-    target = _apart(truth.double(), groups)
-    mine = [_apart(part, groups) for part in _features(found.shadow, sets)]
-    theirs = [_apart(part, alone) for part in _features(found.attacked, sets)]
+    target = less_group_means(truth.double(), groups)
+    mine = [less_group_means(part, groups) for part in _features(found.shadow, sets)]
+    theirs = [less_group_means(part, alone) for part in _features(found.attacked, sets)]
     answer, tried = _predicted(mine, theirs, target, groups)
     return answer * _kept(tried, target, groups, answer)
 
@@ -47,8 +48,8 @@ def deviations(found: ShadowClients, truth: Tensor, sets: tuple[int, ...]) -> Te
 def explained(found: ShadowClients, truth: Tensor, sets: tuple[int, ...]) -> float:
     """Return which share of the variance of a property of shadow clients [M, d] within their federations is explained
     in federations that the decoder did not learn from; 0 and less where it explains nothing."""
-    target = _apart(truth.double(), found.federation)
-    mine = [_apart(part, found.federation) for part in _features(found.shadow, sets)]
+    target = less_group_means(truth.double(), found.federation)
+    mine = [less_group_means(part, found.federation) for part in _features(found.shadow, sets)]
     _, tried = _predicted(mine, [part[:1] for part in mine], target, found.federation)
     return 1 - float((tried - target).square().sum().item()) / float(target.square().sum().item())
 
@@ -101,13 +102,6 @@ def _kept(tried: Tensor, target: Tensor, groups: Tensor, answer: Tensor) -> floa
     # Nor are predictions further apart than any that were tried.
     most = min(1.0, math.sqrt(float(spread.max().item()) / max(seen, _TINY)))
     return most * float(fitted.predict([seen])[0])
-
-
-def _apart(values: Tensor, groups: Tensor) -> Tensor:
-    """Return ``values`` [M, d] less the mean of their group [M]."""
-    count = int(groups.max().item()) + 1
-    total = values.new_zeros(count, values.shape[1]).index_add_(0, groups, values)
-    return values - (total / torch.bincount(groups, minlength=count).clamp(min=1)[:, None])[groups]
 
 
 def _features(uploads: Uploads, sets: tuple[int, ...]) -> list[Tensor]:

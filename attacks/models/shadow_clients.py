@@ -18,6 +18,7 @@ import torch
 from sklearn.linear_model import RidgeCV
 from torch import Tensor
 
+from fglaudit.adversary.group_means import less_group_means
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.uploads import ModelRound, sent_models
@@ -180,7 +181,7 @@ def drawn_federation(view: View, graph: KnownGraph, traits: Tensor, rng: torch.G
     )
     shares = torch.from_numpy(pieces).clamp(min=1e-12).log()
     size = torch.bincount(graph.edges[0], minlength=len(owner)).double()[places].log1p()
-    size = size - class_means(size, graph.y[places].clamp(min=0), view.public.num_classes)
+    size = less_group_means(size, graph.y[places].clamp(min=0))
     size = size / size.std().clamp(min=1e-6)
     tilt = _TILT * traits[1] * torch.randn(len(strangers), generator=rng, dtype=torch.double)
     score = shares[graph.y[places].clamp(min=0)] + size[:, None] * tilt
@@ -234,12 +235,6 @@ def _as_received(view: View, messages: Messages) -> MemoryMessages:
             batch = dataclasses.replace(batch, payload=ModelUpdate(vector))
         found.append(batch)
     return MemoryMessages(tuple(found))
-
-
-def class_means(values: Tensor, y: Tensor, classes: int) -> Tensor:
-    """Return the mean of ``values`` [n] in the class ``y`` [n] of each of them [n]."""
-    total = values.new_zeros(classes).index_add_(0, y, values)
-    return (total / torch.bincount(y, minlength=classes).clamp(min=1))[y]
 
 
 def _read(view: View, reader: UpdateReader, rounds: int, device: torch.device) -> Uploads:

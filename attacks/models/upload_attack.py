@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fglaudit.adversary.modelled import about, change_clip, known_noise, on_gradients, sealed
-from fglaudit.errors import FglauditError
+from fglaudit.adversary.uploads import check_rounds
 from fglaudit.facts import Absent, Clipped, Fact, Rounded
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
@@ -33,11 +33,7 @@ class UploadAttack(Attack):
     rounds: int = ROUNDS
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= ROUNDS:
-            raise FglauditError(
-                f"rounds counts the uploads that are read, of the {ROUNDS} that are kept; got {self.rounds}; use 1 to"
-                f" {ROUNDS}"
-            )
+        check_rounds(self.rounds, ROUNDS)
 
     def models(self, fact: Fact) -> bool:
         """Of errors of uploads and gradients, which average out, of clips of whole changes or of losses, which scale

@@ -18,6 +18,7 @@ from fglaudit.adversary.clipping import added_std, clip_on
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import flooding_on
 from fglaudit.adversary.public_rules import noise_std as noise_on_payload
+from fglaudit.errors import FglauditError
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.structure import Models, Training
@@ -45,6 +46,15 @@ class ModelRound:
 
     received: Tensor
     change: Tensor
+
+
+def check_rounds(rounds: int, kept: int) -> None:
+    """Raise :class:`fglaudit.errors.FglauditError` unless an attack that reads ``rounds`` finds them among the first
+    ``kept``, which a recorder keeps for it."""
+    if not 1 <= rounds <= kept:
+        raise FglauditError(
+            f"rounds counts the uploads that are read, of the {kept} that are kept; got {rounds}; use 1 to {kept}"
+        )
 
 
 def missing_uploads(view: View, *payloads: type[Payload]) -> str | None:
