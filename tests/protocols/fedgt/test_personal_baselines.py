@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import Run, check_protocol, example_graph, record
 from fglaudit.view import Observer
 
-SMALL = {"rounds": 3, "hidden": 8}
+SMALL: dict[str, Any] = {"rounds": 3, "hidden": 8}
 
 
 def models(run: Run, *, up: bool) -> list[Tensor]:
