@@ -1,4 +1,4 @@
-"""Prior of the features of nodes whose class is known, or how likely each class is, and of their known neighbours' rows.
+"""Rows of nodes from how likely each class is, and from the rows of their known neighbours.
 
 As :mod:`fglaudit.adversary.feature_prior`, with the mean row of the node's class in place of the frequency of a word
 among all rows: ``(kappa class mean + sum of n known neighbour rows) / (kappa + n)``. Where classes are not certain, the
