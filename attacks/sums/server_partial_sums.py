@@ -5,7 +5,8 @@ neighbours of any one node, so a part has few terms, and the part at i's own cli
 such a part take few distinct values: one per term, and sums of two where two terms share a word. Values that are no
 such sums are the terms; the self term is the one whose inverse is an integer (``D_i``, or ``D_i`` times the number of
 entries if rows are normalised), while other terms are ``1 / sqrt(D_i D_j)``. Its entries are x_i, assigned to node i by
-the message itself. With noise, entries well above it are taken.
+the message itself. With noise, entries get their posterior (:mod:`fglaudit.attacks.sums.noisy_parts`), and a row those
+with the best expected F1.
 
 Where the parts cannot be read and the totals can (secure aggregation), the totals are read in the same way: they have
 more terms.
@@ -21,11 +22,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.expected_f1 import MOST_ENTRIES, best_f1_bits
+from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import known_edges, own_nodes, sees_deliveries
 from fglaudit.adversary.modelled import about, kept_columns, known_noise, row_clip, sealed
 from fglaudit.adversary.public_rules import clip_of_rows, rounding_of_sums
 from fglaudit.attacks.sums.modelled_facts import in_terms
 from fglaudit.attacks.sums.neighbor_equations import ROUNDING, presence
+from fglaudit.attacks.sums.noisy_parts import noisy_entries
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, recorded_sums, sees_parts
 from fglaudit.attacks.sums.sum_errors import added_to_sums
@@ -41,7 +45,10 @@ _SAME = 2e-6
 _INTEGER = 1e-5
 _VALUES = 24
 """Distinct values looked at per part, the most frequent first."""
-_ABOVE_NOISE = 3.5
+_LEAST_NOISE = 1e-3
+"""Below it float32 sums are as good as without noise."""
+_RARE = 1e-6
+"""Least probability of an entry, whatever known rows say."""
 _ROWS_AT_ONCE = 64
 
 
@@ -100,11 +107,10 @@ def read_parts(view: View, nodes: Tensor, parts: Tensor, std: Tensor, error: flo
         std: standard deviation of noise on their entries [R].
         error: largest error of their entries beside noise.
     """
-    counts = view.public.structure.of(Sums).weighting == COUNTS
-    noisy = bool((std > 0).any())
-    if noisy or (counts and view.public.features is FeatureKind.BINARY):
-        least = 0.5 if clip_of_rows(view) is None else 1e-6 + error
-        found = parts > (_ABOVE_NOISE * std[:, None] if noisy else least)
+    if bool((std > 0).any()):
+        return _through_noise(view, nodes, parts, std)
+    if view.public.structure.of(Sums).weighting == COUNTS and view.public.features is FeatureKind.BINARY:
+        found = parts > (0.5 if clip_of_rows(view) is None else 1e-6 + error)
         certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=parts.device)
     else:
         whole = clip_of_rows(view) is None  # a clip leaves levels whose inverses are no integers
@@ -116,6 +122,20 @@ def read_parts(view: View, nodes: Tensor, parts: Tensor, std: Tensor, error: flo
     if view.public.features is FeatureKind.SCALED_BINARY:
         rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
     return Reconstruction(rows, nodes, certainty.cpu()[best], torch.zeros(len(nodes), dtype=torch.bool))
+
+
+def _through_noise(view: View, nodes: Tensor, parts: Tensor, std: Tensor) -> Reconstruction:
+    """Return the likeliest rows of ``nodes`` [R] where their parts carry noise; a node's surest part speaks for it."""
+    prior = feature_prior(view, nodes)
+    known = prior.mean.clamp(_RARE, 1 - _RARE).float() if prior.informed else None
+    chance, evidence = noisy_entries(parts.float(), std.float().clamp(min=_LEAST_NOISE), known)
+    nodes, best = _best_part(nodes, evidence.cpu())
+    most = MOST_ENTRIES if prior.informed else parts.shape[1]  # what says nothing about any entry rules none out
+    rows = best_f1_bits(chance[best.to(chance.device)], most).cpu().float()
+    if view.public.features is FeatureKind.SCALED_BINARY:
+        rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
+    confidence = torch.full((len(nodes),), 0.5, dtype=torch.double)
+    return Reconstruction(rows, nodes, confidence, torch.zeros(len(nodes), dtype=torch.bool))
 
 
 def _without_own_uploads(view: View, sums: RecordedSums) -> Tensor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_MOST_ENTRIES = 256
+MOST_ENTRIES = 256
 
 
-def best_f1_bits(chance: Tensor) -> Tensor:
-    """Return 0/1 rows [R, F] for probabilities ``chance`` [R, F] that an entry is one."""
-    top, entry = chance.topk(min(_MOST_ENTRIES, chance.shape[1]), dim=1)
+def best_f1_bits(chance: Tensor, most: int = MOST_ENTRIES) -> Tensor:
+    """Return 0/1 rows [R, F] with at most ``most`` ones for probabilities ``chance`` [R, F] that an entry is one."""
+    top, entry = chance.topk(min(most, chance.shape[1]), dim=1)
     number = torch.arange(1, top.shape[1] + 1, device=top.device)
     f1 = 2 * top.cumsum(1) / (number + chance.sum(1, keepdim=True).clamp(min=1e-9))
     best = f1.argmax(1, keepdim=True) + 1

@@ -14,6 +14,7 @@ the grid of a the first count is taken at the upper and the second at the lower 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +81,17 @@ class Curve:
 
     def p_value(self, hits: Array, hit_runs: int, alarms: Array, alarm_runs: int, how: Joined) -> Array:
         """Return p-values [...] of counts [...]: see the module."""
-        upper = np.asarray(binom.sf(np.asarray(hits)[..., None] - 1, hit_runs, self.hits[1:]))
-        lower = np.asarray(binom.cdf(np.asarray(alarms)[..., None], alarm_runs, ALPHAS[:-1]))
-        return np.asarray(how.p(upper, lower).max(-1))
+        return self.p_values(hits, hit_runs, alarms, alarm_runs, (how,))[0]
+
+    def p_values(
+        self, hits: Array, hit_runs: int, alarms: Array, alarm_runs: int, ways: Sequence[Joined]
+    ) -> list[Array]:
+        """Return the p-values [...] of counts [...] for every way to join them; the tails of equal counts are computed
+        once, since they cost more than all else."""
+        (more, at_hits), (fewer, at_alarms) = (np.unique(counts, return_inverse=True) for counts in (hits, alarms))
+        upper = np.asarray(binom.sf(more[:, None] - 1, hit_runs, self.hits[1:]))[at_hits]
+        lower = np.asarray(binom.cdf(fewer[:, None], alarm_runs, ALPHAS[:-1]))[at_alarms]
+        return [np.asarray(how.p(upper, lower).max(-1)).reshape(np.shape(hits)) for how in ways]
 
     def weights(self, hits: float, alarms: float, hit_runs: int, alarm_runs: int) -> tuple[float, float]:
         """Return the weights with which a small move along the curve leaves the sum as it is, near such rates."""
@@ -207,8 +216,8 @@ def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float
     for alarms in RATES:
         hits = actual.hits(alarms)
         drawn = np.stack([rng.binomial(runs, hits, draws), rng.binomial(runs, alarms, draws)], 1).astype(np.float64)
-        for how in (Joined(curve.weights(hits, alarms, runs, runs)), Joined()):
-            p = curve.p_value(drawn[:, 0], runs, drawn[:, 1], runs, how)
+        ways = Joined(curve.weights(hits, alarms, runs, runs)), Joined()
+        for p in curve.p_values(drawn[:, 0], runs, drawn[:, 1], runs, ways):
             best = max(best, float((p <= level).mean()))
     return best
 

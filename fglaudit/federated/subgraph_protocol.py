@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
-from fglaudit.context import Aggregate, Examples, Release, Uploads
+from fglaudit.context import Examples, Release, Uploads
 from fglaudit.errors import FglauditError
-from fglaudit.federated.fedavg import average, averaged_models, broadcast, largest_share, trainers, upload_models
+from fglaudit.federated.fedavg import largest_share
 from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
-from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.federated.subgraph_training import Masking, SubgraphModels, SubgraphSettings, Surroundings
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.graph_transformer import initial_model
+from fglaudit.interfaces import Channel, FederatedProtocol
 from fglaudit.nn.weights import Layout
-from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
-from fglaudit.rng import moved, split
-from fglaudit.sealing import SealedTensor
+from fglaudit.payloads import GlobalNodes, ModelUpdate
+from fglaudit.rng import moved
 from fglaudit.structure import Models, Structure, Training
 
 
@@ -156,55 +152,3 @@ class SubgraphProtocol(FederatedProtocol):
         near_nodes, update = self.surroundings(clients, inputs, near), channel.local_update()
         masking = self.masking(graph.num_features + self.positions, graph.num_classes)
         return SubgraphModels(near_nodes, self.settings(), inputs, layout, draws, update, masking)
-
-
-def mean_model(protocol: SubgraphProtocol, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:
-    """Return the facts that a defense needs about the models that :func:`train_average` averages."""
-    layout = protocol.shared(graph.num_features + protocol.positions, graph.num_classes)
-    return averaged_models(layout, graph.num_clients, len(trainers(graph)), protocol.rounds, weighted=True)
-
-
-def train_average(
-    protocol: SubgraphProtocol,
-    graph: FederatedGraph,
-    channel: Channel,
-    rng: torch.Generator,
-    device: torch.device,
-    *,
-    changes: bool,
-) -> Trained:
-    """Train one model by FedAvg, weighted by training nodes; every client tests it on its own nodes.
-
-    What is averaged are the first D weights, those of :meth:`SubgraphProtocol.shared`; clients start from the same
-    others and keep their own.
-
-    Args:
-        changes: whether clients upload the change of their weights instead of the new weights. If changes are sealed,
-            the server returns their mean.
-    """
-    start, near, training = split(rng, "weights"), split(rng, "candidates"), split(rng, "training")
-    models = protocol.clients(graph, channel, near, training, device)
-    trained = models.inputs.train.sum(1)
-    senders = trained.cpu().nonzero().squeeze(1)
-    chosen = senders.to(device)
-    layout = protocol.shared(graph.num_features + protocol.positions, graph.num_classes)
-    width = sum(math.prod(shape) for shape in layout.values())
-    progress = Progress(models)
-    first = initial_model(models.layout, start).to(device)
-    models.load(first.expand(graph.num_clients, -1))
-    model = first[:width]
-    models.take_up(broadcast(channel, 0, model, graph.num_clients))
-    for round in range(1, protocol.rounds + 1):
-        held = models.vectors[:, :width].clone()
-        models.train_round()
-        after = models.vectors[chosen, :width]
-        received = upload_models(channel, round, senders, after - held[chosen] if changes else after)
-        mean = average(received, trained[chosen].to(received))
-        if changes and isinstance(mean, SealedTensor):  # only the clients can add it to the model that all of them have
-            models.take_up(held + broadcast(channel, round, mean, graph.num_clients))
-        else:
-            model = model + mean if changes else mean
-            models.take_up(broadcast(channel, round, model, graph.num_clients))
-        progress.test()
-        channel.round_done(round, protocol.rounds)
-    return replace(progress.finish(), layout=layout)

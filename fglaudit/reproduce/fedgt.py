@@ -9,6 +9,10 @@ one is 2.
 ``FedGT, as published code`` is what its authors' code computes: ``source: code`` with its settings, row-normalised
 features, no noise, splits drawn over all nodes, 200 rounds (100 where clients overlap), one local epoch on all sets.
 
+``FedAvg, as published code`` is FedAvg there (:mod:`.published_fedavg`), on the same data for 100 rounds, and so is
+``FED-PUB, as published code``, whose penalties have no gradient there: FedGT prints FED-PUB's own figures, which were
+measured on such data.
+
 "20 % of each subgraph": overlapping clients that draw apart train on labels that others are tested on, so they share a
 split here.
 """
@@ -37,6 +41,7 @@ from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.published_fedavg import PublishedFedAvg
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
 
@@ -71,6 +76,8 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 }
 """Without noise global nodes start near the origin, as one of them takes all nodes otherwise."""
 AS_PUBLISHED_CODE = "FedGT, as published code"
+FEDAVG_AS_PUBLISHED = "FedAvg, as published code"
+FEDPUB_AS_PUBLISHED = "FED-PUB, as published code"
 OWN_WEIGHT = "own-weight"
 """A metric: the weight of a client's own model in its average, mean over clients and rounds."""
 TOO_LARGE = "FedGT's neighbour sampling is not built for graphs of this size"
@@ -116,6 +123,10 @@ def protocol(row: Published, **changes: Any) -> FederatedProtocol:
         rounds = {"rounds": 100} if row.setting == "overlapping" else {}
         return FedGT(**AS_PUBLISHED | rounds | changes)
     settings = SETTINGS.get(row.dataset, {}) | changes
+    if row.method == FEDAVG_AS_PUBLISHED:
+        return PublishedFedAvg(**settings)
+    if row.method == FEDPUB_AS_PUBLISHED:
+        return FedPub(**settings, sparsity=0.0, proximal=0.0)
     if row.method in _BASELINES:
         return _BASELINES[row.method](**settings)
     return FedGT(**settings | _VARIANTS[row.method] | unprinted.fields(row.setting))
@@ -125,7 +136,7 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
     """Return data set and partition of ``row``."""
     scheme = row.setting.split(", ")[0]
     fractions = (0.6, 0.2, 0.2) if scheme == "louvain" else (0.2, 0.4, 0.4)
-    code = row.method == AS_PUBLISHED_CODE
+    code = row.method in (AS_PUBLISHED_CODE, FEDAVG_AS_PUBLISHED, FEDPUB_AS_PUBLISHED)
     shared = "random-shared" if scheme == "overlapping" or code else "random"
     features = "row-normalised" if code else "raw"
     dataset = DatasetSpec(row.dataset, root, features, None, shared, *fractions, component="largest")
@@ -133,9 +144,10 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
 
 
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
-    """Return FedGT's rows of Tables 1 and 2 once more, as its authors' code computes them."""
-    own = [row for row in rows if row.method == "FedGT" and row.table in ("fedgt-table1", "fedgt-table2")]
-    return tuple(replace(row, method=AS_PUBLISHED_CODE) for row in own)
+    """Return the rows of Tables 1 and 2 once more that FedGT's or FED-PUB's authors' code computes otherwise."""
+    again = {"FedGT": AS_PUBLISHED_CODE, "FedAvg": FEDAVG_AS_PUBLISHED, "FED-PUB": FEDPUB_AS_PUBLISHED}
+    mine = [row for row in rows if row.method in again and row.table in ("fedgt-table1", "fedgt-table2")]
+    return tuple(replace(row, method=again[row.method]) for row in mine)
 
 
 def federated(dataset: str, setting: str, clients: int, seed: int, root: str | None) -> FederatedGraph:

@@ -56,7 +56,9 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
 
 
 def _task(row: Published) -> CsbmTask | None:
-    """Return the sizes of Figure 2(a)'s graphs (appendix A.2.3); None: those of the tables."""
+    """Return the sizes of Figure 2(a)'s graphs (appendix A.2.3), or a fixed topology; None: as in the tables."""
+    if row.setting.startswith("fixed"):
+        return CsbmTask(**unprinted.fields(row.setting))
     if not row.setting.startswith("connectivity"):
         return None
     return CsbmTask(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fglaudit.errors import unknown
-from fglaudit.reproduce import fedgcn, fedgt, gfl_appnp, unprinted
+from fglaudit.reproduce import fedgat, fedgcn, fedgt, gfl_appnp, unprinted
 from fglaudit.reproduce.published import TITLES, Published, all_published
 
 
@@ -16,5 +16,6 @@ def rows_of(table: str) -> tuple[Published, ...]:
     if table not in TITLES:
         raise unknown("table", table, TITLES)
     printed = tuple(row for row in all_published() if row.table == table)
-    again = gfl_appnp.more(printed) if table == "gfl-appnp-table2" else (*fedgcn.more(printed), *fedgt.more(printed))
+    others = (*fedgcn.more(printed), *fedgat.more(printed), *fedgt.more(printed))
+    again = gfl_appnp.more(printed) if table == "gfl-appnp-table2" else others
     return (*printed, *again, *unprinted.rows_of(table))

@@ -24,8 +24,8 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate
+from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
-from fglaudit.federated.subgraph_protocol import SubgraphProtocol, mean_model, train_average
 from fglaudit.federated.subgraph_training import SubgraphSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
@@ -38,7 +38,7 @@ from fglaudit.protocols.fedgt.proximity import Proximity
 
 
 @dataclass(frozen=True)
-class FedAvgGophormer(SubgraphProtocol):
+class FedAvgGophormer(AveragedSubgraphs):
     """FedAvg over Gophormer.
 
     Attributes:

@@ -22,8 +22,8 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate
+from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
-from fglaudit.federated.subgraph_protocol import SubgraphProtocol, mean_model, train_average
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.weights import Layout
@@ -32,7 +32,7 @@ from fglaudit.protocols.baselines.graph_gps import GraphGPS, WholeGraph
 
 
 @dataclass(frozen=True)
-class FedAvgGraphGPS(SubgraphProtocol):
+class FedAvgGraphGPS(AveragedSubgraphs):
     """FedAvg over GraphGPS.
 
     Attributes:

@@ -19,8 +19,8 @@ import torch
 
 from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.federated.fedavg import largest_share
+from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
-from fglaudit.federated.subgraph_protocol import SubgraphProtocol, mean_model, train_average
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.weights import Layout
@@ -33,7 +33,7 @@ from fglaudit.structure import Models, Structure
 
 
 @dataclass(frozen=True)
-class FedAvgSage(SubgraphProtocol):
+class FedAvgSage(AveragedSubgraphs):
     """FedAvg over GraphSAGE; defaults are FedGT's settings for it.
 
     Attributes:

@@ -85,6 +85,8 @@ class GCFLSage(FedAvgSage):
         for round in range(1, self.rounds + 1):
             held = models.vectors[chosen].clone()
             models.train_round()
+            if self.tested == "local":
+                progress.test()
             changes = upload_models(channel, round, senders, models.vectors[chosen] - held)
             if clusters.observe(round, changes):
                 sides = [[int(senders[index].item()) for index in members] for members in clusters.members]
@@ -93,6 +95,7 @@ class GCFLSage(FedAvgSage):
             own = kept[chosen] + weights @ changes
             kept = own.mean(0).expand(graph.num_clients, -1).index_copy(0, chosen, own)
             models.load(return_models(channel, round, kept))
-            progress.test()
+            if self.tested == "received":
+                progress.test()
             channel.round_done(round, self.rounds)
         return progress.finish(tuple(notes))

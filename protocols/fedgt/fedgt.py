@@ -51,6 +51,7 @@ from torch import Tensor
 from fglaudit.context import Aggregate, Uploads
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.fedavg import averaged_models
+from fglaudit.federated.subgraph_average import TESTED
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.federated.subgraph_training import SubgraphSettings
@@ -69,7 +70,6 @@ from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Centroids, Structure
 
 SIMILARITIES = ("global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
-TESTED = ("local", "received")
 COLLAPSED = 0.999
 """A client's weight in its own average above which the others no longer count."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import Run, check_protocol, example_graph, record
 from fglaudit.view import Observer
 
-SMALL = {"rounds": 3, "hidden": 8}
+SMALL: dict[str, Any] = {"rounds": 3, "hidden": 8}
 
 
 def models(run: Run, *, up: bool) -> list[Tensor]:
@@ -53,6 +54,26 @@ def test_heads_stay_at_home_and_differ() -> None:
     base, head = weights["input.weight"], weights["layers.1.weight"]
     assert torch.equal(base[0], base[1])
     assert not torch.equal(head[0], head[1])
+
+
+@pytest.mark.parametrize("kind", [FedAvgSage, GCFLSage])
+def test_local_models_are_tested_before_the_average_and_received_ones_after_it(kind: type[FedAvgSage]) -> None:
+    graph = example_graph()
+    own, average = (record(kind(rounds=1, hidden=8, tested=which), graph) for which in ("local", "received"))
+    torch.testing.assert_close(models(own, up=True), models(average, up=True))
+    uploaded = models(own, up=True)[0] + (models(own, up=False)[0] if kind is GCFLSage else 0)  # GCFL+ sends changes
+    bias = own.trained.weights["input.bias"]
+    width = math.prod(own.trained.weights["input.weight"].shape[1:])
+    torch.testing.assert_close(bias, uploaded[:, width : width + bias.shape[1]])
+    assert not torch.equal(bias[0], bias[1])
+    torch.testing.assert_close(
+        average.trained.weights["input.bias"], models(average, up=False)[1][:, width : width + bias.shape[1]]
+    )
+
+
+def test_an_unknown_model_to_test_is_refused() -> None:
+    with pytest.raises(FglauditError, match="unknown tested"):
+        FedAvgSage(tested="global")
 
 
 @pytest.mark.parametrize("base", [0, 2])

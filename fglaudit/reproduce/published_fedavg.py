@@ -1,0 +1,50 @@
+"""FedAvg as the code of FedGT has it (``models/fedavg`` there and in FED-PUB), to explain rows of FedGT's tables.
+
+FedGT's text has GraphSAGE. Its code has FED-PUB's network: two graph convolutions and a linear layer of 128 units,
+trained in one full-batch step of Adam a round, learning rate 0.01 and L2 penalty 1e-6, tested after that step and
+before the average. Not as there: the average is weighted by training nodes (the code's weights are all equal).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.federated.subgraph_average import AveragedSubgraphs, train_average
+from fglaudit.federated.subgraph_inputs import SubgraphInputs
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.weights import Layout
+from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.protocols.fedpub.fedpub import FedPub
+from fglaudit.protocols.fedpub.full_graph import FullGraph, with_propagated_rows
+
+
+@dataclass(frozen=True)
+class PublishedFedAvg(AveragedSubgraphs):
+    """FedAvg over FED-PUB's network without its masks."""
+
+    name: ClassVar[str] = "published-fedavg"
+    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+
+    batch_size: int = FedPub.batch_size
+    learning_rate: float = FedPub.learning_rate
+    weight_decay: float = FedPub.weight_decay
+    tested: str = "local"
+
+    def layout(self, num_inputs: int, num_classes: int) -> Layout:
+        return FedPub().shared(num_inputs, num_classes)
+
+    def completed(
+        self, clients: Sequence[ClientGraph], channel: Channel, rng: torch.Generator, device: torch.device
+    ) -> Sequence[ClientGraph]:
+        return [with_propagated_rows(client) for client in clients]
+
+    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> FullGraph:
+        return FullGraph.of(clients, inputs.present)
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        return train_average(self, graph, channel, rng, device, changes=False)

@@ -1,0 +1,41 @@
+"""The FedGCN of FedGraph's library, branch ``FedGAT``, to explain FedGAT's rows of it; not a protocol of the package.
+
+Its first layer is a linear map, with a bias, of the plain sum of a node's neighbours' features: the node itself is left
+out and nothing is divided by degrees, where FedGCN's own text and code have the normalised mean. The second layer
+propagates over a client's nodes and their neighbours, normalised by degrees within that subgraph. 100 rounds of three
+steps of plain gradient descent at 0.5 (``docs/examples/configs/config_FedGCN.yaml``); the first weights are uniform
+within ``1 / sqrt(features)``. Not as there: the second layer has no bias.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees
+from fglaudit.federated.problem import Problem
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.rng import split
+
+ROUNDS = 100
+
+
+def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator) -> Trained:
+    """Train like ``protocol``, from sums of neighbours' features; its ``hops`` have no effect."""
+    clients = [graph.client(k) for k in range(graph.num_clients)]
+    edges = KeptEdges.of(clients, graph.degrees())
+    rows = HeldRows.within(edges, len(clients), 1)
+    row, column = rows.known_edges(edges, reach=1)
+    problem = Problem.on(clients, graph.num_nodes, rows, row, column, local_degrees(row, column, len(rows.node)))
+    x = graph.x.float()
+    sums = torch.zeros_like(x).index_add_(0, graph.edge_index[0], x[graph.edge_index[1]])
+    inputs = torch.cat([sums, torch.ones(len(x), 1)], 1)[rows.node][problem.needed(protocol.layers)]
+    layout = gcn_layout(inputs.shape[1], protocol.hidden, graph.num_classes, protocol.layers)
+    model = glorot(layout, split(rng, "weights"))
+    first = inputs.shape[1] * protocol.hidden
+    model[:first] *= math.sqrt((inputs.shape[1] + protocol.hidden) / (6 * graph.num_features))
+    return protocol.averaging().train(*problem.fields(inputs, protocol.layers), model, layout, channel, rng)
