@@ -32,6 +32,7 @@ from bench import (
     membership_graphs,
     obfuscation_cost,
     obfuscations,
+    report_designs,
     scale,
     threshold_encryption,
     training_settings,
@@ -60,6 +61,7 @@ MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
     "frontier": lambda o: frontier.run(
         o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
     ),
+    "report-designs": lambda o: report_designs.run(o.results, o.root, min(o.seeds, 3)),
     "gap": lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets)),
     "intervals": lambda o: intervals.run(o.results),
     "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),

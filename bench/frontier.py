@@ -6,7 +6,9 @@ nodes of the first seeds (``CHOSEN_ON``); the best one is used for all seeds. Wh
 candidates, ``HEADS``. Rows of the table are pairs (setting, candidate) and are measured once, so a stopped measurement
 goes on where it was.
 
-"Own row alone" is ``private-reports`` when nothing was reported yet: the encoder, the same head on a node's own row.
+What reports add stands beside three things: ``TWIN``, the very head that was chosen for them, trained without any
+report; "codes, own row", the head that is best without; and the best control of all. "Own row alone" is
+``private-reports`` when nothing was reported yet: the encoder, the same head on a node's own row.
 
 Seconds are CPU seconds of the process.
 """
@@ -39,6 +41,7 @@ KEY = ("dataset", "setting", "candidate", "nodes", "seed")
 VALUES = ("accuracy", "chance", "epsilon", "seconds", "before")
 PER_CLASS, VALIDATING = 20, 30
 REPORTED = "reports at 4"
+TWIN = "the head of reports at 4, without reports"
 
 
 class Setting(NamedTuple):
@@ -83,7 +86,21 @@ HEADS: tuple[Mapping[str, Any], ...] = tuple(
 )
 """Heads over propagated codes: the candidates of every setting that has one."""
 
-_REPORTS = tuple({**head, "hops": (4, 8, 16), "code_hops": head["hops"]} for head in HEADS)
+_REPORTS: tuple[Mapping[str, Any], ...] = tuple(
+    {**head, **more, "code_hops": head["hops"]}
+    for head, more in (
+        *((head, {"hops": (4, 8, 16)}) for head in HEADS),
+        (HEADS[0], {"hops": (8, 16)}),
+        (HEADS[0], {"hops": (4, 8, 16), "report_weight": 0.7}),
+    )
+)
+"""The same heads beside propagated reports, and two other ways to weigh reports beside the first one."""
+
+
+def _without_reports(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of ``structure-only`` that make the same head as ``fields`` of ``private-reports``."""
+    same = {name: value for name, value in fields.items() if name not in ("hops", "code_hops", "report_weight")}
+    return {**same, "hops": fields["code_hops"]}
 
 
 _OPTIMIZERS: tuple[Mapping[str, Any], ...] = ({}, {"optimizer": "adam", "learning_rate": 0.01})
@@ -126,6 +143,7 @@ SETTINGS: tuple[Setting, ...] = (
         control=True,
     ),
     Setting(REPORTED, "private-reports", _REPORTS, ("k-ary-response", {"epsilon": 4.0})),
+    Setting(TWIN, "structure-only", tuple(map(_without_reports, _REPORTS)), control=True),
     Setting("reports at 1", "private-reports", _REPORTS[:1], ("k-ary-response", {"epsilon": 1.0})),
     _noisy(8.0, (0,)),
     _noisy(8.0, (16, 32)),
@@ -152,9 +170,14 @@ def run(results: Path, root: str | None, seeds: int, datasets: tuple[str, ...], 
     for dataset in datasets:
         for seed in range(seeds):
             for setting in (one for one in SETTINGS if not settings or one.name in settings):
-                index = choose(table, dataset, setting, root, min(seeds, CHOSEN_ON[dataset]))
+                chosen_for = setting if setting.name != TWIN else _named(REPORTED)
+                index = choose(table, dataset, chosen_for, root, min(seeds, CHOSEN_ON[dataset]))
                 measure(table, dataset, setting, index, "test", seed, partial(federated, dataset, root, seed))
         show(table, dataset)
+
+
+def _named(name: str) -> Setting:
+    return next(setting for setting in SETTINGS if setting.name == name)
 
 
 def validated(dataset: str, root: str | None, seed: int) -> FederatedGraph:
@@ -268,8 +291,9 @@ def show(table: Table, dataset: str) -> None:
         took = f"{sum(seconds) / len(seconds):.1f}" if seconds else ""
         print(f"| {one.name} | {spent} | {len(one.accuracy)} | {100 * one.mean:.1f} | {words} | {took} |")
     reports = next(one for one in measured if one.name == REPORTED)
-    if (gain := bought(reports, [measured[-1]])) is not None:
-        print(f"\n{REPORTED}, the same head before any report: {gain.words}")
+    for beside in (one for one in measured if one.name in (TWIN, "codes, own row", "own row alone")):
+        if (gain := bought(reports, [beside])) is not None:
+            print(f"\n{REPORTED}: {gain.words}")
 
 
 def _before(rows: Sequence[Mapping[str, str]], setting: str) -> Measured:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from bench.obfuscated import Obfuscated
 from fglaudit.datasets import DatasetSpec
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.interfaces import Attack, FederatedProtocol, Reconstruction
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
 from fglaudit.recording import record_training
 from fglaudit.registry import build
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
+from fglaudit.wire.channel import Keep
 
 KEY = ("protocol", "observer", "kind", "secret")
 VALUES = ("cpu_seconds", "rows", "exact")
@@ -47,12 +49,17 @@ def run(results: Path) -> None:
         if table.has(key):
             continue
         trained: FederatedProtocol = build("protocol", protocol, arguments)
-        recording, _ = record_training(graph, trained, Obfuscated(kind, secret), seed=0, fractions={spec.auxiliary})
-        view = recording.view(expand(spec, graph.num_clients)[0][0])
-        attack = build("attack", "learned-inversion", {})
-        start = time.process_time()
-        found = attack.run(view, rng=derive(0, "cost"), device=torch.device("cpu"))
-        seconds = time.process_time() - start
+        attack: Attack = build("attack", "learned-inversion", {})
+        observer = expand(spec, graph.num_clients)[0][0]
+        keep, hidden = Keep.for_attacks([observer], [attack]), Obfuscated(kind, secret)
+        with TemporaryDirectory() as spool:  # as a cell of an audit is recorded
+            recording, _ = record_training(
+                graph, trained, hidden, seed=0, keep=keep, fractions={spec.auxiliary}, folder=Path(spool)
+            )
+            start = time.process_time()
+            found = attack.run(recording.view(observer), rng=derive(0, "cost"), device=torch.device("cpu"))
+            seconds = time.process_time() - start
+        assert isinstance(found, Reconstruction)
         there = found.nodes >= 0
         right = torch.isclose(found.rows[there].float(), graph.x[found.nodes[there]].float(), atol=1e-3).all(1)
         table.add({**key, "cpu_seconds": f"{seconds:.1f}", "rows": len(found.rows), "exact": int(right.sum())})

@@ -149,9 +149,14 @@ def _why_unable(measured: Sequence[Leak]) -> str:
     facts = dict.fromkeys(name for leak in measured for name in leak.unadapted)
     if facts:
         return f"the attacks here are not adapted to {', '.join(facts)}"
+    return f"the attacks here {below_or_unseen(measured)}"
+
+
+def below_or_unseen(measured: Sequence[Leak]) -> str:
+    """Say what attacks that are adapted do, and that still cannot show that nothing leaks."""
     if all((leak.high or 0.0) < 0 for leak in measured):
-        return "the attacks here do worse than guesses, so they are confused"
-    return "the attacks here were not seen to work through this defense"
+        return "do worse than guesses, so they are confused"
+    return "were not seen to work through this defense"
 
 
 def _why_open(leak: Leak) -> str:

@@ -10,7 +10,7 @@ from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import refuted
-from fglaudit.reports.answers import Word, not_all, says_most
+from fglaudit.reports.answers import Word, below_or_unseen, not_all, says_most
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
 from fglaudit.reports.fell_behind import fell_behind
@@ -212,7 +212,7 @@ def _not_tested(observer: tuple[str, str], settings: Sequence[Setting], labels: 
                 why = (
                     f"do not allow for what was done to the messages ({', '.join(facts)})"
                     if facts
-                    else "do worse than guesses"
+                    else below_or_unseen(tried)
                 )
                 what = "" if quantity == FEATURES else f" on {QUANTITY_NAMES.get(quantity, quantity)}"
                 return (

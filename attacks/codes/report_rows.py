@@ -1,8 +1,8 @@
 """Feature rows from reported classes: the row that a node of that class is expected to have.
 
-A report says nothing of a row but the class that it predicts. The row with the best expected F1 under class means of
-the observer's known rows, weighted by how likely each class is after the report (``report-labels``), is all that can be
-said; real-valued rows get the mean.
+A report says nothing of a row but the class that it predicts. Means of the observer's known rows by class, weighted by
+how likely each class is after the report and before it by the edges (``report-labels``), and the rows of a node's known
+neighbours (:mod:`fglaudit.adversary.class_prior`) are all that can be said.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.class_means import class_means
-from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.class_prior import rows_of_classes
 from fglaudit.adversary.known_graph import own_nodes
+from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
 from fglaudit.attacks.codes.seen_reports import models_reports, reporting, seen_reports, sent_reports, without_edges
 from fglaudit.facts import Fact
-from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import ClassReports, Payload
-from fglaudit.view import View
+from fglaudit.view import Auxiliary, View
 
 
 @dataclass(frozen=True)
@@ -51,19 +49,12 @@ class ReportRows(Attack):
         seen, known, classes = seen_reports(view), view.known_rows(), view.public.num_classes
         foreign = ~own_nodes(view)[seen.nodes]
         nodes, reported = seen.nodes[foreign], seen.reported[foreign]
+        after = propagate_labels(view, nodes) * reporting(view, seen)[:, reported].T
+        after = after / after.sum(1, keepdim=True)
         labelled = known.y >= 0
-        kinds = one_hot(known.y[labelled], classes).double()
-        real = view.public.features is FeatureKind.REAL
-        x = known.x[labelled].double() if real else (known.x[labelled] != 0).double()
-        means = class_means(x, kinds)
-        shares = (kinds.sum(0) + 1) / (kinds.sum(0) + 1).sum()
-        after = reporting(view, seen) * shares.unsqueeze(1)
-        after = after / after.sum(0)
-        rows = after.T @ means  # of every class that may be reported [C, F]
-        if not real:
-            rows = best_f1_bits(rows) * feature_prior(view, nodes[:1]).level
-        confidence = torch.zeros(len(nodes))
-        return Reconstruction(rows[reported].float(), nodes, confidence)
+        known = Auxiliary(known.nodes[labelled], known.x[labelled], known.y[labelled])
+        rows = rows_of_classes(view, known, one_hot(known.y, classes).double(), nodes, after)
+        return Reconstruction(rows, nodes, torch.zeros(len(nodes)))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant rows that are the same within a class, and reports of the class of every node."""

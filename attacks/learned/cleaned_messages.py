@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.learned.entries import entries, float_fields, upwards, with_rows
+from fglaudit.attacks.learned.entries import entries, float_fields, mapped, upwards, width_of
 from fglaudit.attacks.learned.node_totals import Totals
 from fglaudit.attacks.learned.row_maps import Learned
 from fglaudit.payloads import MessageBatch, Payload
@@ -19,8 +21,8 @@ Key = tuple[bool, str]
 _MOST_KEPT = 2**26
 """Numbers of cleaned batches that are kept, so that attacks which read them often do not clean them again."""
 
-_MOST_AT_ONCE = 2**24
-"""Numbers that are cleaned at once."""
+_MOST_AT_ONCE = 2**19
+"""Numbers that are cleaned at once: few enough for a processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +108,19 @@ class CleanedMessages:
         for batch in self.messages.of(self.payload):
             direction = upwards(batch)
             number[direction] += 1
-            rows, keep = {}, None
-            for name in float_fields(batch):
+            made, keep = {}, None
+            for name, value in ((n, batch.payload.tensors()[n]) for n in float_fields(batch)):
                 found = self.maps.get((direction, name))
-                held = entries(batch, name, self.features)
-                if found is None or held.rows.shape[1] != found.width:
+                if found is None or len(value) == 0 or width_of(value, self.features) != found.width:
                     continue
                 place = number[direction] % max(1, len(found.by_batch))
                 map_ = found.by_batch[place] if found.by_batch else found.learned
-                some = len(held.rows) if found.by_batch else max(1, _MOST_AT_ONCE // found.width)
-                rows[name] = torch.cat(
-                    [_clean(part, map_, found.nothing) for part in torch.split(held.rows, max(1, some))]
-                )
-                if found.kept and len(found.kept[number[direction] % len(found.kept)]) == len(held.rows):
-                    keep = _entries_kept(found.kept[number[direction] % len(found.kept)], held.message, batch, keep)
-            cleaned = with_rows(batch, rows, self.features)
+                most = value.numel() if found.by_batch else _MOST_AT_ONCE
+                made[name] = mapped(value, self.features, partial(_clean, map_=map_, nothing=found.nothing), most)
+                kept = found.kept[number[direction] % len(found.kept)] if found.kept else None
+                if kept is not None and len(kept) == value.numel() // found.width:
+                    keep = _entries_kept(kept, entries(batch, name, self.features).message, batch, keep)
+            cleaned = dataclasses.replace(batch, payload=batch.payload.with_fields(made))
             if self.totals:
                 cleaned = added.followed(cleaned) if direction else added.made_again(cleaned)
             yield cleaned if keep is None else _some(cleaned, keep)

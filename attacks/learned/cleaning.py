@@ -19,7 +19,6 @@ from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
 from fglaudit.attacks.learned.probes import (
     Probes,
     apart,
-    is_large,
     made_up_graph,
     rehearsed_pair,
 )
@@ -89,8 +88,14 @@ class PublicMaps:
     probes: Mapping[bool, Probes]
 
 
-def public_maps(view: View, payload: type[Payload], rng: torch.Generator, device: torch.device) -> PublicMaps:
-    """Return what the public code does to the fields of ``payload``, and how that is undone."""
+def public_maps(
+    view: View, payload: type[Payload], rng: torch.Generator, device: torch.device, *, large: bool
+) -> PublicMaps:
+    """Return what the public code does to the fields of ``payload``, and how that is undone.
+
+    Args:
+        large: whether the protocol is rehearsed on few nodes, as some of what it sends is large.
+    """
     found: dict[Key, FieldMap] = {}
     changed: set[Key] = set()
     asked: dict[bool, Probes] = {}
@@ -98,7 +103,6 @@ def public_maps(view: View, payload: type[Payload], rng: torch.Generator, device
     first = next((wire[0] for wire in wires.values() if wire), None)
     if first is None:
         return PublicMaps({}, frozenset(), {})
-    large = is_large(view.messages.of(payload))
     graphs = [made_up_graph(view, large, split(rng, f"graph {i}")) for i in range(2)]
     graph, until = graphs[0], min(1, first.round)
     rehearsals = [rehearsed_pair(view, made, payload, until, split(rng, "rehearsal")) for made in graphs]

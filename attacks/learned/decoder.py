@@ -6,6 +6,8 @@ used is which message belongs to which node.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -13,13 +15,25 @@ from fglaudit.adversary.prior_only import best_entry_count
 from fglaudit.attacks.learned.entries import float_fields
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.payloads import SERVER, Payload
+from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import View
 
 _ROUNDS = 3
 _WIDTH = 2**14
 _RIDGES = (1e-6, 1e-3, 1e-1, 1.0, 10.0)
 _CONFIDENCE = 0.1
+
+
+def is_decodable(view: View, payload: type[Payload]) -> bool:
+    """Whether any message of ``payload`` is narrow enough; asked of messages as they were sent, as cleaning takes
+    time."""
+    return any(0 < _width(batch) <= _WIDTH for batch in view.messages.of(payload))
+
+
+def _width(batch: MessageBatch) -> int:
+    """Return how many real numbers a message about a node has."""
+    shapes = batch.payload.shapes()
+    return sum(math.prod(shapes[name][1:]) for name in float_fields(batch))
 
 
 def messages_of_nodes(view: View, payload: type[Payload]) -> tuple[Tensor, Tensor] | None:
@@ -36,10 +50,10 @@ def messages_of_nodes(view: View, payload: type[Payload]) -> tuple[Tensor, Tenso
         if ids is None and not (per_node and bool((batch.senders != SERVER).all())):
             continue
         owners = batch.senders if ids is None else ids
-        flat = [tensors[name].double().reshape(len(owners), -1) for name in float_fields(batch)]
-        width = sum(f.shape[1] for f in flat)
-        if not flat or width > _WIDTH or len(owners) == 0:
+        width = _width(batch)
+        if not 0 < width <= _WIDTH or len(owners) == 0:
             continue
+        flat = [tensors[name].double().reshape(len(owners), -1) for name in float_fields(batch)]
         parts.append(torch.zeros(num, width, dtype=torch.double).index_add_(0, owners, torch.cat(flat, dim=1)))
         seen[owners] = True
         count += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -19,9 +20,9 @@ from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks.learned.hidden_rows import HiddenRows
 from fglaudit.facts import Additive, Field
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.payloads import Payload
+from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import split
-from fglaudit.view import Auxiliary, View
+from fglaudit.view import Auxiliary, Messages, View
 
 _HELD_BACK = 0.25
 _FEWEST_HELD = 4
@@ -39,6 +40,8 @@ _ALIKE = 0.005
 """Mean cosine to which results rebuild the rows held back alike."""
 _SAME = 1 - 1e-5
 """Cosine of rows that are the same."""
+_MOST_COMPARED = 2**26
+"""Numbers in the messages on which attacks compete."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,43 @@ class Candidate:
 
     Attributes:
         found: the rows.
-        again: finds rows with other auxiliary rows; None where that fails.
+        again: finds rows with other auxiliary rows, in all messages; None where that fails.
     """
 
     found: Reconstruction
     again: Callable[[Auxiliary], Reconstruction | None]
+
+
+@dataclass(frozen=True)
+class _Smaller:
+    """Messages without those of ``payloads`` whose entries hold more than ``most`` bytes."""
+
+    messages: Messages
+    payloads: frozenset[type[Payload]]
+    most: int
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        """Yield the batches with this payload, in order."""
+        for batch in self.messages.of(payload):
+            if payload not in self.payloads or batch.payload.bytes_per_entry() <= self.most:
+                yield batch
+
+
+def without_largest(view: View, payloads: Iterable[type[Payload]]) -> View:
+    """Return ``view`` without the messages of the largest size, as many sizes as leave no more numbers than attacks
+    compete on: one hub's matrices may hold most of all. Where all are of one size, ``view`` itself."""
+    read = frozenset(payloads)
+    numbers: dict[int, int] = {}
+    for payload in read:
+        for batch in view.messages.of(payload):
+            size = batch.payload.bytes_per_entry()
+            numbers[size] = numbers.get(size, 0) + batch.payload.numbers()
+    sizes = sorted(numbers)
+    totals = accumulate(numbers[size] for size in sizes)
+    fitting = [size for size, total in zip(sizes, totals, strict=True) if total <= _MOST_COMPARED] or sizes[:1]
+    if len(fitting) == len(sizes):
+        return view
+    return dataclasses.replace(view, messages=_Smaller(view.messages, read, fitting[-1]))
 
 
 def specialised(payloads: Iterable[type[Payload]], besides: str) -> Iterator[Attack]:
@@ -84,17 +119,16 @@ def results(
 
     Args:
         hidden: how rows were hidden before messages were computed from them, where attacks look for hidden rows.
-        remade: makes the view anew where other auxiliary rows are known than in ``view``; only those are replaced by
-            default.
+        remade: makes the view anew, of all messages and other auxiliary rows than in ``view``; only those rows are
+            replaced by default.
     """
     for attack in specialised(payloads, besides):
 
         def again(known: Auxiliary, attack: Attack = attack) -> Reconstruction | None:
-            if remade is not None and known is not view.auxiliary:
-                return _found(attack, remade(known), rng, device, hidden)
-            return _found(attack, dataclasses.replace(view, auxiliary=known), rng, device, hidden)
+            seen = dataclasses.replace(view, auxiliary=known) if remade is None else remade(known)
+            return _found(attack, seen, rng, device, hidden)
 
-        found = again(view.auxiliary)
+        found = _found(attack, view, rng, device, hidden)
         if found is not None and len(found.rows):
             yield Candidate(found, again)
 
@@ -153,29 +187,37 @@ def cosines(found: Reconstruction, held: Auxiliary, num_nodes: int) -> Tensor:
 
 def best(
     candidates: Iterable[Candidate], view: View, learning: View, held: Auxiliary, rng: torch.Generator
-) -> Reconstruction:
+) -> Reconstruction | None:
     """Return the candidate that rebuilds the rows held back best, if it clearly beats guesses, found again with all
-    known rows; the most confident one of those that say too little of the rows held back, where none does. Where there
-    is none either, the guess that is every attack's control.
+    known rows; the most confident one of those that say too little of the rows held back, where none does, and none was
+    found in fewer messages. None where there is none either.
 
     Args:
         view: with all rows that the observer knows.
-        learning: without those held back.
+        learning: what candidates were found in: without the rows held back, and maybe without some messages.
     """
     listed = [c for c in candidates if len(c.found.rows)]
-    chosen = _ahead(listed, view, learning, held, rng) or _surest(listed, held, view.public.num_nodes)
+    chosen = _ahead(listed, view, learning, held, rng)
+    if chosen is None and learning.messages is view.messages:
+        chosen = _surest(listed, held, view.public.num_nodes)
     if chosen is None:
-        nodes = torch.arange(view.public.num_nodes)
-        unknown = nodes[~torch.isin(nodes, view.known_rows().nodes)]
-        return prior_only(view, unknown, split(rng, "nothing learned"))
+        return None
     found = (chosen.again(view.auxiliary) if len(held.nodes) else None) or chosen.found
     return _unproven(found)
+
+
+def guessed(view: View, rng: torch.Generator) -> Reconstruction:
+    """Return the guess that is every attack's control."""
+    nodes = torch.arange(view.public.num_nodes)
+    unknown = nodes[~torch.isin(nodes, view.known_rows().nodes)]
+    return prior_only(view, unknown, split(rng, "nothing learned"))
 
 
 def _ahead(
     listed: Iterable[Candidate], view: View, learning: View, held: Auxiliary, rng: torch.Generator
 ) -> Candidate | None:
-    """Return the candidate that gains most over guesses on the rows held back that it is about, if that is clear."""
+    """Return the candidate that gains most over guesses on the rows held back that it is about, if that is clear: by
+    its mean gain, or as it rebuilds more of them whole than rows of other nodes would."""
     if len(held.nodes) == 0:
         return None
     guess = cosines(prior_only(learning, held.nodes, split(rng, "guess")), held, view.public.num_nodes)
@@ -183,18 +225,31 @@ def _ahead(
     blank = torch.zeros(len(held.nodes))
     guess = torch.maximum(guess, cosines(Reconstruction(mean, held.nodes, blank), held, view.public.num_nodes))
     scored: list[tuple[float, Candidate]] = []
+    chance = _same_by_chance(held, learning)
     for candidate in listed:
         about = torch.isin(held.nodes, candidate.found.nodes)
-        if int(about.sum()) < _FEWEST_HELD:
+        count = int(about.sum())
+        if count < _FEWEST_HELD:
             continue
-        gain = (cosines(candidate.found, held, view.public.num_nodes) - guess)[about]
-        spread = max(_SPREAD, float(gain.std().item()) if len(gain) > 1 else 0.0)
-        if float(gain.mean().item()) <= _MARGIN + _AHEAD * spread / len(gain) ** 0.5:
-            continue
-        scored.append((float(gain.sum().item()), candidate))
+        rebuilt = cosines(candidate.found, held, view.public.num_nodes)
+        gain = (rebuilt - guess)[about]
+        spread = max(_SPREAD, float(gain.std().item()) if count > 1 else 0.0)
+        whole = int(((rebuilt > _SAME) & (guess <= _SAME) & about).sum())
+        by_chance = count * chance + _AHEAD * (count * chance) ** 0.5
+        is_ahead = float(gain.mean().item()) > _MARGIN + _AHEAD * spread / count**0.5
+        if is_ahead or whole >= _FEWEST_HELD + by_chance:  # a row given to the wrong node is worse than a guess
+            scored.append((float(gain.sum().item()), candidate))
     most = max((total for total, _ in scored), default=0.0)
     alike = [candidate for total, candidate in scored if total >= most - _ALIKE * len(held.nodes)]
     return _most_agreed(alike, view.public.num_nodes) if alike else None
+
+
+def _same_by_chance(held: Auxiliary, learning: View) -> float:
+    """Return how often a row held back and another known row are the same."""
+    one, other = (
+        x.double() / x.double().norm(dim=1, keepdim=True).clamp(min=1e-30) for x in (held.x, learning.known_rows().x)
+    )
+    return float((one @ other.T > _SAME).double().mean().item()) if len(other) else 0.0
 
 
 def _most_agreed(alike: Sequence[Candidate], num_nodes: int) -> Candidate:

@@ -13,19 +13,28 @@ says nothing (``models`` is False of every fact).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
-from fglaudit.attacks.learned.decoder import decoded_rows
-from fglaudit.attacks.learned.handing_over import Candidate, best, holding_back, results, with_residual, without_facts
+from fglaudit.attacks.learned.decoder import decoded_rows, is_decodable
+from fglaudit.attacks.learned.handing_over import (
+    Candidate,
+    best,
+    guessed,
+    holding_back,
+    results,
+    with_residual,
+    without_facts,
+    without_largest,
+)
 from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.own_payloads import names_nodes, own_rows, own_types
 from fglaudit.attacks.learned.repeats import Combined, combined, has_repeats
-from fglaudit.attacks.learned.undoing import undone
+from fglaudit.attacks.learned.undoing import Undone, undone
 from fglaudit.attacks.learned.unexplained import unexplained
 from fglaudit.facts import Additive, Fact, Field
 from fglaudit.graph import FederatedGraph
@@ -113,53 +122,70 @@ class LearnedInversion(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         learning, held = holding_back(view, split(rng, "held back"))
         seen = seen_payloads(view)
-        candidates = list(self._candidates(learning, seen, rng, device))
-        return best(candidates, view, learning, held, rng)
+        few = without_largest(learning, [p for p in seen if p not in own_types()])
+        for compared in [few] if few is learning else [few, learning]:  # the largest messages, if others tell nothing
+            candidates = self._candidates(compared, learning, seen, rng, device)
+            if (found := best(candidates, view, compared, held, rng)) is not None:
+                return found
+        return guessed(view, rng)
 
     def _candidates(
-        self, view: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
+        self, few: View, whole: View, seen: tuple[type[Payload], ...], rng: torch.Generator, device: torch.device
     ) -> Iterator[Candidate]:
-        acts = view.public.release is not None and bool(set(view.public.hooks) & set(_HOOKS))
-        found = undone(view, seen if acts else (), rng, device)
+        """Yield what attacks find in ``few`` messages; candidates find it again in those of ``whole``."""
+        acts = whole.public.release is not None and bool(set(whole.public.hooks) & set(_HOOKS))
+        touched = seen if acts else ()
+        found = undone(few, touched, rng, device)
+        name = type(self).name
         for payload in [p for p in own_types() if p in seen]:
             yield from own_rows(found.cleaned, payload, split(rng, payload.__name__), device)
             if acts:
-                yield from own_rows(view, payload, split(rng, f"defended {payload.__name__}"), device, defended=True)
+                yield from own_rows(whole, payload, split(rng, f"defended {payload.__name__}"), device, defended=True)
+
+        def more(known: Auxiliary) -> Undone:
+            """Undo the defense in all messages, with what other known rows tell of secrets of the run."""
+            return undone(dataclasses.replace(whole, auxiliary=known), touched, rng, device, found.public)
+
+        def remade(make: Callable[[Auxiliary], View], of_run: bool = False) -> Callable[[Auxiliary], View] | None:
+            return make if of_run or few is not whole else None
 
         # Models were trained on hidden rows: what clients computed with them is cleaned, what the server made is not.
-        if (hidden := hidden_rows(view, split(rng, "hidden rows"), device)) is not None:
+        if (hidden := hidden_rows(whole, split(rng, "hidden rows"), device)) is not None:
             others = [p for p in seen if p is not RawFeatures]
-            yield from results(
-                without_facts(found.uploads, others), others, type(self).name, split(rng, "hidden"), device, hidden
-            )
+            uploads = remade(lambda known: without_facts(more(known).uploads, others))
+            plain = without_facts(found.uploads, others)
+            yield from results(plain, others, name, split(rng, "hidden"), device, hidden, uploads)
         if found.payloads:
 
-            def relearned(known: Auxiliary) -> View:
-                """Undo secrets of the run again, with more rows."""
-                more = undone(dataclasses.replace(view, auxiliary=known), seen, rng, device, found.public)
-                return without_facts(more.cleaned, more.payloads)
+            def cleaned(known: Auxiliary) -> View:
+                again = more(known)
+                return without_facts(again.cleaned, again.payloads)
 
-            name, plain = type(self).name, without_facts(found.cleaned, found.payloads)
-            remade = relearned if found.of_run else None
-            yield from results(plain, found.payloads, name, split(rng, "cleaned"), device, remade=remade)
+            plain = without_facts(found.cleaned, found.payloads)
+            again = remade(cleaned, found.of_run)
+            yield from results(plain, found.payloads, name, split(rng, "cleaned"), device, remade=again)
             if found.left:
+                rough = remade(lambda known: with_residual(cleaned(known), found.left))
                 noisy_view = with_residual(plain, found.left)
-                yield from results(noisy_view, found.payloads, name, split(rng, "cleaned roughly"), device)
-        together = {p: combined(view, p, split(rng, p.__name__)) for p in _sent_again(seen)} if acts else {}
+                yield from results(
+                    noisy_view, found.payloads, name, split(rng, "cleaned roughly"), device, remade=rough
+                )
+        together = {p: combined(whole, p, split(rng, p.__name__)) for p in _sent_again(seen)} if acts else {}
         for payload, made in together.items():
             if made is not None:
                 yield from self._combined(made, payload, split(rng, f"repeats of {payload.__name__}"), device)
         done = {*found.payloads, *(payload for payload, made in together.items() if made is not None)}
-        noisy = [p for p in seen if p not in done and _has_noise(view, p)]
+        noisy = [p for p in seen if p not in done and _has_noise(whole, p)]
         if noisy:
-            yield from results(without_facts(view, noisy), noisy, type(self).name, split(rng, "as sent"), device)
-        for payload in seen:
+            yield from results(without_facts(whole, noisy), noisy, name, split(rng, "as sent"), device)
+        for payload in [p for p in seen if is_decodable(few, p)]:
 
-            def again(known: Auxiliary, payload: type[Payload] = payload) -> Reconstruction | None:
-                return decoded_rows(dataclasses.replace(found.cleaned, auxiliary=known), payload, device)
+            def decoded(known: Auxiliary, payload: type[Payload] = payload) -> Reconstruction | None:
+                again = found if few is whole else more(known)
+                return decoded_rows(dataclasses.replace(again.cleaned, auxiliary=known), payload, device)
 
-            if (rows := again(view.auxiliary)) is not None:
-                yield Candidate(rows, again)
+            if (rows := decoded_rows(found.cleaned, payload, device)) is not None:
+                yield Candidate(rows, decoded)
 
     def _combined(
         self, together: Combined, payload: type[Payload], rng: torch.Generator, device: torch.device

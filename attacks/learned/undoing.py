@@ -10,6 +10,7 @@ import torch
 
 from fglaudit.attacks.learned.cleaned_messages import CleanedMessages
 from fglaudit.attacks.learned.cleaning import PublicMaps, are_totals, learn_maps, public_maps
+from fglaudit.attacks.learned.probes import is_large
 from fglaudit.payloads import Payload, RawFeatures
 from fglaudit.rng import split
 from fglaudit.view import View
@@ -52,10 +53,11 @@ def undone(
     cleaned, uploads, payloads = view, view, []
     left: dict[tuple[str, str], float] = {}
     of_run = False
+    large = any(is_large(view.messages.of(payload)) for payload in seen)  # a rehearsal makes them all
     for payload in seen:
         learning = split(rng, payload.__name__)
         if payload not in public:
-            public[payload] = public_maps(view, payload, split(learning, "public"), device)
+            public[payload] = public_maps(view, payload, split(learning, "public"), device, large=large)
         maps = learn_maps(view, payload, public[payload], split(learning, "known rows"), device)
         if not maps:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-_SHRINK = 1.0
+SHRINK = 1.0
 """How many rows with the mean of all known ones each class mean is shrunk by."""
 
 
@@ -15,4 +15,4 @@ def class_means(x: Tensor, kinds: Tensor) -> Tensor:
         x: known rows [R, F].
         kinds: their classes, one-hot [R, C].
     """
-    return (kinds.T @ x + _SHRINK * x.mean(0)) / (kinds.sum(0).unsqueeze(1) + _SHRINK)
+    return (kinds.T @ x + SHRINK * x.mean(0)) / (kinds.sum(0).unsqueeze(1) + SHRINK)

@@ -39,7 +39,7 @@ class FeaturePrior:
     informed: bool
 
 
-def _neighbor_means(view: View, nodes: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def neighbor_sums(view: View, nodes: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum of known neighbours' ``values`` for each of ``nodes`` [U, F], and how many there are [U]."""
     row, column = known_edges(view)
     position = torch.full((view.public.num_nodes,), -1)
@@ -61,7 +61,7 @@ def feature_prior(view: View, nodes: Tensor) -> FeaturePrior:
         return FeaturePrior(blank + level, blank + 1.0, 1.0, view.public.num_features / 2, False)
     real_nodes = (nodes >= 0).nonzero().squeeze(1)
     mean = known.frequency.expand(len(nodes), -1).clone()
-    near, count = _neighbor_means(view, nodes[real_nodes], known.nodes, known.x)
+    near, count = neighbor_sums(view, nodes[real_nodes], known.nodes, known.x)
     mean[real_nodes] = (known.strength * known.frequency + near) / (known.strength + count[:, None])
     return FeaturePrior(mean, known.spread.expand(len(nodes), -1), known.level, known.size, True)
 
@@ -98,19 +98,19 @@ def _known_statistics(view: View) -> _KnownStatistics:
     spread = (spread * len(x) + spread.mean() + 1e-12) / (len(x) + 1)
     nonzero = known.x[known.x != 0]
     level = float(nonzero.mean().item()) if len(nonzero) else 1.0
-    near, count = _neighbor_means(view, known.nodes, known.nodes, x)
-    strength = _fit_strength(x[count > 0], near[count > 0], count[count > 0], frequency, spread, real)
+    near, count = neighbor_sums(view, known.nodes, known.nodes, x)
+    strength = fit_strength(x[count > 0], near[count > 0], count[count > 0], frequency, spread, real)
     size = float((x != 0).sum(1).double().mean().item())
     return _KnownStatistics(known.nodes, x, frequency, spread, level, size, strength)
 
 
-def _fit_strength(x: Tensor, near: Tensor, count: Tensor, frequency: Tensor, spread: Tensor, real: bool) -> float:
+def fit_strength(x: Tensor, near: Tensor, count: Tensor, frequency: Tensor, spread: Tensor, real: bool) -> float:
     """Return the shrinkage strength with the highest likelihood of known rows given their neighbours.
 
     Args:
         x: known rows with at least one known neighbour [R, F].
         near, count: sum [R, F] and number [R] of each row's known neighbours.
-        frequency, spread: prior mean [F] and variance [F].
+        frequency, spread: prior mean and variance [F], or of each row [R, F].
         real: whether features are real-valued.
     """
     if len(x) == 0:

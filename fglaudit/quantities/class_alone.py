@@ -2,8 +2,8 @@
 
 The guess is told, beside what the observer knows before any message, the class that every node predicts: before a
 response made it random, and of nodes whose report the observer never sees too. Of rows it has those of the observer
-alone, own and auxiliary ones: means by *predicted* class. Binary rows get the bits with the best expected F1 under the
-mean of their class, real-valued ones that mean. What an attack on reports has above it is not the class.
+alone, own and auxiliary ones: means by *predicted* class, and those of a node's known neighbours, as the guess without
+any message has (:mod:`fglaudit.adversary.class_prior`). What an attack on reports has above it is not the class.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.class_means import class_means
-from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.graph import FeatureKind
+from fglaudit.adversary.class_prior import rows_of_classes
 from fglaudit.interfaces import Reconstruction
 from fglaudit.view import View
 
@@ -31,9 +28,6 @@ def class_alone(view: View, predicted: Tensor, nodes: Tensor) -> Reconstruction 
     known = view.known_rows()
     if len(predicted) == 0 or len(known.nodes) == 0:
         return None
-    real = view.public.features is FeatureKind.REAL
-    x = known.x.double() if real else (known.x != 0).double()
-    rows = class_means(x, one_hot(predicted[known.nodes], view.public.num_classes).double())
-    if not real:
-        rows = best_f1_bits(rows) * feature_prior(view, nodes[:1]).level
-    return Reconstruction(rows[predicted[nodes]].float(), nodes, torch.zeros(len(nodes)))
+    told = one_hot(predicted, view.public.num_classes).double()
+    rows = rows_of_classes(view, known, told[known.nodes], nodes, told[nodes])
+    return Reconstruction(rows, nodes, torch.zeros(len(nodes)))

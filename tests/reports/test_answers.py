@@ -15,8 +15,10 @@ from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import Answer, Word, answers
 from fglaudit.reports.attack_quantity import attack_quantity
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
+from fglaudit.reports.verdict import make_verdict
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 
 
@@ -118,6 +120,25 @@ def test_worse_than_a_guess_is_no_protection(tmp_path: Path) -> None:
     worse = replace(cell.findings[0], advantage=-0.2, advantage_low=-0.3, advantage_high=-0.1)
     found = answer(tmp_path, replace(cell, findings=(worse,)))
     assert found.word is Word.NOT_SHOWN and "confused" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"advantage": -0.2, "advantage_low": -0.3, "advantage_high": -0.1}, "do worse than guesses"),
+        ({"succeeds_weakened": "no"}, "were not seen to work through this defense"),
+    ],
+)
+def test_answer_and_headline_give_the_same_reason_why_nothing_is_shown(
+    tmp_path: Path, columns: dict[str, object], why: str
+) -> None:
+    cell = with_rows({"idle": [0] * 45})
+    run = load_run(store(tmp_path / "run", (replace(cell, findings=(replace(cell.findings[0], **columns),)),)))  # type: ignore[arg-type]
+    settings = summarize(run)
+    [only] = answers(settings)
+    assert only.word is Word.NOT_SHOWN and why in only.reason
+    [first, *_] = make_verdict(run, settings, Labels.of(settings)).observers
+    assert why in first.headline
 
 
 def test_a_lost_row_is_not_held(tmp_path: Path) -> None:

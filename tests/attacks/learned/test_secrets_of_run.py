@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,13 +11,18 @@ from torch import Tensor
 from bench.obfuscated import Obfuscated
 from bench.obfuscated_payloads import hidden
 from bench.obfuscations import measured
+from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.attacks.learned.partly_known import confirmed, may_be_ordered, partly_known, signed_order, turned
 from fglaudit.attacks.learned.probes import apart
 from fglaudit.attacks.learned.row_maps import identity
+from fglaudit.payloads import SERVER, NeighborSums
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.registry import build
 from fglaudit.rng import derive
-from fglaudit.testing import example_graph
+from fglaudit.testing import example_graph, record
+from fglaudit.view import Observer
 
+CPU = torch.device("cpu")
 MESSAGES, WIDTH, DRAWS = 120, 8, 8
 
 
@@ -110,3 +117,27 @@ def test_a_mask_that_one_message_has_alone_is_not_looked_for() -> None:
     attack = build("attack", "learned-inversion", {})
     found = measured(example_graph(), Obfuscated("one-time-pad"), attack, 0.3)
     assert (found.advantage_low or 0) <= 0.02
+
+
+def test_behind_masks_by_node_is_found_what_messages_with_shared_masks_tell() -> None:
+    """A mask that one message has alone is a one-time pad: without these messages nothing more is told undefended."""
+    graph, sees = example_graph(), Observer(parties=(SERVER,), topology=True, auxiliary=0.3)
+    protocol = FedGCN(hops=1, rounds=1)
+    plain = record(protocol, graph).view(sees)
+    sent = [batch for batch in plain.messages.of(NeighborSums) if bool((batch.senders != SERVER).all())]
+    nodes, count = torch.unique(torch.cat([batch.payload.tensors()["nodes"] for batch in sent]), return_counts=True)
+    alone = nodes[count == 1]
+    assert len(alone) > 5
+    told = []
+    for batch in plain.messages.of(NeighborSums):
+        use = ~torch.isin(batch.payload.tensors()["nodes"], alone)
+        kept = torch.zeros(len(batch.senders), dtype=torch.long).index_add_(0, batch.entry_messages(), use.long())
+        splits = torch.cat([kept.new_zeros(1), kept.cumsum(0)])
+        told.append(replace(batch, payload=batch.payload.select(use.nonzero().squeeze(1)), splits=splits))
+    most = build("attack", "row-space", {}).run(
+        replace(plain, messages=MemoryMessages(tuple(told))), rng=derive(0, "most"), device=CPU
+    )
+    masked = record(protocol, graph, Obfuscated("shift-per-node", secret=True)).view(sees)
+    found = build("attack", "learned-inversion", {}).run(masked, rng=derive(0, "found"), device=CPU)
+    exact = [(r.rows.float() - graph.x[r.nodes]).abs().amax(1) < 1e-3 for r in (most, found)]
+    assert int(exact[1].sum()) >= int(exact[0].sum()) > 20
