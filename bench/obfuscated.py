@@ -2,7 +2,7 @@
 
 None of them states a fact. Whatever maps rows to messages is undone by whoever knows the map (``secret: false``: it is
 part of the code) or sees enough rows go in and come out (``secret: true``: it is drawn anew in every run). The honest
-ones, on the other hand, give nothing away: a one-time pad that is used once, and a constant.
+ones, on the other hand, give nothing away: a one-time pad or a key stream that is used once, noise, and a constant.
 """
 
 from __future__ import annotations
@@ -137,6 +137,12 @@ def _pad(message: _Message, secrets: _Secrets) -> Tensor:
     return 100 * torch.randn(message.values.shape, generator=message.fresh)
 
 
+def _stream_cipher(message: _Message, secrets: _Secrets) -> Tensor:
+    """Encryption with a key stream that is used once, which a defense of its own kind states nothing of."""
+    stream = torch.randint(_CODES, message.values.shape, generator=message.fresh)
+    return ((_whole(message.values).clamp(0, _CODES - 1) ^ stream) * _STEP).float()
+
+
 def _low_bits(message: _Message, secrets: _Secrets) -> Tensor:
     pad = torch.randint(-64, 64, message.values.shape, generator=message.fresh)
     return 16.0 * pad + message.values
@@ -219,6 +225,7 @@ RULES: dict[str, Rule] = {
 """Ways to hide that hide nothing."""
 HONEST: dict[str, Rule] = {
     "one-time-pad": lambda m, s: m.values + _pad(m, s),
+    "stream-cipher": _stream_cipher,
     "pure-noise": _pad,
     "constant": lambda m, s: torch.zeros_like(m.values),
 }

@@ -29,6 +29,7 @@ PAYLOAD_SHARES = (0.1, 0.3, 0.6)
 SECRETS = ("permutation", "signed-order", "affine", "rotation")
 SECRET_MAPS = ("rotation", "permutation", "signs")
 SEEDS = 10
+ENCRYPTION = ("homomorphic-encryption",)
 _SHARE = 0.3
 _FLOOR = 0.02
 
@@ -97,8 +98,10 @@ def _rows(_: int) -> None:
 def _honest(seeds: int) -> None:
     learned, small = build("attack", "learned-inversion", {}), example_graph()
     print("\n| honest | accused | of seeds |\n|---|---|---|")
-    for kind in HONEST:
-        rows = [measured(small, Obfuscated(kind), learned, _SHARE, seed) for seed in range(seeds)]
+    defenses: dict[str, Defense] = {kind: Obfuscated(kind) for kind in HONEST}
+    defenses |= {name: build("defense", name, {}) for name in ENCRYPTION}
+    for kind, defense in defenses.items():
+        rows = [measured(small, defense, learned, _SHARE, seed) for seed in range(seeds)]
         accused = sum((found.advantage_low or 0.0) > _FLOOR for found in rows)
         print(f"| {kind} | {accused} | {len(rows)} |", flush=True)
 

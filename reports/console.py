@@ -8,12 +8,13 @@ from rich.console import Console
 
 from fglaudit.reports.alarms import alarms
 from fglaudit.reports.answers import answers, applies
-from fglaudit.reports.choice import Confirmations
+from fglaudit.reports.choice import Confirmations, chosen
 from fglaudit.reports.console_tables import Place, safe
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import Run
-from fglaudit.reports.summary import Setting, summarize
+from fglaudit.reports.summary import Setting, setting_key, summarize
+from fglaudit.reports.wording import observer_label
 
 
 def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None = None) -> None:
@@ -48,13 +49,16 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
 
 
 def print_confirmed(console: Console, run: Run) -> None:
-    """Print what fresh seeds say of the settings that ``run`` chose."""
-    again = Confirmations.of(run)
-    labels = Labels.of(summarize(run))
+    """Print what fresh seeds say of the settings that ``run`` chose, of each observer against whom it chose them."""
+    again, settings = Confirmations.of(run), summarize(run)
+    labels = Labels.of(settings)
     if again.settings:
         console.print("[bold]Chosen settings on fresh seeds[/bold]", highlight=False)
-    for setting in again.settings.values():
-        _line(console, f"  {safe(f'{labels.setting(setting)}: {again.words(setting)}')}")
+    for observer in dict.fromkeys(answer.observer for answer in answers(settings)):
+        for setting in chosen(settings, observer):
+            if setting_key(setting.records[0]) in again.settings:
+                told = f"{labels.setting(setting)} against {observer_label(observer)}: {again.words(setting, observer)}"
+                _line(console, f"  {safe(told)}")
 
 
 def _line(console: Console, text: str) -> None:

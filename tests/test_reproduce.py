@@ -129,8 +129,14 @@ def test_rows_as_published_have_the_authors_graphs_or_steps(monkeypatch: pytest.
         with pytest.raises(ReachedError):
             gfl_appnp.figure(row, 3, None)
     names = [training.dataset.name for training in asked]
-    assert set(names) == {"subcora-published", "csbm-sc"} and names.count("csbm-sc") == 1
+    assert set(names) == {"subcora-published", "csbm-sc"} and names.count("csbm-sc") == 2
     assert all(t.protocol.source == "code" for t in asked if isinstance(t.protocol, GFLAPPNP))
+    rates = {
+        t.protocol.variant: t.protocol.learning_rate
+        for t in asked
+        if isinstance(t.protocol, GFLAPPNP) and t.dataset.name == "csbm-sc"
+    }
+    assert rates == {"v1": 0.1, "v2": 0.2}
 
 
 def test_lambda_max_is_the_largest_eigenvalue_of_the_product() -> None:

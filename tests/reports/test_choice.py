@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from report_runs import DEFENSES, clustered_cell, hits_in_clusters, store, texts
+from rich.console import Console
 
 from fglaudit.finding import CellRecord
 from fglaudit.reports.choice import CHOSEN, Confirmations, chosen, seeds_for
+from fglaudit.reports.console import print_confirmed
 from fglaudit.reports.records import CONFIRMED, load_run
 from fglaudit.reports.summary import Setting, summarize
 
@@ -56,6 +60,23 @@ def test_reports_say_what_fresh_seeds_found(tmp_path: Path) -> None:
     assert CHOSEN not in good and "confirmed on fresh seeds 1 to 3: no attack on features succeeded" in good
     bad = run_with("bad", LOUD)
     assert "not confirmed on fresh seeds 1 to 3: leaks" in bad
+
+
+def test_the_console_asks_fresh_seeds_about_the_observer_a_setting_was_chosen_against(tmp_path: Path) -> None:
+    """What holds against a client alone is no failure because the server reads it, as it did when it was chosen."""
+
+    def both(defense: tuple[str, dict[str, object]], client: Sequence[Sequence[float]], seed: int) -> CellRecord:
+        server, other = made(defense, LOUD, 0.7, seed), made(defense, client, 0.7, seed)
+        theirs = tuple(replace(finding, observer="client:each") for finding in other.findings)
+        clusters = {**server.clusters, "client:each||a": [list(rows) for rows in client]}
+        return replace(server, findings=(*server.findings, *theirs), clusters=clusters)
+
+    folder = store(tmp_path / "run", [both(NONE, LOUD, 0), both(DROP, QUIET, 0)])
+    store(folder / CONFIRMED / "again", [both(DROP, QUIET, seed) for seed in (1, 2, 3)])
+    console = Console(file=io.StringIO(), width=300)
+    print_confirmed(console, load_run(folder))
+    (line,) = [line for line in console.file.getvalue().splitlines() if "drop-singletons" in line]  # type: ignore[attr-defined]
+    assert "against One client: confirmed on fresh seeds 1 to 3" in line
 
 
 def test_of_two_confirmations_the_one_of_more_seeds_counts(tmp_path: Path) -> None:
