@@ -51,7 +51,8 @@ CPU = torch.device("cpu")
 def example_graph(
     *, nodes: int = 60, features: int = 24, clients: int = 3, classes: int = 3, seed: int = 0
 ) -> FederatedGraph:
-    """Return a small random graph with binary features, split evenly over ``clients``; every third node trains."""
+    """Return a small random graph with binary features, split evenly over ``clients``; every third node of a class
+    trains, the next validates and the one after it is tested."""
     rng = derive(seed, "example-graph")
     y = torch.arange(nodes) % classes
     pairs = torch.randint(nodes, (2, 3 * nodes), generator=rng)
@@ -59,7 +60,7 @@ def example_graph(
     words = torch.rand(classes, features, generator=rng) * 0.5
     order = torch.randperm(nodes, generator=rng)
     owned = tuple(part.sort().values for part in order.chunk(clients))
-    split = torch.arange(nodes) % 3
+    split = torch.arange(nodes) // classes % 3
     return FederatedGraph(
         x=(torch.rand(nodes, features, generator=rng) < words[y]).float(),
         y=y,

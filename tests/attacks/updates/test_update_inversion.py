@@ -185,7 +185,7 @@ def test_client_level_privacy_leaves_nothing_and_next_to_no_noise_leaves_all() -
     held = finding(record(protocol, graph(), strong), UpdateInversion())
     assert (held.value, held.adapted, held.status) == (0, "yes", Status.OK)
     leaks = finding(record(protocol, graph(), strong.weakened(1e-3)), UpdateInversion())
-    assert (held.cosine or 0) < 0.5 and (leaks.value or 0) > 0.5, leaks.value
+    assert (held.cosine or 0) < 0.5 and (leaks.cosine or 0) > 0.95 and (leaks.value or 0) > 0.1, leaks.value
     bare = finding(record(protocol, graph()), UpdateInversion())
     assert (bare.value or 0) >= 0.8
 
@@ -202,7 +202,8 @@ def test_coarse_levels_hide_what_fine_ones_show() -> None:
         for bits in (4, 16)
     )
     assert (coarse.adapted, fine.adapted) == ("yes", "yes")
-    assert (coarse.value or 0) < 0.1 < 0.5 < (fine.value or 0)
+    assert (coarse.value or 0) < 0.1 < 0.2 < (fine.value or 0)
+    assert (coarse.cosine or 0) < 0.5 < 0.95 < (fine.cosine or 0)
 
 
 def test_rows_are_matched_one_to_one_and_spare_ones_do_not_count() -> None:

@@ -197,7 +197,7 @@ def test_it_learns() -> None:
         "learning_rate": 3e-3,
     }
     for protocol in (FedGT(**settings), LocalGT(**settings)):
-        assert record(protocol, graph).trained.client_mean > 0.8
+        assert record(protocol, graph).trained.client_mean > 0.7
 
 
 def test_overlapping_and_unequal_clients_and_isolated_nodes() -> None:
