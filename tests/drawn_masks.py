@@ -1,4 +1,4 @@
-"""An example graph whose training nodes are drawn: those of ``example_graph`` are one class, which gives them away."""
+"""An example graph whose training nodes are drawn: a fixed pattern of node ids would give them away."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ def test_crafted_weights_show_label_distributions_exactly_where_nodes_are_of_one
 
 
 def test_crafted_weights_of_a_gat_show_label_distributions_of_heads() -> None:
-    """Nodes of any size and number of neighbours count alike: the oracle is the truth itself, without dropout. DistGAT's
-    nodes see fewer neighbours, and a unit of few nodes is not quite at its floor."""
+    """Nodes of any size and number of neighbours count alike: the oracle is the truth itself, without dropout.
+    DistGAT's nodes see fewer neighbours, and a unit of few nodes is not quite at its floor."""
     graph, protocol = example_graph(nodes=72, features=24, clients=3, classes=3), FedGAT(rounds=6, dropout=0.0)
     exact = DistGAT(rounds=6, dropout=0.0)
     for one in (protocol, replace(protocol, layers=3), replace(protocol, output_heads=2), exact):
