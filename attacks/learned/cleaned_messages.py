@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fglaudit.attacks.learned.entries import entries, float_fields, mapped, upwards, width_of
 from fglaudit.attacks.learned.node_totals import Totals
-from fglaudit.attacks.learned.row_maps import Learned
+from fglaudit.attacks.learned.row_map import Learned
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.view import Messages
 

@@ -22,7 +22,8 @@ from fglaudit.attacks.learned.probes import (
     made_up_graph,
     rehearsed_pair,
 )
-from fglaudit.attacks.learned.row_maps import TABLES, Learned, best_map, identity, relative_error
+from fglaudit.attacks.learned.row_map import Learned, identity, relative_error
+from fglaudit.attacks.learned.row_maps import TABLES, best_map
 from fglaudit.attacks.learned.secrets_of_run import secrets_of_run
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import split

@@ -21,7 +21,8 @@ from fglaudit.attacks.learned.partly_known import (
     turned,
 )
 from fglaudit.attacks.learned.probes import ROUNDS, Seen, drawn_alike, known_draws, known_pairs
-from fglaudit.attacks.learned.row_maps import best_map, relative_error, relearned
+from fglaudit.attacks.learned.row_map import relative_error
+from fglaudit.attacks.learned.row_maps import best_map, relearned
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import derive, split
 from fglaudit.view import View
