@@ -44,6 +44,7 @@ ATTACKS: dict[str, str] = {
     "row-presence": "fglaudit.attacks.sums.row_presence:RowPresence",
     "code-edges": "fglaudit.attacks.codes.code_edges:CodeEdges",
     "report-labels": "fglaudit.attacks.codes.report_labels:ReportLabels",
+    "label-sums": "fglaudit.attacks.codes.label_sums:LabelSums",
     "report-rows": "fglaudit.attacks.codes.report_rows:ReportRows",
     "embedding-sum-edges": "fglaudit.attacks.codes.embedding_sum_edges:EmbeddingSumEdges",
     "embedding-sum-rows": "fglaudit.attacks.codes.embedding_sum_rows:EmbeddingSumRows",

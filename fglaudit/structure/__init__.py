@@ -21,6 +21,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Centroids`` | GlobalNodes | number, width, momentum of the clusters |
 | ``Codes`` | HopSums | the public codes that are propagated, and how |
 | ``Reports`` | ClassReports | what a node reports |
+| ``SpreadReports`` | HopSums | how reports themselves are propagated |
 | ``EmbeddedRows`` | EmbeddingSums | what is summed, in how many steps |
 | ``Generators`` | NeighborGenerators, GeneratorInputs, GeneratorGradients | the generator's shape |
 | ``Functional`` | FunctionalEmbeddings | the layer that reads them |
@@ -46,6 +47,7 @@ from fglaudit.structure.messages import (
     Latent,
     Propagation,
     Reports,
+    SpreadReports,
     Sums,
 )
 from fglaudit.structure.statement import NotStatedError, Statement
@@ -71,6 +73,7 @@ __all__ = [
     "NotStatedError",
     "Propagation",
     "Reports",
+    "SpreadReports",
     "Statement",
     "Structure",
     "Sums",

@@ -202,6 +202,22 @@ class Reports(Statement):
 
 
 @dataclass(frozen=True)
+class SpreadReports(Statement):
+    """Step t of ``HopSums`` is ``Z_t = spread A Z_{t-1} + (1 - spread) Z_0`` over the whole graph with self-loops, with
+    ``A_ij = 1 / sqrt((d_i + 1)(d_j + 1))`` and d the degree in the whole graph. ``Z_0`` are the reports as they
+    arrived, zeros for nodes that sent none. Step t is sent in round t, step 0 by the server alone.
+
+    Attributes:
+        spread: share of a row that comes from the step before, in (0, 1].
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (HopSums,)
+    about: ClassVar[str] = "how reports are propagated"
+
+    spread: float
+
+
+@dataclass(frozen=True)
 class EmbeddedRows(Statement):
     """Sums over open neighbourhoods, weights 1. In the first step of embeddings: with ``W`` the first rows of the first
     weight of the public layout, in the model that all clients have, ``h = W' x`` at length 1.

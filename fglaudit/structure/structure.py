@@ -20,6 +20,7 @@ from fglaudit.structure.messages import (
     Latent,
     Propagation,
     Reports,
+    SpreadReports,
     Sums,
 )
 from fglaudit.structure.statement import NotStatedError, Statement
@@ -108,6 +109,7 @@ BUILT_IN: dict[str, type[Statement]] = {
             Centroids,
             Codes,
             Reports,
+            SpreadReports,
             EmbeddedRows,
             Generators,
             Functional,

@@ -33,7 +33,7 @@ from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, Payload
 from fglaudit.privacy.accounting import check_budget
 from fglaudit.rng import split
-from fglaudit.structure import Reports, Structure
+from fglaudit.structure import Reports, SpreadReports, Structure
 from fglaudit.view import Observer
 
 
@@ -72,7 +72,7 @@ class LabelPropagation(FederatedProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         keep = float(response_matrix(self.label_epsilon, graph.num_classes)[0, 0].item())
-        return Structure((Reports(graph.num_classes, "label", keep),))
+        return Structure((Reports(graph.num_classes, "label", keep), SpreadReports(self.spread)))
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """No message is about features."""

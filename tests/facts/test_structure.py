@@ -58,6 +58,7 @@ from fglaudit.structure import (
     Latent,
     Models,
     NotStatedError,
+    SpreadReports,
     Statement,
     Structure,
     Sums,
@@ -260,6 +261,8 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
         about -= {Codes}  # nothing is propagated further, so no HopSums are sent
     if name == "label-propagation":
         about -= {Training, Codes}  # no model is trained, and what is propagated are labels
+    else:
+        about -= {SpreadReports}
     assert kinds == about
     if isinstance(uploads, Uploads):
         assert stated.of(Models).upload == ("changes" if uploads.changes else "weights")

@@ -36,6 +36,7 @@ COSTS: dict[str, tuple[float, float]] = {
     "jacobian-reading": (0.21, 0),
     "joint-diagonalisation": (0.4, 0),
     "label-reading": (0.036, 0.36),
+    "label-sums": (0.02, 10),
     "latent-decoder": (0.073, 0),
     "latent-labels": (0.047, 0.13),
     "latent-similarity": (0.066, 0.068),

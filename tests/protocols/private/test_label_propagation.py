@@ -8,7 +8,10 @@ import math
 import pytest
 import torch
 
+from fglaudit.attacks.codes import spread_labels
+from fglaudit.attacks.codes.label_sums import LabelSums
 from fglaudit.attacks.codes.report_labels import ReportLabels
+from fglaudit.attacks.codes.spread_labels import solved_labels
 from fglaudit.defenses.noise.k_ary_response import keep_probability
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Inference
@@ -91,6 +94,50 @@ def test_the_server_reads_labels_as_they_are() -> None:
     found = ReportLabels().run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(found, Inference) and len(found.subjects) == sum(int(mask.sum()) for mask in GRAPH.train)
     assert torch.equal(found.estimate.argmax(1), GRAPH.y[found.subjects])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_sums_of_labels_give_away_labels_of_nodes_farther_off(epsilon: float) -> None:
+    """What is found beside the neighbours' labels is what was sent, none wrong; without the edges, only neighbours'."""
+    graph = example_graph(nodes=120)
+    graph = dataclasses.replace(graph, train=tuple(nodes % 12 == 0 for nodes in graph.clients))
+    run = record(LabelPropagation(rounds=6, label_epsilon=epsilon), graph)
+    (batch,) = run.transcript.seen_by(EVERYBODY).of(ClassReports)
+    assert isinstance(batch.payload, ClassReports)
+    sent = torch.zeros(graph.num_nodes, graph.num_classes).index_copy_(0, batch.payload.nodes, batch.payload.values)
+    near = run.view(Observer(parties=(0,)))
+    far = run.view(Observer(parties=(0,), topology=True))
+    found = {}
+    for name, view in (("near", near), ("far", far)):
+        check_attack(LabelSums(), view)
+        solved = solved_labels(view, CPU)
+        assert solved is not None
+        assert torch.equal(solved.labels[solved.known].float(), sent[solved.known])
+        others = solved.known & (graph.owner() != 0)
+        found[name] = int((solved.labels[others].sum(1) > 0).sum())
+    assert found["far"] > found["near"]
+    strangers = run.view(Observer(parties=(0,), topology=True, auxiliary=0.1))
+    inferred = LabelSums().run(strangers, rng=derive(0, "attack"), device=CPU)
+    assert isinstance(inferred, Inference)
+    if not epsilon:
+        solved = solved_labels(strangers, CPU)
+        assert solved is not None
+        told = solved.labels[inferred.subjects].sum(1) > 0
+        assert torch.equal(inferred.estimate[told].argmax(1), graph.y[inferred.subjects[told]])
+
+
+def test_rows_that_others_reports_may_have_entered_are_not_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too few nodes solved for at once, or too few weights kept: less is found, and nothing wrong."""
+    graph = example_graph(nodes=120)
+    graph = dataclasses.replace(graph, train=tuple(nodes % 3 == 0 for nodes in graph.clients))
+    view = record(LabelPropagation(rounds=6), graph).view(Observer(parties=(0,), topology=True))
+    whole = solved_labels(view, CPU)
+    monkeypatch.setattr(spread_labels, "_ENTRIES", 1)
+    few = solved_labels(view, CPU)
+    assert whole is not None and few is not None and int(few.known.sum()) < int(whole.known.sum())
+    for solved in (whole, few):
+        nodes = solved.known & (solved.labels.sum(1) > 0)
+        assert torch.equal(solved.labels[nodes].argmax(1), graph.y[nodes])
 
 
 @pytest.mark.parametrize(
