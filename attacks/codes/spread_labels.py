@@ -107,10 +107,10 @@ def _equations(view: View, seen: dict[int, tuple[Tensor, Tensor]], device: torch
     row, column = known_edges(view).to(device)
     scale = torch.bincount(row, minlength=n).double().rsqrt()
     step = csr(row_starts(row, n), column, scale[row] * scale[column], n)
-    weights, rows = [], []
+    weights, rows = list[Tensor](), list[Tensor]()
     for number in sorted(set(seen) - {0}):
         nodes, values = seen[number]
-        if n * (len(nodes) + sum(len(part) for part in rows)) > _ENTRIES:
+        if n * (len(nodes) + sum(map(len, rows))) > _ENTRIES:
             break
         start = torch.zeros(n, len(nodes), dtype=torch.double, device=device)
         start[nodes.to(device), torch.arange(len(nodes), device=device)] = 1.0
