@@ -20,15 +20,19 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.adversary.known_graph import known_edges, own_nodes
+from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.attacks.codes.seen_reports import Seen, models_reports, reporting
-from fglaudit.attacks.codes.spread_labels import STEPS, solved_labels
+from fglaudit.attacks.codes.spread_labels import STEPS, SURE, solved_labels
 from fglaudit.facts import EDGES, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, Payload
 from fglaudit.structure import Reports, SpreadReports
 from fglaudit.view import KnownLabels, View
+
+_PLANTED = 200
+"""Rows of the self-test at most, so that a large graph asks no more of it."""
 
 
 @dataclass(frozen=True)
@@ -74,48 +78,54 @@ class LabelSums(Attack):
         return Inference(self.quantity, nodes, propagate_labels(dataclasses.replace(view, labels=labels), nodes))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant labels of the nodes that rows are about, and of one further neighbour of each where edges are known;
-        the rows of the first step are made of them as stated."""
+        """Plant labels of nodes that rows are about, and of a further neighbour of each where edges are known and there
+        is no second one; the rows of the first step are made of them as stated."""
         n, classes = view.public.num_nodes, view.public.num_classes
         spread = view.public.structure.of(SpreadReports).spread
         mine = own_nodes(view)
         row, column = known_edges(view)
         about = torch.zeros(n, dtype=torch.bool)
-        if bool(mine.any()):
-            about[column[mine[row] & ~mine[column]]] = True
-        else:
+        about[column[mine[row] & ~mine[column]]] = True
+        if not bool(about.any()):
             about[torch.randperm(n, generator=rng)[: max(1, n // 2)]] = True
-        label = about.clone()
+        some = about.nonzero().squeeze(1)
+        about[some[torch.randperm(len(some), generator=rng)[_PLANTED:]]] = False
+        label, centres = about.clone(), about
+        scale = torch.bincount(row, minlength=n).double().rsqrt()
         if view.topology is not None:
-            label |= _lone_neighbours(row, column, about, mine)
+            lone, centres = _lone_neighbours(row, column, about, mine, spread * scale[row] * scale[column])
+            label |= lone
         y = torch.randint(classes, (n,), generator=rng)
+        labelled, known = known_labels(view)
+        y[labelled] = known
         held = label & (torch.rand(n, generator=rng) < 0.5)
+        held[label.nonzero()[0]] = True
+        asked = held.clone()
+        asked[labelled] = False
+        asked = (asked if bool(asked.any()) else held).nonzero().squeeze(1)
         reports = one_hot(y, classes).double() * held.unsqueeze(1)
-        scale = torch.bincount(row, minlength=n).double().rsqrt().unsqueeze(1)
+        scale = scale.unsqueeze(1)
         mean = scale * torch.zeros_like(reports).index_add_(0, row, (scale * reports)[column])
-        nodes = about.nonzero().squeeze(1)
-        steps = (reports, spread * mean + (1 - spread) * reports)
+        steps = (reports, about), (spread * mean + (1 - spread) * reports, centres)
         public = dataclasses.replace(view.public, facts=(), structure=view.public.structure.replace(Reports, keep=1.0))
-        planted = dataclasses.replace(
-            view,
-            messages=MemoryMessages(tuple(_sent(view, t, nodes, rows) for t, rows in enumerate(steps))),
-            public=public,
-        )
-        asked = held.nonzero().squeeze(1)
+        messages = tuple(_sent(view, t, nodes.nonzero().squeeze(1), rows) for t, (rows, nodes) in enumerate(steps))
+        planted = dataclasses.replace(view, messages=MemoryMessages(messages), public=public)
         return Planted(planted, y[asked], asked)
 
 
-def _lone_neighbours(row: Tensor, column: Tensor, about: Tensor, mine: Tensor) -> Tensor:
-    """Return nodes [N] that rows are not about, of which every row is made of at most one more."""
+def _lone_neighbours(
+    row: Tensor, column: Tensor, about: Tensor, mine: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return nodes [N] that rows are not about and that one row or more shows alone, with ``weights`` [E] enough, and
+    those of the rows ``about`` [N] that show one such node at most."""
     strange = about[row] & ~about[column] & ~mine[column]
-    centers, first = torch.unique(row[strange], return_inverse=True)
-    chosen = torch.full((len(centers),), len(about)).scatter_reduce(0, first, column[strange], "amin")
+    count = torch.bincount(row[strange], minlength=len(about))
+    shows = strange & (count[row] == 1)
     lone = torch.zeros(len(about), dtype=torch.bool)
-    lone[chosen] = True
-    count = torch.zeros(len(about), dtype=torch.long).index_add_(0, row[strange], lone[column[strange]].long())
-    twice = column[strange][count[row[strange]] > 1]
-    lone[twice] = False
-    return lone
+    lone[column[shows & (weights > SURE)]] = True
+    centres = about & (count <= 1)
+    centres[row[shows & (weights <= SURE)]] = False
+    return lone, centres
 
 
 def _sent(view: View, step: int, nodes: Tensor, rows: Tensor) -> MessageBatch:

@@ -4,10 +4,14 @@ The row of a node after t steps is ``Z_t = spread A Z_{t-1} + (1 - spread) Y``, 
 whoever knows the edges. ``Y`` has a row for every node that reported, one entry of 1, and zeros elsewhere. Three steps,
 repeated until nothing new is found:
 
-1. What is seen of step 0 is ``Y`` itself; subtract what known rows of ``Y`` add to the others.
+1. What is seen of step 0 is ``Y`` itself, each entry nearer to 0 or to 1; subtract what known rows of ``Y`` add to the
+   others.
 2. Where nothing is left of a row, nobody that it is made of reported: no term is negative.
 3. The rest is solved for by least squares. A node's row is found where the equations determine it (its entry of the
-   resolution matrix is 1) and the solution is zero or one class.
+   resolution matrix is 1) and the solution is zero or one class, further from any other than what equations are off by
+   can have moved it: rows may carry noise that nobody stated.
+
+Where a defense changed neighbourhoods, ``P_t`` is not known, and step 0 alone is read.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges, own_nodes, sees_deliveries
+from fglaudit.adversary.public_rules import same_neighborhoods
 from fglaudit.nn.sparse import csr, row_starts
 from fglaudit.payloads import ClassReports, HopSums
 from fglaudit.structure import SpreadReports
@@ -27,13 +32,15 @@ STEPS = 4
 """Steps that are read beside step 0: farther terms drown in the rounding of single precision."""
 _NOTHING = 5e-6
 """What may be left of a row that is explained: rows, at most about 1, are sent in single precision."""
-_SURE = 100 * _NOTHING
+SURE = 100 * _NOTHING
 """Weight from which a term would show in a row."""
 _DETERMINED = 0.99
 _SINGULAR = 1e-4
 """Of the largest singular value, below which directions are not solved for."""
 _CLASS = 0.1
-"""How far a solution may be off zero or one class."""
+"""How far a solution may be off zero or one class, and four of its standard errors may be long."""
+_ROUNDING = 1e-7
+"""Error of a row in single precision: what equations are taken to be off by at least."""
 _MOST = 1500
 """Nodes solved for at once at most, those of the largest weights."""
 _REPEATS = 4
@@ -54,7 +61,7 @@ def solved_labels(view: View, device: torch.device) -> Found | None:
     if seen is None:
         return None
     labels, known = _given(view, seen)
-    if view.topology is None or bool(known.all()):
+    if view.topology is None or not same_neighborhoods(view) or bool(known.all()):
         return Found(labels, known)
     labels, known = labels.to(device), known.to(device)
     weights, rows = _equations(view, seen, device)
@@ -63,7 +70,7 @@ def solved_labels(view: View, device: torch.device) -> Found | None:
         left = rows - weights @ labels
         unknown = (~known).nonzero().squeeze(1)
         nothing = left.abs().amax(1) < _NOTHING
-        cleared = weights[nothing][:, unknown].amax(0) > _SURE if bool(nothing.any()) else torch.zeros_like(unknown) > 0
+        cleared = weights[nothing][:, unknown].amax(0) > SURE if bool(nothing.any()) else torch.zeros_like(unknown) > 0
         known[unknown[cleared]] = True
         _solve(weights, left, labels, known)
         if int(known.sum()) == before:
@@ -97,7 +104,8 @@ def _given(view: View, seen: dict[int, tuple[Tensor, Tensor]]) -> tuple[Tensor, 
         known |= sees_deliveries(view)  # who is sent every report knows who sent none
     if 0 in seen:
         nodes, rows = seen[0]
-        labels[nodes], known[nodes] = rows, True
+        whole, plain = _nearest(rows)
+        labels[nodes[plain]], known[nodes[plain]] = whole[plain], True
     return labels, known
 
 
@@ -132,7 +140,7 @@ def _solve(weights: Tensor, left: Tensor, labels: Tensor, known: Tensor) -> None
     if not len(unknown) or not len(left):
         return
     largest = weights[:, unknown].amax(0)
-    unknown, largest = unknown[largest > _SURE], largest[largest > _SURE]
+    unknown, largest = unknown[largest > SURE], largest[largest > SURE]
     if not len(unknown):
         return
     unknown = unknown[largest.topk(min(_MOST, len(unknown))).indices]
@@ -143,8 +151,16 @@ def _solve(weights: Tensor, left: Tensor, labels: Tensor, known: Tensor) -> None
     kept = values > _SINGULAR**2 * values[-1].clamp(min=1e-30)
     basis, values = basis[:, kept], values[kept]
     solution = basis @ ((basis.T @ (made.T @ left)) / values.unsqueeze(1))
-    determined = basis.square().sum(1) > _DETERMINED
-    whole = solution.round().clamp(0, 1)
-    plain = ((solution - whole).abs().amax(1) < _CLASS) & (whole.sum(1) <= 1)
-    right = determined & plain
+    spare = max(1, (len(made) - len(values)) * left.shape[1])
+    off = max(_ROUNDING, float((left - made @ solution).norm()) / spare**0.5)
+    error = off * (basis.square() / values).sum(1).sqrt()
+    determined = (basis.square().sum(1) > _DETERMINED) & (4 * error < _CLASS)
+    whole, plain = _nearest(solution)
+    right = determined & plain & ((solution - whole).abs().amax(1) < _CLASS)
     labels[unknown[right]], known[unknown[right]] = whole[right], True
+
+
+def _nearest(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return zeros or ones next to ``rows`` [R, C], and which rows are then no class or one [R]."""
+    whole = rows.round().clamp(0, 1)
+    return whole, whole.sum(1) <= 1
