@@ -132,7 +132,7 @@ def test_noise_that_nobody_stated_makes_no_label(noise: float) -> None:
     run = record(LabelPropagation(rounds=5), graph)
     view = noisy(run.view(NEAR), noise)
     assert wrong(solved_labels(view, CPU), sent_labels(run)) == 0
-    assert LabelSums().run(view, rng=rng, device=CPU).estimate.isfinite().all()  # type: ignore[union-attr]
+    assert LabelSums().run(view, rng=rng, device=CPU).estimate.isfinite().all()
 
 
 def noisy(view: View, std: float) -> View:
