@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.uploads import codebooks
 from fglaudit.attacking import run_attacks
+from fglaudit.attacks.global_nodes.clusters import upload_error
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
 from fglaudit.attacks.global_nodes.global_node_denoising import GlobalNodeDenoising
 from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
@@ -195,13 +197,13 @@ def noise_rows(graph: FederatedGraph, case: Case, seed: int) -> Iterator[dict[st
     recording, _, plain = train(graph, case, seed, max(LOOKS), Keep({GlobalNodes: None}))
     assert isinstance(case.defense, ClippedLaplace)
     view = recording.view(Observer(parties=(SERVER,)))
-    uploads = [b.payload for b in view.messages.of(GlobalNodes) if int(b.senders[0].item()) != SERVER]
-    uploaded = torch.stack([p.values for p in uploads if isinstance(p, GlobalNodes)])
+    books = codebooks(view)
+    uploaded = books.uploaded
     clipped = torch.stack([clip_messages(values, case.defense.clip, case.defense.norm) for values in plain])
     truth = clipped[-1]
     for looks in LOOKS:
         seen = uploaded[-looks:]
-        found = GlobalNodeDenoising().estimate(view, seen)
+        found = GlobalNodeDenoising().estimate(view, seen, upload_error(view, books))
         errors = [_error(e, truth) for e in (seen[-1], seen.mean(0), found)]
         errors += [
             errors[0] / looks**0.5,

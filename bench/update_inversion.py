@@ -92,21 +92,21 @@ def cases() -> Iterator[Case]:
                 name = f"{hops} hops, defaults"
                 yield Case(name, {"hops": hops, "rounds": 9}, UpdateShares(), clients=clients, server=server)
         yield Case("defaults", {"rounds": 9}, UpdateShares(), "fedgat", clients, server=CraftedWeights())
-    for server in (None, InsertEdges(edges=50), InsertEdges(edges=200)):
+    for inserting in (None, InsertEdges(edges=50), InsertEdges(edges=200)):
         sums = {"hops": 1, "rounds": 1, "aggregate": "counts"}
-        yield Case("1 hop, counts", sums, RowSpace(), clients=10, observer="client:0", server=server)
+        yield Case("1 hop, counts", sums, RowSpace(), clients=10, observer="client:0", server=inserting)
     sampled = {**ONE_STEP, "rounds": 32, "participation": 0.5}
-    for server in (None, RepeatModels()):
+    for repeating in (None, RepeatModels()):
         for attack in (UpdateInversion(), DifferencedUpdates()):
             name = "1 hop, 64 units, 1 step, no dropout, secure aggregation of every other"
-            yield Case(name, sampled, attack, server=server, defense=SecureAggregation(on=("ModelUpdate",)))
+            yield Case(name, sampled, attack, server=repeating, defense=SecureAggregation(on=("ModelUpdate",)))
     totals = {"hops": 1, "rounds": 1}
     yield Case("1 hop", totals, ServerPartialSums(), clients=10)
     yield Case("1 hop, secure aggregation", totals, ServerPartialSums(), clients=10, defense=SecureAggregation())
     for absent in (1, 10):
-        server, masks = RepeatPretraining(clients=absent), SecureAggregation()
+        again, masks = RepeatPretraining(clients=absent), SecureAggregation()
         name = "1 hop, secure aggregation"
-        yield Case(name, totals, DifferencedSums(), clients=10, server=server, defense=masks)
+        yield Case(name, totals, DifferencedSums(), clients=10, server=again, defense=masks)
 
 
 def run(results: Path, root: str | None, seeds: int) -> None:

@@ -39,6 +39,7 @@ app.command()(tool_commands.gate)
 app.command("import")(tool_commands.import_graph)
 app.command()(tool_commands.new)
 app.command()(tool_commands.check)
+app.command("audit-mechanism")(tool_commands.audit_mechanism)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -43,7 +43,7 @@ def graph(rng: random.Random) -> dict[str, np.ndarray[Any, Any]]:
     """Return the arrays of a sound small graph."""
     draw = np.random.default_rng(rng.randrange(2**32))
     nodes, features, edges = rng.randrange(2, 40), rng.randrange(1, 20), rng.randrange(80)
-    arrays = {
+    arrays: dict[str, np.ndarray[Any, Any]] = {
         "x": (draw.random((nodes, features)) < 0.3).astype(np.float32),
         "edge_index": draw.integers(0, nodes, (2, edges)),
         "y": np.concatenate([[0, min(1, nodes - 1)], draw.integers(-1, min(nodes, 4), max(nodes - 2, 0))]).astype(
@@ -73,7 +73,8 @@ def mutated(rng: random.Random) -> bytes:
 
 def _saved(rng: random.Random, arrays: dict[str, np.ndarray[Any, Any]]) -> bytes:
     out = io.BytesIO()
-    (np.savez if rng.random() < 0.5 else np.savez_compressed)(out, **arrays)  # type: ignore[operator]
+    save: Any = np.savez if rng.random() < 0.5 else np.savez_compressed
+    save(out, **arrays)
     return out.getvalue()
 
 

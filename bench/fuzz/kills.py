@@ -38,7 +38,7 @@ def _start(folder: Path, out: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)],  # type: ignore[arg-type,return-value]
+        preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)],
     )
 
 
@@ -117,7 +117,7 @@ def killed(seed: int, cases: int) -> Tally:
         folder = Path(name)
         _own_graph(folder / "own.npz", np.random.default_rng(seed))
         protocols = [{**SUITE["protocols"][0], "rounds": ROUNDS}]  # type: ignore[dict-item]
-        datasets = [*SUITE["datasets"], {"name": "npz", "path": "own.npz"}]  # type: ignore[misc]
+        datasets = [*SUITE["datasets"], {"name": "npz", "path": "own.npz"}]
         suite = {**SUITE, "datasets": datasets, "protocols": protocols, "record": "needed"}
         (folder / "suite.yaml").write_text(yaml.safe_dump(suite))
         start = time.monotonic()

@@ -40,7 +40,23 @@ SUITE = {
     "seeds": [0, 1, 2],
     "record": "all",
 }
-WORDS = (None, True, -1, 0, 73.5, 1e400, "NaN", "", "../../x", [], {}, [[]], "x" * 5000, 2**70, {"a": None})
+WORDS: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    73.5,
+    1e400,
+    "NaN",
+    "",
+    "../../x",
+    [],
+    {},
+    [[]],
+    "x" * 5000,
+    2**70,
+    {"a": None},
+)
 
 
 class Here(Engine):

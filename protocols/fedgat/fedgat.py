@@ -29,7 +29,7 @@ Choices where the paper's text is silent:
   each.
 * ``remote: matrices``: a client also gets the masked messages of all nodes within L-1 hops of its own and computes
   their hidden embeddings itself, which is what Theorem 1 counts (receivers times L-hop neighbourhoods). Without these
-  gradients the paper's accuracies are out of reach (``bench/fedgat_table1.py`` shows both).
+  gradients the paper's accuracies are out of reach (``fglaudit reproduce fedgat-table1`` has both).
 * ``remote: embeddings`` (default, as the paper's text has it): clients get the messages of their own nodes alone and
   send each other hidden embeddings, once per round under the new global model ("nodes are permitted to view the
   embeddings"). Received rows are constants of local training: gradients do not cross clients.

@@ -20,7 +20,7 @@ Choices where the papers are silent:
 * The rest is as in ``nfedgnn``. The paper gives CNFGNN no settings of its own; the defaults are nFedGNN's. They do not
   suit it: Adam moves a weight by about the learning rate however small its gradient is, so weight decay, the only
   gradient of a user far from labels, counts as much as a gradient of the loss. Without weight decay its accuracy is
-  much higher, on Cora and CiteSeer higher than nFedGNN's (``bench/nfedgnn.py`` has both).
+  much higher, on Cora and CiteSeer higher than nFedGNN's (``fglaudit reproduce nfedgnn-figure4`` has both).
 """
 
 from __future__ import annotations

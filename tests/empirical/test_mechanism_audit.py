@@ -1,0 +1,197 @@
+"""A mechanism that stands alone: broken ones are refuted, honest ones are not, and what was not tested says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fglaudit.cli import main
+from fglaudit.empirical.mechanism_audit import MechanismAudit, Promise, audit_mechanism
+from fglaudit.empirical.mechanism_calls import Mechanism
+from fglaudit.empirical.mechanism_inputs import Inputs, Norm, Values
+from fglaudit.errors import FglauditError
+from fglaudit.guarantees import Outcome
+from fglaudit.privacy.accounting import Relation
+
+FEW = Inputs(columns=4)
+SIGMA = 2 * dp_accounting.get_sigma_gaussian(2.0, 1e-5)
+"""Noise for epsilon 2 at delta 1e-5 on rows of norm 1, any of which may stand in the place of another."""
+
+
+def gaussian(x: Tensor, rng: torch.Generator, std: float = SIGMA) -> Tensor:
+    return x + std * torch.randn(x.shape, generator=rng)
+
+
+def laplace(x: Any, rng: np.random.Generator, scale: float = 2.0) -> Any:
+    return x + rng.laplace(scale=scale, size=x.shape)
+
+
+def response(x: Any, rng: np.random.Generator) -> Any:
+    """Four classes at epsilon 1."""
+    return x if rng.random() < math.e / (math.e + 3) else (x + rng.integers(1, 4)) % 4
+
+
+def sometimes_bare(x: Tensor, rng: torch.Generator) -> Tensor:
+    return x if float(torch.rand((), generator=rng)) < 0.1 else gaussian(x, rng, 10.0)
+
+
+def only_what_is_there(x: Tensor) -> Tensor:
+    return torch.zeros(int((x != 0).sum()))
+
+
+def noisy_sum(x: Tensor, rng: torch.Generator) -> Tensor:
+    """Of rows of norm 1: one that comes or goes moves it by 1."""
+    return gaussian(x.sum(0), rng, SIGMA / 2)
+
+
+class OneDraw:
+    """Draws its noise once, for all calls."""
+
+    def __init__(self) -> None:
+        self.noise: Tensor | None = None
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        if self.noise is None:
+            self.noise = SIGMA * torch.randn(x.shape, generator=rng)
+        return x + self.noise
+
+
+class Apart(OneDraw):
+    """Halves what it sends of the row in the second call, under the same noise: the difference has none."""
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        first = self.noise is None
+        sent = super().__call__(x, rng)
+        return sent if first else sent - x / 2
+
+
+def audited(made: Callable[..., Any], promise: Promise, inputs: Inputs = FEW, **more: Any) -> MechanismAudit:
+    numpy = made in (laplace, response) or more.pop("numpy", False)
+    return audit_mechanism(Mechanism(made, numpy), promise, inputs, **{"replays": 2000, **more})
+
+
+GAUSSIAN = Promise(2.0, 1e-5, gaussian=True)
+
+
+@pytest.mark.parametrize(
+    ("made", "promise", "inputs"),
+    [
+        (gaussian, GAUSSIAN, FEW),
+        (gaussian, Promise(2.0, 1e-5), FEW),
+        (laplace, Promise(1.0), Inputs(columns=4, norm=Norm.L1)),
+        (response, Promise(1.0), Inputs(columns=4, values=Values.CLASS)),
+        (noisy_sum, GAUSSIAN, Inputs(columns=4, rows=3, relation=Relation.ADD_OR_REMOVE)),
+        (OneDraw, GAUSSIAN, FEW),
+    ],
+)
+def test_honest_ones_are_not_refuted(made: Callable[..., Any], promise: Promise, inputs: Inputs) -> None:
+    found = audited(made, promise, inputs)
+    assert found.outcome is not Outcome.REFUTED and found.measured <= promise.epsilon
+    assert not any("private" in line or "verified" in line for line in found.lines())
+
+
+@pytest.mark.parametrize(
+    ("made", "promise", "inputs"),
+    [
+        (lambda x, rng: gaussian(x, rng, SIGMA / 2), GAUSSIAN, FEW),
+        (lambda x, rng: gaussian(x, rng, 0.2), Promise(2.0, 1e-5), FEW),
+        (sometimes_bare, Promise(2.0, 1e-5), FEW),
+        (only_what_is_there, Promise(4.0), FEW),
+        (lambda x: x.sum(), Promise(4.0), FEW),
+        (lambda x, rng: gaussian(x.sign(), rng), GAUSSIAN, FEW),  # one entry stays a norm of 1, all of them become 2
+        (gaussian, GAUSSIAN, Inputs(columns=4, any_length=True)),  # it does not clip
+        (noisy_sum, GAUSSIAN, Inputs(columns=4, rows=3)),  # replaced, a row moves it twice as far
+    ],
+)
+def test_broken_ones_are_refuted(made: Callable[..., Any], promise: Promise, inputs: Inputs) -> None:
+    found = audited(made, promise, inputs)
+    assert found.outcome is Outcome.REFUTED and found.p_value <= 1e-5
+    assert found.lines()[0].startswith("REFUTED") and "hits" in found.lines()[1]
+
+
+def test_laplace_noise_for_one_norm_is_refuted_for_another() -> None:
+    """Rows of Euclidean norm 1 have an L1 norm of up to 4 in 16 columns."""
+    assert audited(laplace, Promise(1.0), Inputs(norm=Norm.L2), replays=6000).outcome is Outcome.REFUTED
+
+
+def test_calls_are_promised_together() -> None:
+    once, often = (audited(gaussian, GAUSSIAN, releases=calls, replays=800).outcome for calls in (1, 8))
+    assert once is not Outcome.REFUTED and often is Outcome.REFUTED
+    assert audited(OneDraw, GAUSSIAN, releases=4, replays=800).outcome is not Outcome.REFUTED
+    assert audited(Apart, GAUSSIAN, releases=2, replays=800).outcome is Outcome.REFUTED
+
+
+def test_what_too_few_replays_cannot_refute_is_not_tested() -> None:
+    found = audited(lambda x: torch.zeros(3), Promise(8.0), replays=200)
+    assert found.outcome is Outcome.UNTESTED and found.tests == 0
+    assert "--replays" in found.lines()[1] and found.largest < 8.0
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    first, second = (audited(gaussian, GAUSSIAN, replays=400) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda x: "words", "with numbers"),
+        (lambda x: {"sums": x}, "a dict"),
+        (lambda: 0, "second parameter"),
+        (lambda x: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_mechanism_is_refused(made: Callable[..., Any], words: str) -> None:
+    with pytest.raises(FglauditError, match=words):
+        audited(made, GAUSSIAN)
+
+
+def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    try:
+        main(["audit-mechanism", *arguments])
+    except SystemExit as stopped:
+        return int(stopped.code or 0), "".join(capsys.readouterr())
+    return 0, "".join(capsys.readouterr())
+
+
+SOURCE = """
+import torch
+
+def noise(x, rng):
+    return x + 50 * torch.randn(x.shape, generator=rng)
+
+def bare(x):
+    return x
+"""
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCE)
+    few = ("--columns", "4", "--replays", "800")
+    code, said = called(capsys, f"{path}:noise", "--epsilon", "1", *few)
+    assert code == 0 and "NOT REFUTED: epsilon 1" in said
+    code, said = called(capsys, f"{path}:bare", "--epsilon", "1", *few)
+    assert code == 3 and "REFUTED: epsilon 1" in said
+    assert called(capsys, f"{path}:noise", "--epsilon", "50", *few)[0] == 1
+    for wrong, fix in (
+        ((f"{path}:nois", "--epsilon", "1"), "did you mean 'noise'"),
+        (("mine", "--epsilon", "1"), "file.py:name"),
+        ((f"{path}:noise", "--epsilon", "0"), "positive"),
+        ((f"{path}:noise", "--epsilon", "1", "--norm", "l3"), "did you mean"),
+        ((f"{path}:noise", "--epsilon", "1", "--gaussian"), "delta"),
+        ((f"{path}:noise", "--epsilon", "1", "--relation", "added or removed"), "--rows"),
+        ((f"{path}:noise", "--epsilon", "1", "--values", "class", "--columns", "1"), "--columns"),
+        ((f"{path}:noise", "--epsilon", "1", "--replays", "3"), "--replays"),
+        (("no.such.module:noise", "--epsilon", "1"), "ModuleNotFoundError"),
+    ):
+        code, said = called(capsys, *wrong)
+        assert code == 2 and fix in said and "Traceback" not in said, said
