@@ -11,8 +11,8 @@ report; "codes, own row", the head that is best without; and the best control of
 ``private-reports`` when nothing was reported yet: the encoder, the same head on a node's own row.
 
 What trains on rows of validation nodes (``pseudo_labels``) knows more of them than of others. Its candidates are
-compared on halves of the first seed's validation nodes: one half as if it were reporting nodes, the other trained on,
-and the other way round.
+compared on halves of the validation nodes: one half as if it were reporting nodes, the other trained on, and the other
+way round.
 
 Seconds are CPU seconds of the process.
 """
@@ -243,7 +243,6 @@ def choose(table: Table, dataset: str, setting: Setting, root: str | None, seeds
         return 0
     halves = (0, 1) if setting.candidates[0].get("pseudo_labels") else (None,)
     parts = {half: "validation" if half is None else f"validation, half {half}" for half in halves}
-    seeds = seeds if None in parts else 1
     for seed in range(seeds):
         for index in range(len(setting.candidates)):
             for half, nodes in parts.items():
