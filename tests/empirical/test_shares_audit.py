@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import ClassVar
 
 import pytest
 import torch
+from wrapped_defense import Wrapped
 
-from fglaudit.context import Context
+from bench.redteam.planted import Broken
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.empirical.judge import judge
-from fglaudit.facts import Fact
 from fglaudit.guarantees import Audit, Outcome, Verdict
-from fglaudit.interfaces import DefenseSession, Guarantee, bound
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee, bound
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
@@ -25,26 +23,7 @@ GRAPH = example_graph(clients=6)
 PROTOCOL = FedGCN(hops=0, rounds=3, local_steps=1)
 
 
-class Session(DefenseSession):
-    """Does what ``inner`` does."""
-
-    def __init__(self, inner: DefenseSession) -> None:
-        self.inner = inner
-
-    def changes(self, payload: type[Payload]) -> bool:
-        return self.inner.changes(payload)
-
-    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        return self.inner.release(batch, rng)
-
-    def facts(self) -> tuple[Fact, ...]:
-        return self.inner.facts()
-
-    def guarantee(self) -> Guarantee:
-        return self.inner.guarantee()
-
-
-class OnMoreColluders(Session):
+class OnMoreColluders(Broken):
     """Says that two more clients may collude than shares were made for."""
 
     def guarantee(self) -> Guarantee:
@@ -53,7 +32,7 @@ class OnMoreColluders(Session):
         return dataclasses.replace(promise, sum_without=promise.sum_without + 2)
 
 
-class Cancelling(Session):
+class Cancelling(Broken):
     """Every upload has as much noise as is stated, and half of the clients the opposite of the others' noise."""
 
     def __init__(self, inner: DefenseSession) -> None:
@@ -75,19 +54,7 @@ class Cancelling(Session):
         return ModelUpdate(self.start[batch.senders] + clipped + noise)
 
 
-@dataclass(frozen=True)
-class Wrapped(DpFedAvg):
-    """DP-FedAvg inside another session."""
-
-    name: ClassVar[str] = "wrapped"
-
-    session: type[Session] = Session
-
-    def bind(self, context: Context) -> DefenseSession:
-        return self.session(super().bind(context))
-
-
-def shares(defense: DpFedAvg) -> tuple[Verdict, Audit | None]:
+def shares(defense: Defense) -> tuple[Verdict, Audit | None]:
     session = bound(defense, PROTOCOL.context(GRAPH))
     channel = RecordingChannel(session, GRAPH.num_clients, derive(0, "defense"))
     PROTOCOL.train(GRAPH, channel, rng=derive(0, "train"), device=CPU)
@@ -105,10 +72,10 @@ def test_honest_shares_pass(colluding: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("session", "words"), [(OnMoreColluders, "is accounted from what is stated"), (Cancelling, "false alarms")]
+    ("around", "words"), [(OnMoreColluders, "is accounted from what is stated"), (Cancelling, "false alarms")]
 )
-def test_shares_that_do_not_suffice_are_refuted(session: type[Session], words: str) -> None:
-    _, audit = shares(Wrapped(epsilon=4.0, trust="distributed", colluding=2, session=session))
+def test_shares_that_do_not_suffice_are_refuted(around: type[Broken], words: str) -> None:
+    _, audit = shares(Wrapped(DpFedAvg(epsilon=4.0, trust="distributed", colluding=2), around))
     assert audit is not None and audit.outcome is Outcome.REFUTED and words in audit.detail
 
 
