@@ -10,6 +10,10 @@ What reports add stands beside three things: ``TWIN``, the very head that was ch
 report; "codes, own row", the head that is best without; and the best control of all. "Own row alone" is
 ``private-reports`` when nothing was reported yet: the encoder, the same head on a node's own row.
 
+What trains on rows of validation nodes (``pseudo_labels``) knows more of them than of others. Its candidates are
+compared on halves of the validation nodes: one half as if it were reporting nodes, the other trained on, and the other
+way round.
+
 Seconds are CPU seconds of the process.
 """
 
@@ -41,7 +45,12 @@ KEY = ("dataset", "setting", "candidate", "nodes", "seed")
 VALUES = ("accuracy", "chance", "epsilon", "seconds", "before")
 PER_CLASS, VALIDATING = 20, 30
 REPORTED = "reports at 4"
+BETTER = "reports at 4, pseudo-labels"
 TWIN = "the head of reports at 4, without reports"
+OWN_ROW_ALONE = "own row alone"
+BETTER_TWIN = f"the head of {BETTER}, without reports"
+TWINS = {TWIN: REPORTED, BETTER_TWIN: BETTER}
+"""Heads without reports, and for what they were chosen."""
 
 
 class Setting(NamedTuple):
@@ -96,10 +105,14 @@ _REPORTS: tuple[Mapping[str, Any], ...] = tuple(
 )
 """The same heads beside propagated reports, and two other ways to weigh reports beside the first one."""
 
+_BETTER = tuple(dict(_REPORTS[at], pseudo_labels=True) for at in (0, 4, 5))
+_SELF_TRAINED = tuple(dict(HEADS[at], pseudo_labels=True) for at in (0, 4))
+
 
 def _without_reports(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of ``structure-only`` that make the same head as ``fields`` of ``private-reports``."""
-    same = {name: value for name, value in fields.items() if name not in ("hops", "code_hops", "report_weight")}
+    left_out = ("hops", "code_hops", "report_weight", "pseudo_labels")
+    same = {name: value for name, value in fields.items() if name not in left_out}
     return {**same, "hops": fields["code_hops"]}
 
 
@@ -144,6 +157,15 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(REPORTED, "private-reports", _REPORTS, ("k-ary-response", {"epsilon": 4.0})),
     Setting(TWIN, "structure-only", tuple(map(_without_reports, _REPORTS)), control=True),
+    Setting("codes, own row, pseudo-labels", "structure-only", _SELF_TRAINED, control=True),
+    Setting(
+        "codes, own subgraph, pseudo-labels",
+        "structure-only",
+        tuple(dict(head, features_at_home="own-subgraph") for head in _SELF_TRAINED),
+        control=True,
+    ),
+    Setting(BETTER, "private-reports", _BETTER, ("k-ary-response", {"epsilon": 4.0})),
+    Setting(BETTER_TWIN, "structure-only", tuple(map(_without_reports, _BETTER)), control=True),
     Setting("reports at 1", "private-reports", _REPORTS[:1], ("k-ary-response", {"epsilon": 1.0})),
     _noisy(8.0, (0,)),
     _noisy(8.0, (16, 32)),
@@ -170,7 +192,7 @@ def run(results: Path, root: str | None, seeds: int, datasets: tuple[str, ...], 
     for dataset in datasets:
         for seed in range(seeds):
             for setting in (one for one in SETTINGS if not settings or one.name in settings):
-                chosen_for = setting if setting.name != TWIN else _named(REPORTED)
+                chosen_for = _named(TWINS.get(setting.name, setting.name))
                 index = choose(table, dataset, chosen_for, root, min(seeds, CHOSEN_ON[dataset]))
                 measure(table, dataset, setting, index, "test", seed, partial(federated, dataset, root, seed))
         show(table, dataset)
@@ -180,10 +202,18 @@ def _named(name: str) -> Setting:
     return next(setting for setting in SETTINGS if setting.name == name)
 
 
-def validated(dataset: str, root: str | None, seed: int) -> FederatedGraph:
-    """Return the graph of ``seed``, tested on its validation nodes."""
+def validated(dataset: str, root: str | None, seed: int, half: int | None = None) -> FederatedGraph:
+    """Return the graph of ``seed``, tested on its validation nodes; on ``half`` 0 or 1 of them, which validate no more,
+    if that is given."""
     graph = federated(dataset, root, seed)
-    return dataclasses.replace(graph, test=graph.val)
+    if half is None:
+        return dataclasses.replace(graph, test=graph.val)
+    drawn = torch.rand(graph.num_nodes, generator=derive(seed, "halves")) < 0.5
+    asked = [drawn[nodes] == bool(half) for nodes in graph.clients]
+    test = tuple(val & mine for val, mine in zip(graph.val, asked, strict=True))
+    return dataclasses.replace(
+        graph, test=test, val=tuple(val & ~mine for val, mine in zip(graph.val, asked, strict=True))
+    )
 
 
 @lru_cache(maxsize=2)
@@ -211,12 +241,16 @@ def choose(table: Table, dataset: str, setting: Setting, root: str | None, seeds
     """Return which candidate is best on the validation nodes of ``seeds`` splits; the first of equal ones."""
     if len(setting.candidates) == 1:
         return 0
+    halves = (0, 1) if setting.candidates[0].get("pseudo_labels") else (None,)
+    parts = {half: "validation" if half is None else f"validation, half {half}" for half in halves}
     for seed in range(seeds):
         for index in range(len(setting.candidates)):
-            measure(table, dataset, setting, index, "validation", seed, partial(validated, dataset, root, seed))
+            for half, nodes in parts.items():
+                graph = partial(validated, dataset, root, seed, half)
+                measure(table, dataset, setting, index, nodes, seed, graph)
     scores = [0.0] * len(setting.candidates)
     for row in table.rows():
-        if (row["dataset"], row["setting"], row["nodes"]) == (dataset, setting.name, "validation"):
+        if (row["dataset"], row["setting"]) == (dataset, setting.name) and row["nodes"] in parts.values():
             scores[int(row["candidate"])] += float(row["accuracy"]) if int(row["seed"]) < seeds else 0
     return scores.index(max(scores))
 
@@ -239,7 +273,7 @@ def measure(
     protocol: FederatedProtocol = build("protocol", setting.protocol, setting.candidates[index])
     defense: Defense = build("defense", *setting.defense)
     found = trained(protocol, bound(defense, protocol.context(data)), data, seed)
-    accuracy, encoder = found.whole_test_set, getattr(protocol, "encoder_rounds", None)
+    accuracy, encoder = found.whole_test_set, _encoded_after(protocol)
     before = "" if encoder is None else f"{float(found.accuracy_global[encoder - 1]):.6f}"
     seconds = time.process_time() - start
     table.add(
@@ -253,6 +287,12 @@ def measure(
         }
     )
     print(*key.values(), f"{100 * accuracy:.1f} % in {seconds:.1f} s", flush=True)
+
+
+def _encoded_after(protocol: FederatedProtocol) -> int | None:
+    """Return the round after which the encoder's accuracy was measured, None where there is no encoder."""
+    found: int | None = getattr(protocol, "reported_after", getattr(protocol, "encoder_rounds", None))
+    return found
 
 
 def trained(protocol: FederatedProtocol, session: DefenseSession, graph: FederatedGraph, seed: int) -> Trained:
@@ -275,7 +315,8 @@ def show(table: Table, dataset: str) -> None:
         )
         for setting in SETTINGS
     ]
-    measured.append(dataclasses.replace(_before(rows, REPORTED), name="own row alone"))
+    measured.append(_before(rows, REPORTED, OWN_ROW_ALONE))
+    measured.append(_before(rows, BETTER, f"{OWN_ROW_ALONE}, pseudo-labels"))
     chance = 100 * sum(float(row["chance"]) for row in rows) / max(1, len(rows))
     over_edges = {setting.name for setting in SETTINGS if setting.edges}
     print(f"\n{dataset}, chance {chance:.1f} %\n\n| setting | epsilon | seeds | accuracy | bought | seconds |")
@@ -290,13 +331,15 @@ def show(table: Table, dataset: str) -> None:
         seconds = [float(row["seconds"]) for row in rows if row["setting"] == one.name]
         took = f"{sum(seconds) / len(seconds):.1f}" if seconds else ""
         print(f"| {one.name} | {spent} | {len(one.accuracy)} | {100 * one.mean:.1f} | {words} | {took} |")
-    reports = next(one for one in measured if one.name == REPORTED)
-    for beside in (one for one in measured if one.name in (TWIN, "codes, own row", "own row alone")):
-        if (gain := bought(reports, [beside])) is not None:
-            print(f"\n{REPORTED}: {gain.words}")
+    by_name = {one.name: one for one in measured}
+    for twin, name in TWINS.items():
+        own = _before(rows, name, OWN_ROW_ALONE)
+        for control in (by_name[twin], by_name["codes, own row"], own):
+            if (gain := bought(by_name[name], [control])) is not None:
+                print(f"\n{name}: {gain.words}")
 
 
-def _before(rows: Sequence[Mapping[str, str]], setting: str) -> Measured:
+def _before(rows: Sequence[Mapping[str, str]], setting: str, name: str = "the same network before any sum") -> Measured:
     """Return what the network of ``setting`` reached on own rows, before anything was sent but models."""
     before = {int(row["seed"]): float(row["before"]) for row in rows if row["setting"] == setting and row["before"]}
-    return Measured("the same network before any sum", before, 0.0, control=True)
+    return Measured(name, before, 0.0, control=True)

@@ -89,6 +89,8 @@ class Guarantee:
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
         relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
         coalition: how many clients may pool what they see without it losing its hold; None: any number.
+        sum_without: where ``epsilon_claimed`` is about the sum of what clients send, to which each adds a share of the
+            noise: how many of them may tell whoever sees the sum what they added; None: it is not about a sum.
     """
 
     mechanism: str = ""
@@ -102,6 +104,7 @@ class Guarantee:
     server_trusted: bool = False
     relation: Relation | None = None
     coalition: int | None = None
+    sum_without: int | None = None
 
     @property
     def seals_alone(self) -> bool:

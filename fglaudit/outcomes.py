@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from fglaudit.view import View
@@ -42,6 +43,15 @@ class Trained:
     truth: Mapping[str, Tensor] = field(default_factory=dict)
     series: Mapping[str, Tensor] = field(default_factory=dict)
     right: Tensor | None = None
+
+    @staticmethod
+    def of_stages(stages: Sequence[Trained]) -> Trained:
+        """Return the outcome of trainings that went on one from another: the last one's, with the accuracies of all."""
+        return replace(
+            stages[-1],
+            accuracy=torch.cat([stage.accuracy for stage in stages]),
+            accuracy_global=torch.cat([stage.accuracy_global for stage in stages]),
+        )
 
     @property
     def client_mean(self) -> float:

@@ -126,6 +126,9 @@ SETUPS: dict[str, Setup] = {
     "lpgnn": Setup("lpgnn", {"rounds": 3}),
     "private-reports": Setup("private-reports", {"hops": [1, 2], "code_hops": [2], "width": 48, **_FEW_ROUNDS}),
     "private-reports-bare": Setup("private-reports", {"hops": [2], "width": 0, **_FEW_ROUNDS}),
+    "private-reports-pseudo": Setup(
+        "private-reports", {"hops": [2], "code_hops": [2], "width": 48, "pseudo_labels": True, **_FEW_ROUNDS}
+    ),
     "gap": Setup("gap", {"hops": [1, 2], "dimension": 8, **_FEW_ROUNDS}),
     "gap-codes": Setup("gap", {"hops": [1], "sums_of": "codes", **_FEW_ROUNDS}),
     "gap-noisy": Setup("gap", {"unit": "reporting node", **_FEW_ROUNDS}, defense=EMBEDDING_NOISE),

@@ -134,6 +134,7 @@ class _Session(DefenseSession):
             server_trusted=defense.trust == "server",
             relation=self.relation,
             coalition=1 if self.drawn else None,
+            sum_without=defense.colluding if defense.trust == "distributed" else None,
         )
 
 

@@ -19,6 +19,7 @@ from fglaudit.empirical.reached_losses import reached_losses
 from fglaudit.empirical.replays import farthest, stage_sampled
 from fglaudit.empirical.reports_test import reports_audits
 from fglaudit.empirical.sampling import sampling_audit
+from fglaudit.empirical.shares_audit import shares_audit
 from fglaudit.empirical.staging import Staged, clients_of, staged
 from fglaudit.empirical.trade_off_audit import ENOUGH, trade_off_audit
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -69,6 +70,12 @@ def audits(
         ),
         ("reports", lambda: reports_audits(prepared, clients, seed=seed)),
         ("reports", lambda: class_reports_audits(prepared, seed=seed)),
+        (
+            "shares",
+            lambda: shares_audit(
+                prepared, session.guarantee(), protocol.context(graph).uploads, seed=seed, quick=quick
+            ),
+        ),
         ("fields", lambda: fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
         ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),

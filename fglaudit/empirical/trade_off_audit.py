@@ -36,7 +36,7 @@ DRAWS = 2**28
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What one canary showed.
 
     Attributes:
@@ -71,11 +71,11 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: b
     together = len(staged.stages) > 1 and not staged.left_out
     tests = len(listed) + together
     level = REFUTED_AT / tests
-    seen: dict[int, list[_Seen]] = {}
+    seen: dict[int, list[Seen]] = {}
     curves: dict[tuple[int, int], Curve] = {}
     for count, (number, stage, pair) in enumerate(listed):
         curve = curves.setdefault((number, id(stage)), Curve.of(stage.stated))
-        seen.setdefault(number, []).append(_measured(stage, pair, curve, level, (seed, count), quick))
+        seen.setdefault(number, []).append(replayed(stage, pair, curve, level, (seed, count), quick))
     all_ = [one for found in seen.values() for one in found]
     if together:
         all_.append(_together(seen, accounted, seed))
@@ -101,10 +101,10 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: b
     return Audit("trade-off", outcome, detail, p, least, reachable, _curve_of(all_, accounted.delta, seed))
 
 
-def _curve_of(seen: list[_Seen], delta: float, seed: int) -> MeasuredCurve | None:
+def _curve_of(seen: list[Seen], delta: float, seed: int) -> MeasuredCurve | None:
     """Return what the canary with the largest lower bound on epsilon showed: of all canaries together the bound is
     wrong with probability ``REFUTED_AT``."""
-    found: list[tuple[Bound, _Seen]] = []
+    found: list[tuple[Bound, Seen]] = []
     for count, one in enumerate(seen):
         if not all(bool(torch.isfinite(scores).all()) for scores in one.scores):
             continue
@@ -123,7 +123,12 @@ def _first_of_each(listed: list[tuple[int, Stage, Pair]]) -> list[tuple[int, Sta
     return list({number: (number, stage, pair) for number, stage, pair in reversed(listed)}.values())
 
 
-def _measured(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[int, int], quick: bool) -> _Seen:
+def replayed(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[int, int], quick: bool) -> Seen:
+    """Return what one canary shows against ``curve``, with enough replays to see noise too small by 1.5 at ``level``.
+
+    Args:
+        seed: the run's, and the number of the canary.
+    """
     score = score_of(stage, pair, seed=derive_seed(*seed))
     weaker = _weaker(stage, score.distance if score.distribution != "sum" else None)
     affordable = max(100, DRAWS // (2 * stage.numbers))
@@ -142,14 +147,14 @@ def _measured(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[
     if not (bool(torch.isfinite(there).all()) and bool(torch.isfinite(gone).all())):
         found = there.isfinite().logical_not().sum().item(), gone.isfinite().logical_not().sum().item()
         words = f"{stage.name}, {pair.name}: values that are not finite {found}"
-        return _Seen(1.0, words, 0.0, copies, (there, gone), stage.stated, gaussian)
+        return Seen(1.0, words, 0.0, copies, (there, gone), stage.stated, gaussian)
     test = curve_test(there, gone, curve, rng=derive(seed[0], "audits", "split", seed[1]))
     allowed = curve.stated.hits(test.alarms)
     words = (
         f"{stage.name}, {pair.name}: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
         f" allows {allowed:.4f} (p {test.p_value:.2g})"
     )
-    return _Seen(test.p_value, words, strength, copies, (there, gone), stage.stated, gaussian)
+    return Seen(test.p_value, words, strength, copies, (there, gone), stage.stated, gaussian)
 
 
 def derive_seed(seed: int, count: int) -> int:
@@ -176,7 +181,7 @@ def _weaker(stage: Stage, distance: float | None) -> TradeOff | None:
         return None
 
 
-def _together(seen: dict[int, list[_Seen]], accounted: Accounted, seed: int) -> _Seen:
+def _together(seen: dict[int, list[Seen]], accounted: Accounted, seed: int) -> Seen:
     """Return what the strongest canaries of all mechanisms show together, against the curve of the whole."""
     chosen = [max(found, key=lambda one: (one.power, one.replays)) for found in seen.values()]
     size = min(one.replays for one in chosen)
@@ -188,4 +193,4 @@ def _together(seen: dict[int, list[_Seen]], accounted: Accounted, seed: int) -> 
         f"all mechanisms together: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
         f" allows {stated.hits(test.alarms):.4f} (p {test.p_value:.2g})"
     )
-    return _Seen(test.p_value, words, 0.0, size, (there, gone), stated, stated.mu is not None)
+    return Seen(test.p_value, words, 0.0, size, (there, gone), stated, stated.mu is not None)

@@ -245,12 +245,7 @@ class GAP(FederatedProtocol):
         exchange = EmbeddingExchange.of(edges, graph.num_clients, self.most_uses, padded=self.padded)
         self.aggregate(own, exchange, edges, channel, stages, trained)
         noisy = channel.noise(EmbeddingSums) is not None
-        return replace(
-            stages[-1],
-            accuracy=torch.cat([stage.accuracy for stage in stages]),
-            accuracy_global=torch.cat([stage.accuracy_global for stage in stages]),
-            notes=(*stages[-1].notes, *self.remarks(noisy)),
-        )
+        return replace(Trained.of_stages(stages), notes=(*stages[-1].notes, *self.remarks(noisy)))
 
     def aggregate(
         self,

@@ -2,7 +2,10 @@
 
 Three steps:
 
-1. ``encoder_rounds`` rounds of federated averaging train a linear classifier on the training nodes' own rows.
+1. ``encoder_rounds`` rounds of federated averaging train a linear classifier on the training nodes' own rows. With
+   ``pseudo_labels`` this encoder has more to learn from: ``rounds`` before it train the classifier on codes and own
+   rows, as ``structure-only`` does, and the validation nodes' rows then train the encoder too, towards the classes that
+   it predicts for them (:mod:`fglaudit.federated.pseudo_labels`). Their labels are not used.
 2. Every node sends the class that the new global model predicts *from its own row alone* (``ClassReports``); the server
    passes it on to the clients of the node's neighbours. Under the defense ``k-ary-response`` the report is random, also
    to the node's own client, which goes on from what it sent.
@@ -15,7 +18,8 @@ to length 1 after propagation, so taking off the constant is all that removing t
 
 **The unit of the guarantee**: a reporting node, one in neither the training nor the validation set. Its row enters
 nothing but its own report, if inputs hold features of the node itself alone (``features_at_home: own-row``): the rows
-of training nodes move the models, and settings are chosen on validation nodes. With ``own-subgraph`` the rows of nodes
+of training nodes move the models, with ``pseudo_labels`` those of validation nodes too, and settings are chosen on
+validation nodes. With ``own-subgraph`` the rows of nodes
 up to two own steps from a training node enter the models too, so that no epsilon is stated. Edges and labels are
 public to the guarantee.
 
@@ -40,6 +44,7 @@ from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, OWN_ROW, HomeHe
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.pseudo_labels import LEFT_OUT, remarks, training, with_pseudo_labels
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.codes import public_codes
@@ -61,7 +66,8 @@ class PrivateReports(FederatedProtocol):
         features_at_home, home_weight: see ``fglaudit.federated.home_head.HomeHead``.
         report_weight: length of the propagated reports in an input, beside length 1 of the codes.
         most_classes: how many classes a report can tell apart; one byte holds 256.
-        encoder_rounds, rounds: before and after the reports.
+        pseudo_labels: whether the encoder is also trained on validation nodes' rows, never on their labels.
+        encoder_rounds, rounds: before and after the reports; with ``pseudo_labels`` another ``rounds`` come first.
         local_steps, learning_rate, weight_decay: of federated averaging, by SGD.
     """
 
@@ -77,6 +83,7 @@ class PrivateReports(FederatedProtocol):
     home_weight: float = 1.5
     report_weight: float = 1.0
     most_classes: int = 256
+    pseudo_labels: bool = False
     encoder_rounds: int = 20
     rounds: int = 30
     local_steps: int = 3
@@ -107,7 +114,12 @@ class PrivateReports(FederatedProtocol):
 
     @property
     def num_rounds(self) -> int:
-        return self.encoder_rounds + self.rounds
+        return self.reported_after + self.rounds
+
+    @property
+    def reported_after(self) -> int:
+        """The round after which nodes report."""
+        return self.encoder_rounds + (self.rounds if self.pseudo_labels else 0)
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
@@ -124,19 +136,20 @@ class PrivateReports(FederatedProtocol):
         return Structure((codes, Reports(graph.num_classes), Models("weights", features_from), training))
 
     def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
-        """The training nodes' own rows; None with ``own-subgraph``, where the encoder reads other rows than the rounds
-        after it."""
+        """The training nodes' own rows, with ``pseudo_labels`` also the validation nodes', which the encoder's rounds
+        alone read; None with ``own-subgraph``, where the encoder reads other rows than the rounds after it."""
         if self.features_at_home != OWN_ROW:
             return None
-        return self.head(1).training_rows(clients, graph.num_nodes)
+        return self.head(1).training_rows(training(clients) if self.pseudo_labels else clients, graph.num_nodes)
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The reports, once. If inputs hold more than a node's own row, models are a release of reporting nodes' rows
         too."""
         alone = self.features_at_home == OWN_ROW
+        also = " and validation" if self.pseudo_labels else ""
         why = (
-            "the encoder is trained on the rows of training nodes, which models carry, and settings are chosen on "
-            "validation nodes"
+            f"the encoder is trained on the rows of training{also} nodes, which models carry, and settings are chosen "
+            "on validation nodes"
         )
         if not alone:
             why = f"rows up to {HOME_HOPS[self.features_at_home]} own steps from a training node enter the models"
@@ -144,8 +157,10 @@ class PrivateReports(FederatedProtocol):
         models = Release(ModelUpdate, self.num_rounds, None, REPORTING_NODE, False, why)
         return (reports,) if alone else (reports, models)
 
-    def examples(self, graph: FederatedGraph) -> Examples:
+    def examples(self, graph: FederatedGraph) -> Examples | str:
         """A node's loss sees features of its own client's nodes alone; what reports carry is not counted here."""
+        if self.pseudo_labels:
+            return LEFT_OUT
         hops = HOME_HOPS[self.features_at_home]
         passes = self.num_rounds * self.local_steps
         return node_examples(graph, passes=passes, hops=hops, by_degree=hops > 0)
@@ -177,24 +192,27 @@ class PrivateReports(FederatedProtocol):
         codes = self.codes(exchange, graph.num_nodes, channel, device)
         home = self.head(1).home(clients, graph.num_nodes, device)
         alone = replace(self.head(1), features_at_home=OWN_ROW).home(clients, graph.num_nodes, device)
-        blank = home.new_zeros(graph.num_nodes, len(self.hops) * classes + codes.shape[1])
-        before = torch.cat([blank, alone], 1)
-        encoder = self.head(self.encoder_rounds).train(
-            clients, edges, before, classes, channel, rng, of=self.num_rounds
-        )
-        weight = encoder.weights["layers.0.weight"].to(device)
-        predicted = (before @ weight).argmax(1)
+        no_reports = home.new_zeros(graph.num_nodes, len(self.hops) * classes)
+        stages: list[Trained] = []
+
+        def trained(holders: Sequence[ClientGraph], inputs: Tensor, rounds: int) -> Tensor:
+            """Train on with ``inputs`` [N, D]; return the classes that the new model predicts from them [N]."""
+            start = stages[-1].weights["layers.0.weight"].flatten() if stages else None
+            after = sum(len(stage.accuracy_global) for stage in stages)
+            head, of = self.head(rounds), self.num_rounds
+            stages.append(head.train(holders, edges, inputs, classes, channel, rng, start, after, of))
+            return (inputs @ stages[-1].weights["layers.0.weight"].to(device)).argmax(1)
+
+        labelled = clients
+        if self.pseudo_labels:
+            predicted = trained(clients, torch.cat([no_reports, codes, home], 1), self.rounds)
+            labelled = with_pseudo_labels(clients, predicted)
+        own = torch.cat([no_reports, torch.zeros_like(codes), alone], 1)
+        predicted = trained(labelled, own, self.encoder_rounds)
         reports = self.report(predicted, classes, exchange, edges, channel)
-        inputs = torch.cat([self.report_weight * reports, codes, home], 1)
-        trained = self.head(self.rounds).train(
-            clients, edges, inputs, classes, channel, rng, weight.flatten(), self.encoder_rounds, self.num_rounds
-        )
-        return replace(
-            trained,
-            accuracy=torch.cat([encoder.accuracy, trained.accuracy]),
-            accuracy_global=torch.cat([encoder.accuracy_global, trained.accuracy_global]),
-            truth={PREDICTED_CLASSES: predicted.cpu()},
-        )
+        trained(clients, torch.cat([self.report_weight * reports, codes, home], 1), self.rounds)
+        notes = (*stages[-1].notes, *(remarks(clients) if self.pseudo_labels else ()))
+        return replace(Trained.of_stages(stages), truth={PREDICTED_CLASSES: predicted.cpu()}, notes=notes)
 
     def codes(self, exchange: HopExchange, num_nodes: int, channel: Channel, device: torch.device) -> Tensor:
         """Return the propagated codes [N, D] at length 1; D = 0 without codes."""
@@ -209,7 +227,7 @@ class PrivateReports(FederatedProtocol):
         """Have every node report its class ``predicted`` [N]; return the propagated reports [N, D] at length 1."""
         owned = (edges.owner >= 0).nonzero().squeeze(1)
         owned = owned[torch.argsort(edges.owner[owned], stable=True)]
-        senders, now = torch.arange(exchange.num_clients), self.encoder_rounds
+        senders, now = torch.arange(exchange.num_clients), self.reported_after
         splits = row_starts(edges.owner[owned].cpu(), exchange.num_clients)
         payload = ClassReports(owned.cpu(), one_hot(predicted[owned], classes).float())
         arrived = channel.send(MessageBatch(now, senders, torch.full_like(senders, SERVER), payload, splits))

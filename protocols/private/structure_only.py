@@ -4,7 +4,8 @@ arXiv 2402.19163).
 Every node has a public pseudo-random code, which all parties draw from the seed. Codes are propagated over the whole
 graph for as many steps as the largest of ``hops``; the rows after each of ``hops`` steps say where in the graph a node
 lies, and features stay at home: a node's input is these rows and what its own client knows of its features. The clients
-train a linear classifier on it by federated averaging.
+train a linear classifier on it by federated averaging. With ``pseudo_labels`` training goes on for as many rounds, in
+which validation nodes train too, towards the classes predicted for them (:mod:`fglaudit.federated.pseudo_labels`).
 
 Who propagates: every client its own nodes. Before a step the owner of a node with a neighbour at another client sends
 the node's row through the server to that neighbour's client (``HopSums``, :mod:`fglaudit.federated.hop_exchange`); the
@@ -21,7 +22,7 @@ Inputs: the rows of every number of hops at length ``1 / sqrt(their number)``, f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -29,10 +30,12 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.errors import FglauditError
+from fglaudit.federated.fedavg import averaged_models, trainers
 from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.pseudo_labels import LEFT_OUT, remarks, training, with_pseudo_labels
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.codes import public_codes
@@ -51,6 +54,7 @@ class StructureOnly(FederatedProtocol):
         code_seed: of the codes, public.
         features_at_home: "own-row", "own-subgraph" or "none", see ``fglaudit.federated.home_head.HomeHead``.
         home_weight: length of the features in an input, beside length 1 of what was propagated.
+        pseudo_labels: whether training goes on with validation nodes' rows, never with their labels.
         rounds, local_steps, learning_rate, weight_decay: of federated averaging, by SGD.
     """
 
@@ -63,6 +67,7 @@ class StructureOnly(FederatedProtocol):
     code_seed: int = 0
     features_at_home: str = "own-row"
     home_weight: float = 1.5
+    pseudo_labels: bool = False
     rounds: int = 30
     local_steps: int = 3
     learning_rate: float = 5.0
@@ -87,7 +92,7 @@ class StructureOnly(FederatedProtocol):
 
     @property
     def num_rounds(self) -> int:
-        return self.rounds
+        return self.rounds * (2 if self.pseudo_labels else 1)
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
@@ -98,13 +103,16 @@ class StructureOnly(FederatedProtocol):
         return Structure((codes, Models("weights", features_from), self.head().averaging().training()))
 
     def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
-        """The features in the training nodes' inputs, which the server sees in models; None without any."""
+        """The features in the training nodes' inputs, which the server sees in models, with ``pseudo_labels`` also the
+        validation nodes', which later rounds read; None without any."""
         if self.features_at_home == NO_FEATURES:
             return None
-        return self.head().training_rows(clients, graph.num_nodes)
+        return self.head().training_rows(training(clients) if self.pseudo_labels else clients, graph.num_nodes)
 
-    def examples(self, graph: FederatedGraph) -> Examples:
+    def examples(self, graph: FederatedGraph) -> Examples | str:
         """A node's loss sees features of its own client's nodes alone, up to two steps away."""
+        if self.pseudo_labels:
+            return LEFT_OUT
         hops = HOME_HOPS[self.features_at_home]
         return node_examples(graph, passes=self.head().averaging().passes(), hops=hops, by_degree=hops > 0)
 
@@ -114,7 +122,7 @@ class StructureOnly(FederatedProtocol):
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """Of models the server takes the mean."""
         layout = self.head().layout(self.inputs(graph), graph.num_classes)
-        return self.head().averaging().aggregates(graph, layout)
+        return averaged_models(layout, graph.num_clients, len(trainers(graph)), self.num_rounds)
 
     def readers(self) -> Mapping[type[Payload], str]:
         return {HopSums: "rows made of public codes are sent in the clear: they hold no feature"}
@@ -131,7 +139,14 @@ class StructureOnly(FederatedProtocol):
         codes = public_codes(graph.num_nodes, self.width, self.code_seed).to(device)
         found = exchange.steps(codes, exchange.public(codes), self.hops, channel)
         inputs: Tensor = torch.cat([joined(found), head.home(clients, graph.num_nodes, device)], 1)
-        return head.train(clients, edges, inputs, graph.num_classes, channel, rng)
+        classes, of = graph.num_classes, self.num_rounds
+        trained = head.train(clients, edges, inputs, classes, channel, rng, of=of)
+        if not self.pseudo_labels:
+            return trained
+        weight = trained.weights["layers.0.weight"].to(device)
+        clients = with_pseudo_labels(clients, (inputs @ weight).argmax(1))
+        later = head.train(clients, edges, inputs, classes, channel, rng, weight.flatten(), self.rounds, of)
+        return replace(Trained.of_stages([trained, later]), notes=(*later.notes, *remarks(clients)))
 
 
 def check_hops(protocol: str, hops: tuple[int, ...]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probability
+from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
 from fglaudit.explaining import plausible_reports
 from fglaudit.graph import FederatedGraph
@@ -26,6 +27,7 @@ from fglaudit.testing import Run, example_graph, record
 from fglaudit.view import Observer
 
 SMALL = PrivateReports(hops=(1, 2), code_hops=(2,), width=8, encoder_rounds=3, rounds=2)
+PSEUDO = dataclasses.replace(SMALL, pseudo_labels=True)
 EVERYBODY = Observer(wire=True)
 
 
@@ -48,11 +50,12 @@ def a_test_node(graph: FederatedGraph) -> int:
     return int(graph.clients[0][graph.test[0]][0].item())
 
 
-def test_a_reporting_nodes_row_enters_its_own_report_alone() -> None:
+@pytest.mark.parametrize("protocol", [SMALL, PSEUDO])
+def test_a_reporting_nodes_row_enters_its_own_report_alone(protocol: PrivateReports) -> None:
     """Whatever else is sent depends on its row only through the report: with equal reports all messages are equal."""
     graph = example_graph()
     node = a_test_node(graph)
-    one = record(SMALL, graph)
+    one = record(protocol, graph)
     _, classes = reported(one)
 
     def same_report(batch: MessageBatch, payload: object) -> object:
@@ -61,7 +64,7 @@ def test_a_reporting_nodes_row_enters_its_own_report_alone() -> None:
         values = torch.nn.functional.one_hot(classes, payload.values.shape[1]).float()
         return ClassReports(payload.nodes, values)
 
-    two = record(SMALL, with_other_row(graph, node), tamper=same_report)  # type: ignore[arg-type]
+    two = record(protocol, with_other_row(graph, node), tamper=same_report)  # type: ignore[arg-type]
     for kind in (ModelUpdate, HopSums):
         pairs = zip(*(run.transcript.seen_by(EVERYBODY).of(kind) for run in (one, two)), strict=True)
         assert all(
@@ -69,6 +72,64 @@ def test_a_reporting_nodes_row_enters_its_own_report_alone() -> None:
             for x, y in pairs
             for a, b in zip(x.payload.tensors().values(), y.payload.tensors().values(), strict=True)
         )
+
+
+def models(run: Run) -> list[Tensor]:
+    """Return what the server received of models, by round."""
+    batches = run.transcript.seen_by(EVERYBODY).of(ModelUpdate)
+    return [batch.payload.vector for batch in batches if bool((batch.receivers == SERVER).all())]  # type: ignore[attr-defined]
+
+
+def nodes_of(graph: FederatedGraph, *masks: tuple[Tensor, ...]) -> Tensor:
+    """Return the nodes that are in one of the ``masks``."""
+    return torch.cat([ids[mask] for masks_ in masks for ids, mask in zip(graph.clients, masks_, strict=True)])
+
+
+def test_pseudo_labels_train_the_encoder_on_validation_rows_and_no_named_node_s() -> None:
+    """All rows of reporting nodes replaced: every model up to the reports is equal, bit for bit. One validation row
+    replaced: those of the rounds before the encoder are equal, and the encoder's are not."""
+    graph = example_graph()
+    before, until = PSEUDO.rounds, PSEUDO.reported_after
+    plain = models(record(PSEUDO, graph))
+    assert len(plain) == PSEUDO.num_rounds == 7 and until == 5
+    x = graph.x.clone()
+    named = torch.ones(graph.num_nodes, dtype=torch.bool)
+    named[nodes_of(graph, graph.train, graph.val)] = False
+    x[named] = 1 - x[named]
+    others = models(record(PSEUDO, dataclasses.replace(graph, x=x)))
+    assert all(torch.equal(a, b) for a, b in zip(plain[:until], others[:until], strict=True))
+    assert not torch.equal(plain[-1], others[-1])  # their reports are others
+    validating = int(nodes_of(graph, graph.val)[0].item())
+    moved = models(record(PSEUDO, with_other_row(graph, validating)))
+    assert all(torch.equal(a, b) for a, b in zip(plain[:before], moved[:before], strict=True))
+    assert not torch.equal(plain[before], moved[before])
+
+
+def test_pseudo_labels_use_no_label_of_a_validation_node() -> None:
+    """Settings are chosen by these labels, so no model may have seen them."""
+    graph = example_graph()
+    y = graph.y.clone()
+    validating = nodes_of(graph, graph.val)
+    y[validating] = (y[validating] + 1) % graph.num_classes
+    one, two = (models(record(PSEUDO, dataclasses.replace(graph, y=labels))) for labels in (graph.y, y))
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_pseudo_labels_are_refused_where_a_guarantee_names_validation_nodes() -> None:
+    graph = example_graph()
+    context = PSEUDO.context(graph)
+    why = KAryResponse(unit="node").unsupported(context)
+    assert why is not None and "training and validation nodes" in why
+    assert "pseudo_labels: false" in (DpSgd().unsupported(context) or "")
+    assert KAryResponse().unsupported(context) is None
+
+
+def test_pseudo_labels_without_validation_nodes_are_noted() -> None:
+    graph = example_graph()
+    assert not record(PSEUDO, graph).recording.notes
+    nobody = tuple(torch.zeros_like(val) for val in graph.val)
+    notes = record(PSEUDO, dataclasses.replace(graph, val=nobody)).recording.notes
+    assert notes == ("pseudo_labels changed nothing: no client has both training and validation nodes",)
 
 
 def test_with_the_own_subgraph_it_enters_models_and_no_epsilon_is_stated() -> None:

@@ -12,7 +12,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.federated.home_head import HomeHead, unit_rows
 from fglaudit.graph import FederatedGraph
 from fglaudit.nn.codes import public_codes
-from fglaudit.payloads import SERVER, HopSums
+from fglaudit.payloads import SERVER, HopSums, ModelUpdate
 from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.testing import example_graph, record
 from fglaudit.view import Observer
@@ -27,6 +27,29 @@ def adjacency(graph: FederatedGraph, *, within: bool = False) -> Tensor:
     matrix[row[keep], column[keep]] = 1
     scale = matrix.sum(1).rsqrt()
     return scale.unsqueeze(1) * matrix * scale
+
+
+def test_pseudo_labels_go_on_with_validation_rows_and_without_their_labels() -> None:
+    """Rounds before are those of training without; later ones move with a validation node's row, never with its
+    label."""
+    graph, protocol = example_graph(), StructureOnly(hops=(2,), width=8, rounds=2, pseudo_labels=True)
+    validating = int(graph.clients[0][graph.val[0]][0].item())
+    x, y = graph.x.clone(), graph.y.clone()
+    x[validating], y[validating] = 1 - x[validating], (y[validating] + 1) % graph.num_classes
+
+    def models(of: StructureOnly, world: FederatedGraph) -> list[Tensor]:
+        batches = record(of, world).transcript.seen_by(Observer(parties=(SERVER,))).of(ModelUpdate)
+        sent = [batch.payload for batch in batches if bool((batch.senders != SERVER).all())]
+        return [payload.vector for payload in sent if isinstance(payload, ModelUpdate)]
+
+    plain = models(protocol, graph)
+    alone = models(dataclasses.replace(protocol, pseudo_labels=False), graph)
+    labelled, moved = (models(protocol, dataclasses.replace(graph, x=a, y=b)) for a, b in ((graph.x, y), (x, graph.y)))
+    assert len(plain) == protocol.num_rounds == 4
+    assert all(torch.equal(a, b) for a, b in zip(plain[:2], alone, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(plain, labelled, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(plain[:2], moved[:2], strict=True))
+    assert not torch.equal(plain[2], moved[2])
 
 
 def test_every_hop_is_a_power_of_the_adjacency() -> None:
