@@ -53,3 +53,15 @@ def test_propagation_and_scores_around_their_network(monkeypatch: pytest.MonkeyP
     stays = 1 / (2 - authors.RESTART)
     expected = torch.tensor([[stays, 1 - stays], [1 - stays, stays]], dtype=torch.float64)
     torch.testing.assert_close(client.scores, expected)
+
+
+def test_training_alone_is_tested_at_home_and_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    alone = importlib.import_module("bench.fedgt_alone")
+    small = ["rounds=3", "hidden=8", "heads=2", "feed_forward=8", "global_nodes=2"]
+    protocol = alone.local(["learning_rate=0.01", "sampling=attribute", *small])
+    assert (protocol.learning_rate, protocol.sampling, protocol.hidden) == (0.01, "attribute", 8)
+    assert alone.local(["source=code", "rounds=5"]).candidates == 256
+    assert all(0 <= found <= 100 for found in alone.train(protocol, example_graph(), 0, 2))
+    right, mask = torch.tensor([[True, False], [True, True]]), torch.tensor([[True, True], [True, False]])
+    assert alone.mean_share(right, mask) == 75
