@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -287,3 +288,12 @@ def test_without_a_table_all_are_listed() -> None:
 
 def test_seeds_that_were_used_to_choose_settings_are_not_used() -> None:
     assert list(seeds_of(rows_of("fedgt-table1")[0])) == [2, 3, 4]
+
+
+def test_weights_that_are_counted_are_those_that_are_sent() -> None:
+    """nFedGNN's GCN has few enough to be sent: the count of CNFGNN's GAT, made of it, is what CNFGNN's GCN sends."""
+    row = next(row for row in rows_of("nfedgnn-table1") if (row.method, row.dataset) == ("CNFGNN-GCN", "cora"))
+    small = replace(row, dataset="csbm-cora")
+    sent, counted = nfedgnn.figure(small, 0, None), nfedgnn.with_weights(small, 0, None)
+    assert isinstance(sent, Measured) and isinstance(counted, Measured)
+    assert counted.value == pytest.approx(sent.value, rel=1e-12)

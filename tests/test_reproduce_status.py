@@ -134,6 +134,27 @@ def test_a_named_cause_counts_for_its_rows_alone(tmp_path: Path, monkeypatch: py
     assert "2 were: 0 are within" in text and "1 miss without (0 above, 1 below): 50.0 %" in text
 
 
+def test_a_printed_count_of_one_partition_is_explained_between_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invented(monkeypatch)
+    row = printed("fedgt-table6", "cora, non-overlapping, 20 clients, missing-links")
+    assert row.mean is not None
+    measured(tmp_path, row, row.mean + 50, row.mean + 20)
+
+    def now() -> str:
+        (found,) = (each for each in judged(tmp_path) if each.row == row)
+        return found.verdict
+
+    assert now() == MISSED
+    measured(tmp_path, row, row.mean + 50, row.mean + 20, row.mean - 1)
+    assert now() == EXPLAINED
+    of_accuracies = printed("fedgcn-table2", ZERO_HOPS)
+    assert of_accuracies.mean is not None
+    measured(tmp_path, of_accuracies, of_accuracies.mean + 30, of_accuracies.mean - 1)
+    assert {each.verdict for each in judged(tmp_path) if each.row == of_accuracies} == {MISSED}
+
+
 def test_two_tables_with_one_row_share_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     invented(monkeypatch)
     row = printed("gfl-appnp-table2", "GFL-APPNP I=10, csbm-dnc, 200 clients")

@@ -73,7 +73,7 @@ def seeds_of(row: Published, *, quick: bool = False) -> range:
     """Return the seeds over which ``row`` is measured; one for what does not depend on a seed."""
     if row.metric in _ONE_SEED:
         return range(2, 3) if row.metric in fedgt_costs.METRICS else range(1)
-    seeds = paper(row).SEEDS
+    seeds = data_tables.SEEDS if row.metric in data_tables.PARTITIONS else paper(row).SEEDS
     return seeds[:1] if quick else seeds
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from fglaudit.reproduce import fedgt
 from fglaudit.testing import example_graph
@@ -24,3 +26,42 @@ def test_choices_are_made_on_validation_nodes(monkeypatch: pytest.MonkeyPatch) -
         row = choices.measure(choice._replace(settings=choice.settings | small), example_graph())
         assert set(row) == set(choices.VALUES) and 0 <= float(row["validation"]) <= 1
         assert bool(row["used_global_nodes"]) == (choice.method == "fedgt")
+
+
+def test_a_client_alone_guesses_by_its_own_labels_and_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path 0 - 1 - 2 - 3 and node 4 alone: 0 trains as class 1, 3 as class 2, 4 as class 2."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    alone = importlib.import_module("bench.fedgt_alone")
+    client = SimpleNamespace(
+        nodes=torch.arange(5),
+        edge_index=torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]),
+        y=torch.tensor([1, 0, 0, 2, 2]),
+        train=torch.tensor([True, False, False, True, True]),
+    )
+    frequent, spread = alone.guesses(client, 3)
+    assert frequent == 2 and spread.tolist() == [1, 1, 2, 2, 2]
+
+
+def test_propagation_and_scores_around_their_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes, one edge: the propagation matrix is 1/2 everywhere, and a walk ends where it began with
+    1 / (2 - nu)."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    authors = importlib.import_module("bench.fedgt_authors")
+    graph = SimpleNamespace(nodes=torch.arange(2), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    client = authors.Client.of(graph, torch.nn.Linear(1, 1), 0.01)
+    torch.testing.assert_close(client.near, torch.full((2, 2, authors.POWERS), 0.5))
+    stays = 1 / (2 - authors.RESTART)
+    expected = torch.tensor([[stays, 1 - stays], [1 - stays, stays]], dtype=torch.float64)
+    torch.testing.assert_close(client.scores, expected)
+
+
+def test_training_alone_is_tested_at_home_and_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    alone = importlib.import_module("bench.fedgt_alone")
+    small = ["rounds=3", "hidden=8", "heads=2", "feed_forward=8", "global_nodes=2"]
+    protocol = alone.local(["learning_rate=0.01", "sampling=attribute", *small])
+    assert (protocol.learning_rate, protocol.sampling, protocol.hidden) == (0.01, "attribute", 8)
+    assert alone.local(["source=code", "rounds=5"]).candidates == 256
+    assert all(0 <= found <= 100 for found in alone.train(protocol, example_graph(), 0, 2))
+    right, mask = torch.tensor([[True, False], [True, True]]), torch.tensor([[True, True], [True, False]])
+    assert alone.mean_share(right, mask) == 75
