@@ -30,6 +30,7 @@ from fglaudit.attacks.learned.handing_over import (
     with_residual,
     without_facts,
     without_largest,
+    without_payload,
 )
 from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.own_payloads import names_nodes, own_rows, own_types
@@ -157,11 +158,15 @@ class LearnedInversion(Attack):
             yield from results(plain, others, name, split(rng, "hidden"), device, hidden, uploads)
         if found.payloads:
 
+            def consistent(cleaned: View) -> View:
+                """Return it without what models trained on hidden rows say: rows in the clear do not fit them."""
+                return cleaned if hidden is None else without_payload(cleaned, Embeddings)
+
             def cleaned(known: Auxiliary) -> View:
                 again = more(known)
-                return without_facts(again.cleaned, again.payloads)
+                return without_facts(consistent(again.cleaned), again.payloads)
 
-            plain = without_facts(found.cleaned, found.payloads)
+            plain = without_facts(consistent(found.cleaned), found.payloads)
             again = remade(cleaned, found.of_run)
             yield from results(plain, found.payloads, name, split(rng, "cleaned"), device, remade=again)
             if found.left:
