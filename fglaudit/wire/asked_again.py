@@ -134,10 +134,10 @@ class AskedAgain:
                 chosen = [v[:1] for v in chosen]
             if (wrong := self._strange(about, *chosen)) is not None:
                 found[about.target] = wrong
-        for small in ((few or (lambda: None))(), (hook, kept)):
-            if small is not None and (twice := _of_few_seeds(before, small, first_asked, rng)) is not None:
-                found |= {target: why for target, why in twice.items() if target not in found}
-                break
+        twice = None if few is None else _of_few_seeds(before, few(), first_asked, rng)
+        if twice is None:
+            twice = _of_few_seeds(before, (hook, kept), first_asked, rng) or {}
+        found |= {target: why for target, why in twice.items() if target not in found}
         return made[0][0], found
 
     def _strange(
@@ -151,8 +151,8 @@ class AskedAgain:
         if continuous and not again and torch.equal(live, another):
             return "what is stated to be drawn does not come from the run's generator: another one gives the same"
         if about.expects is not None and not again:
-            flat = [value.reshape(len(value), -1).double() for value in (live, another)]
-            if (wrong := answers_alike(about.facts, about.expects(given), *flat, self.spending)) is not None:
+            one, two = (value.reshape(len(value), -1).double() for value in (live, another))
+            if (wrong := answers_alike(about.facts, about.expects(given), one, two, self.spending)) is not None:
                 return wrong
         if not any(isinstance(f, Additive) for f in about.facts) or _unlike(about.facts):
             return None

@@ -31,14 +31,13 @@ def answers_alike(
     facts: Iterable[Fact], expected: Expected, one: Tensor, other: Tensor, spending: Spending
 ) -> str | None:
     """Return why ``one`` and ``other`` [P, D], drawn by two generators, are no independent answers, or None."""
+    found: tuple[Tensor, Tensor] | None = None
     if expected.reports is not None:
         found = _reports(expected, one, other)
     elif expected.opaque == K_ARY:
         found = _responses(first(facts, Randomised), one, other)
     elif expected.grid is not None and expected.grid.stochastic and not expected.draws:
         found = _roundings(expected, one, other)
-    else:
-        return None
     if found is None or not more_often(*found, spending):
         return None
     return "answers that do not come from the run's generator alone: another one gives them again"

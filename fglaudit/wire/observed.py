@@ -239,9 +239,15 @@ class Observed:
                 if left[name] is not (entered := before.payload.tensors()[name]) and not same(value, entered):
                     self._note(Field(kind.__name__, name, direction), "the sender's own values were edited in place")
                 self._field(before, name, direction, value, left[name], part)
-        self.arrived(dataclasses.replace(before, payload=after))
+        self._arrived(dataclasses.replace(before, payload=after))
 
     def arrived(self, batch: MessageBatch) -> None:
+        """Note a message of the server that was made of sealed ones: what was done to it before cannot be seen."""
+        about = on(self.facts, type(batch.payload), "", "down")
+        self._met.update(f.target for f in about if isinstance(f.target, Field) and f.target.since <= batch.round)
+        self._arrived(batch)
+
+    def _arrived(self, batch: MessageBatch) -> None:
         """Remember what the server's message brings its receivers, where their changes to it are clipped."""
         kind = type(batch.payload)
         around = any(isinstance(f, Clipped) and f.around == "received" for f in on(self.facts, kind))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from bench.obfuscations import measured
 from bench.redteam.hostile_facts import HONEST, KINDS, Untrue
-from fglaudit.attacking import run_attacks
+from fglaudit.attacking import adapted, run_attacks
 from fglaudit.facts import Additive, Field
 from fglaudit.finding import Finding
 from fglaudit.observers import ObserverSpec
@@ -59,14 +60,14 @@ def test_facts_stay_what_they_first_were() -> None:
 @pytest.mark.parametrize("scale", [0.5, 1.0, 5.0, 50.0])
 @pytest.mark.parametrize("values", ["zeros", "ones", "binary", "normal"])
 def test_last_bits_of_honest_noise_are_as_good_as_thrown(scale: float, values: str) -> None:
-    rng = derive(0, "last bits", values, scale)
+    rng = derive(0, "last bits", values, str(scale))
     drawn = torch.randn(400, 50, generator=rng)
     plain = {"zeros": 0 * drawn, "ones": torch.ones_like(drawn), "binary": (drawn > 0).float()}.get(values, drawn)
     one, other = (plain + scale * torch.randn(plain.shape, generator=rng) for _ in range(2))
     assert bits_alike(one, other, scale, Spending()) is None
     secret = (torch.rand(plain.shape, generator=rng) < 0.2).int()
-    marked = [((t.view(torch.int32) & ~1) | secret).view(torch.float32) for t in (one, other)]
-    assert bits_alike(*marked, scale, Spending()) is not None
+    one, other = (((t.view(torch.int32) & ~1) | secret).view(torch.float32) for t in (one, other))
+    assert bits_alike(one, other, scale, Spending()) is not None
 
 
 def test_chance_is_allowed_for_and_more_than_chance_is_not() -> None:
@@ -76,3 +77,16 @@ def test_chance_is_allowed_for_and_more_than_chance_is_not() -> None:
     assert not any(more_often(torch.rand(2000, generator=rng) < chance, chance, spending) for _ in range(200))
     assert more_often(torch.rand(2000, generator=rng) < 0.4, chance, spending)
     assert more_often(torch.ones(200, dtype=torch.bool), torch.full((200,), 0.8), spending)
+
+
+@pytest.mark.parametrize("kind", ["idle-noise", "later"])
+def test_rows_behind_noise_that_is_never_added_are_read(kind: str) -> None:
+    row = measured(example_graph(), Untrue(kind), build("attack", "learned-inversion", {}), 0.3)
+    assert row.exact_rate == 1.0
+
+
+def test_no_attack_is_adapted_to_noise_that_begins_late() -> None:
+    attack = build("attack", "sparse-recovery", {})
+    noise = Additive(Field("Latents", "", "up", since=1), "gaussian", 1.0)
+    late = Additive(Field("Latents", "", "up", since=2), "gaussian", 1.0)
+    assert adapted(attack, [noise]) == "yes" and adapted(attack, [late]) == "no: Additive"
