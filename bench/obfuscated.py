@@ -211,7 +211,7 @@ def _chained(message: _Message, secrets: _Secrets) -> Tensor:
 
 def _turned_by_client(message: _Message, secrets: _Secrets) -> Tensor:
     values = message.values.clone()
-    for sender in message.senders.unique().tolist():
+    for sender in torch.unique(message.senders).tolist():
         turn = secrets.draw(f"rotation {sender}", values.shape[1], _rotation)
         values[message.senders == sender] = message.values[message.senders == sender] @ turn
     return values
