@@ -182,6 +182,41 @@ def _unstated_noise(message: _Message, secrets: _Secrets) -> Tensor:
     return message.values + size * torch.randn(message.values.shape, generator=message.fresh)
 
 
+def _spectrum(message: _Message, secrets: _Secrets) -> Tensor:
+    """Real and imaginary parts of the discrete Fourier transform, as many as there are columns."""
+    made = torch.fft.rfft(message.values.double(), dim=1)
+    both = torch.cat([made.real, made.imag[:, 1:]], 1)
+    return both[:, : message.values.shape[1]].float()
+
+
+def _remainders(message: _Message, secrets: _Secrets) -> Tensor:
+    return ((_whole(message.values) // 16 * 4099 + 77) % 16381).float() / 1024
+
+
+def _rounds_of_pairs(message: _Message, secrets: _Secrets) -> Tensor:
+    """Feistel's network: halves of a row are changed by a curve of the other half in turn, which whoever knows the
+    curve takes back."""
+    half = message.values.shape[1] // 2
+    one, two = message.values[:, :half].double(), message.values[:, half : 2 * half].double()
+    for turn in range(3):
+        one, two = two, one + torch.sin(3 * two + turn)
+    return torch.cat([one, two, message.values[:, 2 * half :].double()], 1).float()
+
+
+def _chained(message: _Message, secrets: _Secrets) -> Tensor:
+    """Bits of every row with those of the row before it."""
+    whole = _whole(message.values)
+    return torch.cat([whole[:1], whole[1:] ^ whole[:-1]]).float() * _STEP
+
+
+def _turned_by_client(message: _Message, secrets: _Secrets) -> Tensor:
+    values = message.values.clone()
+    for sender in torch.unique(message.senders).tolist():
+        turn = secrets.draw(f"rotation {sender}", values.shape[1], _rotation)
+        values[message.senders == sender] = message.values[message.senders == sender] @ turn
+    return values
+
+
 RULES: dict[str, Rule] = {
     "rotation": lambda m, s: m.values @ s.draw("rotation", m.values.shape[1], _rotation),
     "permutation": lambda m, s: m.values[:, s.draw("order", m.values.shape[1], _order)],
@@ -221,6 +256,12 @@ RULES: dict[str, Rule] = {
     "shared-mask": _shared_mask,
     "zero-sum-shares": _zero_sum,
     "unstated-noise": _unstated_noise,
+    "spectrum": _spectrum,
+    "remainders": _remainders,
+    "next-column-squared": lambda m, s: m.values + 0.3 * m.values.roll(1, 1).square(),
+    "rotation-per-client": _turned_by_client,
+    "rounds-of-pairs": _rounds_of_pairs,
+    "chained-bits": _chained,
 }
 """Ways to hide that hide nothing."""
 HONEST: dict[str, Rule] = {

@@ -3,7 +3,8 @@
 Prints what the attack rebuilds of FedGCN's sums through every obfuscation of ``bench/obfuscated.py`` (its map public),
 what it rebuilds of every payload through invertible maps (of ``bench/obfuscated_payloads.py``), how that grows with the
 rows that the observer knows where the map is a secret of the run, and how often honest messages, which carry nothing,
-are accused. ``--only PART`` measures one of these: sums, payloads, rows, honest.
+are accused. ``--only PART`` measures one of these: sums, payloads, rows, honest; ``--only honest/NAME`` one kind of
+honest messages.
 """
 
 from __future__ import annotations
@@ -30,25 +31,30 @@ SECRETS = ("permutation", "signed-order", "affine", "rotation")
 SECRET_MAPS = ("rotation", "permutation", "signs")
 SEEDS = 10
 ENCRYPTION = ("homomorphic-encryption",)
+NOTHING_SENT = "nothing-sent"
+"""A defense on messages about features, and a protocol that sends none."""
 _SHARE = 0.3
 _FLOOR = 0.02
 
 
-def measured(graph: FederatedGraph, defense: Defense, attack: Attack, share: float, seed: int = 0) -> Finding:
+def measured(
+    graph: FederatedGraph, defense: Defense, attack: Attack, share: float, seed: int = 0, hops: int = 1
+) -> Finding:
     """Return the finding of one attack by the server that knows the graph and a share of the rows."""
-    recording, truth = record_training(graph, FedGCN(hops=1, rounds=1), defense, seed=seed, fractions={share})
+    recording, truth = record_training(graph, FedGCN(hops=hops, rounds=1), defense, seed=seed, fractions={share})
     observer = ObserverSpec(("server",), topology=True, auxiliary=share)
     return score(run_attacks(recording, [observer], [attack]), truth)[0].finding
 
 
 def run(only: str | None = None, seeds: int = SEEDS) -> None:
     """Measure and print the tables, or the one called ``only``."""
+    chosen, _, kind = (only or "").partition("/")
     for name, part in PARTS.items():
-        if only in (None, name):
-            part(seeds)
+        if chosen in ("", name):
+            part(seeds, kind)
 
 
-def _sums(_: int) -> None:
+def _sums(_: int, __: str) -> None:
     learned, plain = build("attack", "learned-inversion", {}), build("attack", "row-space", {})
     small = example_graph()
     without = measured(small, NoDefense(), plain, _SHARE)
@@ -66,7 +72,7 @@ def _sums(_: int) -> None:
         )
 
 
-def _payloads(_: int) -> None:
+def _payloads(_: int, __: str) -> None:
     for secret, kinds in ((False, MAPS), (True, SECRET_MAPS)):
         print(f"\n| payload{', secret map' if secret else ''} | without | " + " | ".join(kinds) + " |")
         print("|---" * (len(kinds) + 2) + "|")
@@ -76,7 +82,7 @@ def _payloads(_: int) -> None:
             print(f"| {name} | " + " | ".join(scores) + " |", flush=True)
 
 
-def _rows(_: int) -> None:
+def _rows(_: int, __: str) -> None:
     learned, large = build("attack", "learned-inversion", {}), example_graph(nodes=150)
     print("\n| secret of the run | " + " | ".join(f"{share:g}" for share in SHARES) + " |")
     print("|---" * (len(SHARES) + 1) + "|")
@@ -95,13 +101,17 @@ def _rows(_: int) -> None:
             )
 
 
-def _honest(seeds: int) -> None:
+def _honest(seeds: int, only: str) -> None:
     learned, small = build("attack", "learned-inversion", {}), example_graph()
     print("\n| honest | accused | of seeds |\n|---|---|---|")
     defenses: dict[str, Defense] = {kind: Obfuscated(kind) for kind in HONEST}
     defenses |= {name: build("defense", name, {}) for name in ENCRYPTION}
+    defenses[NOTHING_SENT] = Obfuscated()
     for kind, defense in defenses.items():
-        rows = [measured(small, defense, learned, _SHARE, seed) for seed in range(seeds)]
+        if only not in ("", kind):
+            continue
+        hops = 0 if kind == NOTHING_SENT else 1
+        rows = [measured(small, defense, learned, _SHARE, seed, hops) for seed in range(seeds)]
         accused = sum((found.advantage_low or 0.0) > _FLOOR for found in rows)
         print(f"| {kind} | {accused} | {len(rows)} |", flush=True)
 

@@ -11,7 +11,7 @@ import torch
 
 from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
-from fglaudit.adversary.modelled import decides, out_of_order
+from fglaudit.adversary.modelled import decides, late, out_of_order
 from fglaudit.adversary.once_per_view import forget
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, LEARNED, Finding, Status
@@ -170,7 +170,7 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     read = {payload.__name__ for payload in (*kind.reads(), *kind.computed_from)}
     asked = [fact for fact in facts if not isinstance(fact.target, Field) or fact.target.payload in read]
     reports = before_reports(facts) if runs_on_reports(attack, facts) else ()
-    unexpected = out_of_order(asked)
+    unexpected = (*out_of_order(asked), *late(asked))
     names = dict.fromkeys(
         kind_of(fact)
         for fact in asked

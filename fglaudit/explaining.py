@@ -223,7 +223,9 @@ def _strange_residual(
         matrix = matrix.to(residual)
         if matrix.shape[0] != residual.shape[0 if axis == "messages" else 1]:
             return f"a correlation of {matrix.shape[0]} {axis} is stated, {tuple(residual.shape)} were sent"
-        inverse = torch.linalg.inv(matrix)
+        inverse, singular = torch.linalg.inv_ex(matrix)
+        if bool(singular) or not bool(inverse.isfinite().all()):
+            return "a correlation is stated that leaves a direction without noise"
         left = axis == "messages"
         residual = inverse @ residual if left else residual @ inverse.T
         slack = inverse.abs() @ slack if left else slack @ inverse.abs().T

@@ -58,6 +58,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class _Without:
+    """Messages but those of one payload."""
+
+    messages: Messages
+    payload: type[Payload]
+
+    def of(self, payload: type[Payload]) -> Iterator[MessageBatch]:
+        """Yield the batches with this payload, in order."""
+        return iter(()) if payload is self.payload else self.messages.of(payload)
+
+
+def without_payload(view: View, payload: type[Payload]) -> View:
+    """Return ``view`` without the messages of ``payload``."""
+    return dataclasses.replace(view, messages=_Without(view.messages, payload))
+
+
+@dataclass(frozen=True)
 class _Smaller:
     """Messages without those of ``payloads`` whose entries hold more than ``most`` bytes."""
 

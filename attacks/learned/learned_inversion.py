@@ -30,13 +30,14 @@ from fglaudit.attacks.learned.handing_over import (
     with_residual,
     without_facts,
     without_largest,
+    without_payload,
 )
 from fglaudit.attacks.learned.hidden_rows import hidden_rows
 from fglaudit.attacks.learned.own_payloads import names_nodes, own_rows, own_types
 from fglaudit.attacks.learned.repeats import Combined, combined, has_repeats
 from fglaudit.attacks.learned.undoing import Undone, undone
 from fglaudit.attacks.learned.unexplained import unexplained
-from fglaudit.facts import Additive, Fact, Field
+from fglaudit.facts import ROWS, Absent, Additive, Fact, Field, Sealed
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import (
@@ -109,7 +110,7 @@ class LearnedInversion(Attack):
             return None
         if own and len(own) == len(seen):
             return "messages of a payload that no attack here knows do not say whose rows they are"
-        if not set(view.public.hooks) & set(_HOOKS):
+        if not set(view.public.hooks) & set(_HOOKS) and not _states_values(view):
             return "the defense changes neither rows nor messages: there is nothing to undo"
         if view.public.release is None:
             return "the view comes without the public defense, so nothing can be learned of it"
@@ -157,11 +158,15 @@ class LearnedInversion(Attack):
             yield from results(plain, others, name, split(rng, "hidden"), device, hidden, uploads)
         if found.payloads:
 
+            def consistent(cleaned: View) -> View:
+                """Return it without what models trained on hidden rows say: rows in the clear do not fit them."""
+                return cleaned if hidden is None else without_payload(cleaned, Embeddings)
+
             def cleaned(known: Auxiliary) -> View:
                 again = more(known)
-                return without_facts(again.cleaned, again.payloads)
+                return without_facts(consistent(again.cleaned), again.payloads)
 
-            plain = without_facts(found.cleaned, found.payloads)
+            plain = without_facts(consistent(found.cleaned), found.payloads)
             again = remade(cleaned, found.of_run)
             yield from results(plain, found.payloads, name, split(rng, "cleaned"), device, remade=again)
             if found.left:
@@ -170,6 +175,9 @@ class LearnedInversion(Attack):
                 yield from results(
                     noisy_view, found.payloads, name, split(rng, "cleaned roughly"), device, remade=rough
                 )
+        if not acts and _states_values(whole):  # no hook does what is stated
+            bare = dataclasses.replace(whole, public=dataclasses.replace(whole.public, facts=()))
+            yield from results(bare, seen, name, split(rng, "as if nothing were stated"), device)
         together = {p: combined(whole, p, split(rng, p.__name__)) for p in _sent_again(seen)} if acts else {}
         for payload, made in together.items():
             if made is not None:
@@ -257,6 +265,14 @@ def seen_payloads(view: View) -> tuple[type[Payload], ...]:
 def _sent_again(payloads: Iterable[type[Payload]]) -> list[type[Payload]]:
     """Return those of ``payloads`` whose values may be the same in every round: they depend on no model."""
     return [p for p in payloads if p in _OF_NO_MODEL or p in own_types()]
+
+
+def _states_values(view: View) -> bool:
+    """Whether anything is stated of what becomes of rows or of payloads in the clear."""
+    return any(
+        fact.target == ROWS or (isinstance(fact.target, Field) and not isinstance(fact, Sealed | Absent))
+        for fact in view.public.facts
+    )
 
 
 def _has_noise(view: View, payload: type[Payload]) -> bool:

@@ -116,6 +116,12 @@ def out_of_order(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     )
 
 
+def late(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return the facts about payloads that begin only in the second round of training or later: no attack reckons with
+    messages before that of which they are not true."""
+    return tuple(fact for fact in facts if isinstance(fact.target, Field) and fact.target.since > 1)
+
+
 def _not_after(fact: Fact, other: Fact) -> bool:
     """Whether ``fact`` is not expected to come after ``other`` on one target."""
     if isinstance(fact, Clipped):

@@ -3,10 +3,11 @@
 What leaves one call may have the stated distribution and hide nothing: noise that everybody can draw again, noise that
 a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here, and which
 states that it draws, is called three times from one place in the code: on the session itself, on a copy with another
-generator, and on a copy with the same draws and other values. Noise must differ in the second and be the same in the
-third. Now and then some more draws are looked at together, which shows rows whose noise is made of other rows'. The
-copies are made before the session is called, so whatever a session remembers, they remember too; what is sent is what
-the session itself made.
+generator, and on a copy with the same draws and other values. Noise must differ in the second, in its last bits too,
+and be the same in the third; random answers must be alike in the second no more often than by chance. Now and then
+some more draws are looked at together, which shows rows whose noise is made of other rows', and at first many of a few
+messages, two of which are the same where seeds are few. The copies are made before the session is called, so whatever a
+session remembers, they remember too; what is sent is what the session itself made.
 """
 
 from __future__ import annotations
@@ -21,16 +22,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fglaudit.explaining import Expected
 from fglaudit.facts import Additive, Correlated, Fact, Masked, Memoised, Randomised, Rounded, Target
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
 from fglaudit.rng import copied, split
+from fglaudit.wire.drawn_alike import answers_alike, bits_alike, drawn_twice
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
 MOST_DRAWN, MOST_DRAWS = 2**20, 16
 """Values and draws that are looked at together."""
+SEEDS, MOST_OF_SEEDS = 400, 2**22
+"""Draws of few messages, among which a seed of one in some ten thousand comes twice, and values in all of them."""
+_OVER_SLACK = 2.0**10
+"""How many times what arithmetic may add noise must be, so that two draws are not the same by rounding."""
 MANY = 8
 """Values that continuous noise does not leave alike in two draws; answers and roundings may be by chance."""
 _DEEPEST = 4
@@ -49,6 +56,7 @@ class Stated:
         facts: in the order in which they apply.
         noise: what is noise of what left, given what entered: its values, their slack and the stated shape; None where
             that cannot be told.
+        expects: what facts make of what entered, noise left out; None where answers are not looked at.
         part: entries of the leading axis that they are about; None: all.
         comparable: whether noise on other values can be compared with it, entry by entry.
     """
@@ -57,6 +65,7 @@ class Stated:
     name: str
     facts: tuple[Fact, ...]
     noise: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Shape] | None]
+    expects: Callable[[Tensor], Expected] | None = None
     part: Tensor | None = None
     comparable: bool = True
 
@@ -71,15 +80,26 @@ class AskedAgain:
     _drawn: set[Target] = field(default_factory=set)
 
     def call(
-        self, hook: Hook, given: Values, stated: Sequence[Stated], rng: torch.Generator
+        self,
+        hook: Hook,
+        given: Values,
+        stated: Sequence[Stated],
+        rng: torch.Generator,
+        few: Callable[[], tuple[Hook, Values]] | None = None,
     ) -> tuple[Any, dict[Target, str]]:
-        """Return what ``hook`` returns of the session itself, and what is wrong with what it draws, by target."""
+        """Return what ``hook`` returns of the session itself, and what is wrong with what it draws, by target.
+
+        Args:
+            few: gives the hook for a few of the messages, and their values; None: for all of them.
+        """
         asked = [about for about in stated if _draws(about.facts)]
         if not asked or not is_foreign(self.session):
             return hook(self.session, given, rng)[0], {}
         if sum(value.numel() for value in given.values()) > MOST_ASKED:
             return hook(self.session, given, rng)[0], _all(asked, "too many values to ask for its noise again")
         try:
+            first_asked = [about for about in asked if about.target not in self._drawn]
+            before = copy.deepcopy(self.session)
             copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
         except Exception as error:  # whatever a session holds
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
@@ -114,6 +134,10 @@ class AskedAgain:
                 chosen = [v[:1] for v in chosen]
             if (wrong := self._strange(about, *chosen)) is not None:
                 found[about.target] = wrong
+        twice = None if few is None else _of_few_seeds(before, few(), first_asked, rng)
+        if twice is None:
+            twice = _of_few_seeds(before, (hook, kept), first_asked, rng) or {}
+        found |= {target: why for target, why in twice.items() if target not in found}
         return made[0][0], found
 
     def _strange(
@@ -126,6 +150,10 @@ class AskedAgain:
         continuous = any(isinstance(f, Additive) for f in about.facts) and live.numel() >= MANY
         if continuous and not again and torch.equal(live, another):
             return "what is stated to be drawn does not come from the run's generator: another one gives the same"
+        if about.expects is not None and not again:
+            one, two = (value.reshape(len(value), -1).double() for value in (live, another))
+            if (wrong := answers_alike(about.facts, about.expects(given), one, two, self.spending)) is not None:
+                return wrong
         if not any(isinstance(f, Additive) for f in about.facts) or _unlike(about.facts):
             return None
         parts = [about.noise(before, after) for before, after in ((given, live), (given, another), (other, alike))]
@@ -141,6 +169,9 @@ class AskedAgain:
         related = (noise.sign() * second.sign()).sum().abs()
         if float(related) > math.sqrt(2 * noise.numel() * (self.spending.next() + math.log(2))):
             return "noise that does not come from the run's generator alone: another one gives similar noise"
+        stepped = any(isinstance(f, Rounded) for f in about.facts)
+        if not stepped and (wrong := bits_alike(live, another, shape.scale, self.spending)) is not None:
+            return wrong
         draws = [part for part in (about.noise(given, after) for after in more) if part is not None]
         if not draws:
             return None
@@ -158,6 +189,40 @@ class AskedAgain:
         shapes = [given[about.name].shape for about in asked if given[about.name].dim() > 0]
         wanted = max((2 * shape[0] // max(1, shape[1:].numel()) + 2 for shape in shapes), default=0)
         return min(most, MOST_DRAWS, max(4, wanted))
+
+
+def _of_few_seeds(
+    session: DefenseSession, small: tuple[Hook, Values], asked: Sequence[Stated], rng: torch.Generator
+) -> dict[Target, str] | None:
+    """Return of which targets noise is drawn from few seeds: two of many draws of ``small`` are the same. None where
+    the hook cannot be called on it."""
+    asked = [a for a in asked if any(isinstance(f, Additive) for f in a.facts) and not _stepped(a.facts)]
+    hook, given = small
+    asked = [a for a in asked if given[a.name].numel() >= MANY]
+    count = min(SEEDS, MOST_OF_SEEDS // max(1, sum(value.numel() for value in given.values())))
+    if not asked or count < MOST_DRAWS:
+        return {}
+    drawn: dict[Target, list[Tensor]] = {about.target: [] for about in asked}
+    for number in range(count):
+        values = {name: _own(value) for name, value in given.items()}
+        try:
+            _, left = hook(copy.deepcopy(session), values, split(copied(rng), f"seed {number}"))
+        except Exception:  # it may expect messages of all
+            return None
+        for about in asked:
+            drawn[about.target].append(left[about.name])
+    found = {}
+    for about in asked:
+        noise = about.noise(given[about.name], drawn[about.target][0])
+        if noise is None or not noise[2].scale > _OVER_SLACK * float(noise[1].max()):
+            continue
+        if drawn_twice(drawn[about.target]):
+            found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
+    return found
+
+
+def _stepped(facts: Sequence[Fact]) -> bool:
+    return any(isinstance(f, Rounded | Masked | Randomised) for f in facts)
 
 
 def _unlike(facts: Sequence[Fact]) -> bool:

@@ -16,11 +16,13 @@ from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
 from fglaudit.privacy.counted import Counted
 from fglaudit.view import Observer
-from fglaudit.wire.asked_again import AskedAgain, Values
+from fglaudit.wire.asked_again import AskedAgain, Hook, Values
 from fglaudit.wire.counting import Counter
 from fglaudit.wire.observed import Observed
 from fglaudit.wire.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
+
+_FEW_VALUES = 64
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,8 @@ class RecordingChannel:
             return batch
         before = {name: _copy(value) for name, value in batch.payload.tensors().items()}
         stated, given = self._observed.stated_fields(batch), batch.payload.tensors()
-        payload, wrong = self._again.call(partial(_release, batch), given, stated, self._rng)
+        hook, few = partial(_release, batch), partial(_few_messages, batch)
+        payload, wrong = self._again.call(hook, given, stated, self._rng, few)
         self._observed.accuse(wrong)
         self._observed.released(batch, before, payload)
         return MessageBatch(batch.round, batch.senders, batch.receivers, payload, batch.splits)
@@ -316,6 +319,13 @@ def _release(batch: MessageBatch, session: DefenseSession, values: Values, rng: 
     given = batch if same else replace(batch, payload=type(batch.payload).from_tensors(dict(values)))
     payload = session.release(given, rng)
     return payload, payload.tensors()
+
+
+def _few_messages(batch: MessageBatch) -> tuple[Hook, Values]:
+    """Return the hook for so many of the first messages as hold some values, and these values."""
+    most = 1 + _FEW_VALUES * len(batch.senders) // max(1, batch.payload.numbers())
+    small = batch.select(torch.arange(len(batch.senders)) < most)
+    return partial(_release, small), {name: _copy(value) for name, value in small.payload.tensors().items()}
 
 
 def _copy(value: Tensor) -> Tensor:

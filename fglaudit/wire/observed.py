@@ -1,13 +1,15 @@
 """Observed, not believed (rule 11): compares what enters a defense's hooks with what leaves them.
 
-Whatever changes without a fact that explains it is :class:`fglaudit.facts.Unstated`: for the scorer alone. A hook that
-a defense does not override is not watched, so that a run without a defense costs nothing. All values are compared
+Whatever changes without a fact that explains it is :class:`fglaudit.facts.Unstated`: for the scorer alone; so is what
+is stated and never done, which attacks would reckon with. A hook that a defense neither overrides nor states anything
+of is not watched, so that a run without a defense costs nothing. All values are compared
 (:mod:`fglaudit.wire.compared_values`); of sealed messages about ``_OPENED`` values per payload and round are opened
 again. Random numbers of the run are never drawn here.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
@@ -24,11 +26,13 @@ from fglaudit.facts import (
     Clipped,
     Fact,
     Field,
+    Merged,
     Sampled,
     Sealed,
     Target,
     Unstated,
     first,
+    kind_of,
     on,
 )
 from fglaudit.graph import ClientGraph
@@ -64,14 +68,19 @@ class Observed:
         self._opened: dict[str, tuple[int, int]] = {}
         self._rng = derive(0, "observed messages")
         self._facts: tuple[Fact, ...] | None = None
+        self._as_given: tuple[Fact, ...] | None = None
+        self._sent: set[str] = set()
+        self._met: set[Target] = set()
 
     @property
     def facts(self) -> tuple[Fact, ...]:
         """What the session states; other facts than at first are noted and not believed. Who drops out is drawn."""
         stated = tuple(self.session.facts())
-        if self._facts is None or stated is self._facts:
-            self._facts = stated
-        elif any(repr(a) != repr(b) for a, b in zip_longest(_lasting(stated), _lasting(self._facts))):
+        if self._facts is None:
+            self._as_given, self._facts = stated, copy.deepcopy(stated)  # a fact may be edited later
+        if stated is self._as_given:
+            return self._facts
+        if any(repr(a) != repr(b) for a, b in zip_longest(_lasting(stated), _lasting(self._facts))):
             self._note(ROWS, "what is stated changed during the run")
             return self._facts
         return stated
@@ -85,10 +94,13 @@ class Observed:
         """Return what is stated of a client's rows [n, ..., F]."""
         facts, width = tuple(f for f in self.facts if f.target == ROWS), client.x.shape[-1]
 
-        def noise(before: Tensor, after: Tensor) -> Noise:
-            return noise_in(applied(Expected.of(before.reshape(-1, width)), facts), after.reshape(-1, width))
+        def expects(before: Tensor) -> Expected:
+            return applied(Expected.of(before.reshape(-1, width)), facts)
 
-        return (Stated(ROWS, "x", facts, noise),)
+        def noise(before: Tensor, after: Tensor) -> Noise:
+            return noise_in(expects(before), after.reshape(-1, width))
+
+        return (Stated(ROWS, "x", facts, noise, expects),)
 
     def stated_update(self) -> tuple[Stated, ...]:
         """Return what is stated of the sum [K, D] of gradients [E, K, D]."""
@@ -119,41 +131,54 @@ class Observed:
                     continue
                 facts = self._about(batch, name, direction)
                 target = Field(type(batch.payload).__name__, name, direction)
-                found.append(Stated(target, name, facts, self._noise(batch, facts, part), part))
+                expects = self._expects(batch, facts, part)
+                found.append(Stated(target, name, facts, _noise_beside(expects), expects, part))
         return tuple(found)
 
-    def _noise(
+    def _expects(
         self, batch: MessageBatch, facts: tuple[Fact, ...], part: Tensor | None
-    ) -> Callable[[Tensor, Tensor], Noise]:
+    ) -> Callable[[Tensor], Expected]:
         around = any(isinstance(f, Clipped) and f.around == "received" for f in facts)
 
-        def noise(before: Tensor, after: Tensor) -> Noise:
+        def expects(before: Tensor) -> Expected:
             received = self._last(type(batch.payload).__name__, batch) if around else None
             if received is not None:
                 received = (received if part is None else received[part])[: len(before)]
-            return noise_in(applied(Expected.of(before, received, batch.round), facts), after)
+            return applied(Expected.of(before, received, batch.round), facts)
 
-        return noise
+        return expects
 
     def _about(self, batch: MessageBatch, name: str, direction: str) -> tuple[Fact, ...]:
         """Return the facts about the values of a field that leave in one direction."""
         about = on(self.facts, type(batch.payload), name, direction)
-        stated = (f for f in about if isinstance(f.target, Field) and f.target.since <= batch.round)
+        stated = [f for f in about if isinstance(f.target, Field) and f.target.since <= batch.round]
+        self._met.update(f.target for f in stated)
         return tuple(f for f in stated if not isinstance(f, Sealed | Absent))
 
     @property
     def unstated(self) -> tuple[Unstated, ...]:
         self._compared.finish()
-        _ = self.facts  # asked once more
+        for fact in self.facts:  # asked once more
+            if self._never_done(fact):
+                self._note(fact.target, f"{kind_of(fact)} is stated, and nothing was sent to which that was done")
         return tuple(Unstated(target, why) for target, why in self._compared.found.items())
 
+    def _never_done(self, fact: Fact) -> bool:
+        """Whether attacks that reckon with ``fact`` are misled: nothing went through a hook that it is about, though
+        its payload, if it is about one, was sent."""
+        if isinstance(fact, Sealed | Absent) or fact.target in self._met:
+            return False
+        return not isinstance(fact.target, Field) or fact.target.payload in self._sent
+
     def watches(self, hook: str) -> bool:
-        """Whether the session overrides ``hook``."""
-        return getattr(getattr(self.session, hook), "__func__", None) is not getattr(DefenseSession, hook)
+        """Whether the session overrides ``hook``, or states what it would do there: that must then be seen."""
+        own = getattr(getattr(self.session, hook), "__func__", None) is not getattr(DefenseSession, hook)
+        return own or any(_hook_of(fact) == hook for fact in self.facts)
 
     def prepared(self, before: ClientGraph, after: ClientGraph) -> None:
         """Compare a client's graph, copied before, with the prepared one."""
         facts = self.facts
+        self._met |= {ROWS, EDGES}
         if (why := changed_edges(before, after, facts)) is not None:
             self._note(EDGES, why)
         others = ("nodes", "y", "train", "val", "test")
@@ -169,6 +194,7 @@ class Observed:
 
     def merged(self, center: Tensor, neighbor: Tensor, groups: Tensor) -> None:
         """Compare groups of cross-client edges [E] with those stated."""
+        self._met.add(EDGES)
         if (why := changed_groups(center, neighbor, groups, self.facts)) is not None:
             self._note(EDGES, why)
 
@@ -178,6 +204,7 @@ class Observed:
 
     def updated(self, expected: tuple[Tensor, Tensor], after: Tensor) -> None:
         """Compare what a local step uses [K, D] with :meth:`expected_update`, made before the hook ran."""
+        self._met.add(GRADIENTS)
         facts = [fact for fact in self.facts if fact.target == GRADIENTS]
         sampled = next((fact for fact in facts if isinstance(fact, Sampled)), None)
         rest = [f for f in facts if not isinstance(f, Sampled) and not (isinstance(f, Clipped) and f.per == "example")]
@@ -202,6 +229,7 @@ class Observed:
     def released(self, before: MessageBatch, tensors: dict[str, Tensor], after: Payload) -> None:
         """Compare what entered ``release``, with fields copied before, with the payload that left."""
         kind = type(before.payload)
+        self._sent.add(kind.__name__)
         if type(after) is not kind:
             self._note(Field(kind.__name__), f"{kind.__name__} became {type(after).__name__}")
             return
@@ -211,9 +239,15 @@ class Observed:
                 if left[name] is not (entered := before.payload.tensors()[name]) and not same(value, entered):
                     self._note(Field(kind.__name__, name, direction), "the sender's own values were edited in place")
                 self._field(before, name, direction, value, left[name], part)
-        self.arrived(dataclasses.replace(before, payload=after))
+        self._arrived(dataclasses.replace(before, payload=after))
 
     def arrived(self, batch: MessageBatch) -> None:
+        """Note a message of the server that was made of sealed ones: what was done to it before cannot be seen."""
+        about = on(self.facts, type(batch.payload), "", "down")
+        self._met.update(f.target for f in about if isinstance(f.target, Field) and f.target.since <= batch.round)
+        self._arrived(batch)
+
+    def _arrived(self, batch: MessageBatch) -> None:
         """Remember what the server's message brings its receivers, where their changes to it are clipped."""
         kind = type(batch.payload)
         around = any(isinstance(f, Clipped) and f.around == "received" for f in on(self.facts, kind))
@@ -305,6 +339,22 @@ class Observed:
 
     def _note(self, target: Target, why: str) -> None:
         self._compared.note(target, why)
+
+
+def _noise_beside(expects: Callable[[Tensor], Expected]) -> Callable[[Tensor, Tensor], Noise]:
+    """Return what tells the noise of what left, given what entered."""
+    return lambda before, after: noise_in(expects(before), after)
+
+
+def _hook_of(fact: Fact) -> str:
+    """Return the hook through which goes what ``fact`` is about."""
+    if isinstance(fact, Sealed | Absent):
+        return "seal"
+    if isinstance(fact.target, Field):
+        return "release"
+    if fact.target == GRADIENTS:
+        return "local_update"
+    return "merge" if isinstance(fact, Merged) else "prepare"
 
 
 def _lasting(facts: Iterable[Fact]) -> list[Fact]:
