@@ -95,13 +95,16 @@ HEADS: tuple[Mapping[str, Any], ...] = tuple(
 )
 """Heads over propagated codes: the candidates of every setting that has one."""
 
-_REPORTS: tuple[Mapping[str, Any], ...] = tuple(
-    {**head, **more, "code_hops": head["hops"]}
-    for head, more in (
-        *((head, {"hops": (4, 8, 16)}) for head in HEADS),
-        (HEADS[0], {"hops": (8, 16)}),
-        (HEADS[0], {"hops": (4, 8, 16), "report_weight": 0.7}),
-    )
+
+def _reporting(head: Mapping[str, Any], hops: tuple[int, ...] = (4, 8, 16), **more: Any) -> Mapping[str, Any]:
+    """Return the fields of ``private-reports`` that put reports, propagated by ``hops``, beside a head over codes."""
+    return {**head, "hops": hops, "code_hops": head["hops"], **more}
+
+
+_REPORTS: tuple[Mapping[str, Any], ...] = (
+    *map(_reporting, HEADS),
+    _reporting(HEADS[0], (8, 16)),
+    _reporting(HEADS[0], report_weight=0.7),
 )
 """The same heads beside propagated reports, and two other ways to weigh reports beside the first one."""
 

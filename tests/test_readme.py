@@ -71,7 +71,7 @@ def test_the_commands_in_the_readme_exist() -> None:
     known |= {str(group.name) for group in app.registered_groups}
     for page in ("README.md", "docs/use.md", "docs/gate.md"):
         code = "\n".join(re.findall(r"```(?:yaml)?\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL))
-        used = set(re.findall(r"^(?:- run: )?fglaudit (\w+)", code, re.MULTILINE))
+        used = set(re.findall(r"^(?:- run: )?fglaudit ([\w-]+)", code, re.MULTILINE))
         assert used and used <= known, used - known
 
 
