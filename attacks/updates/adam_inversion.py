@@ -94,9 +94,7 @@ class AdamInversion(Attack):
             return "a single hidden unit tells no rows apart"
         stated = view.public.structure.of(Training)
         if stated.feature_dropout or stated.proximal or stated.local_steps < 1:
-            return (
-                "which weights are idle shows where clients take a stated number of plain steps on all features"
-            )
+            return "which weights are idle shows where clients take a stated number of plain steps on all features"
         _, first = next(sent_models(view, 1))
         if stated.weight_decay and model_noise_std(view, first) > 0:
             return "uploads have errors larger than what tells a step by weight decay alone from one by a gradient"
