@@ -31,10 +31,11 @@ def words_of_rows(moved: Tensor) -> Tensor:
 
 def row_patterns(moved: Tensor) -> Tensor:
     """Return the patterns [R, m] of words ``moved`` [w, m] that are no union of others, the most frequent first."""
-    patterns, count = torch.unique(moved, dim=0, return_counts=True)
+    unique: tuple[Tensor, Tensor] = torch.unique(moved, dim=0, return_counts=True)
+    patterns, count = unique
     if not len(patterns) or len(patterns) > MOST_PATTERNS:
         return moved[:0]
-    within = contained(patterns, patterns).fill_diagonal_(False)
+    within = contained(patterns, patterns) & ~torch.eye(len(patterns), dtype=torch.bool)
     union = (within.T.float() @ patterns.float()) > 0
     rows = (union != patterns).any(1)
     return patterns[rows][count[rows].argsort(descending=True, stable=True)]

@@ -98,7 +98,7 @@ def test_a_guess_has_the_most_frequent_words() -> None:
     kind, seen = quantity("layer-words"), run(rounds=1)
     view = seen.view(Observer((SERVER,), auxiliary=0.5))
     subjects = torch.tensor([[0, 0], [1, 0]])
-    guess = kind.guess(view, subjects, derive(0, "guess"))  # type: ignore[attr-defined]
+    guess = kind.guess(view, subjects, derive(0, "guess"))
     typical = round(float(view.auxiliary.x.sum(1).mean()))
     assert guess.estimate.shape == (2, 160) and guess.estimate.sum(1).tolist() == [typical] * 2
     question = Question(subjects, guess.estimate.float(), torch.zeros(2, dtype=torch.long))
