@@ -52,6 +52,7 @@ ATTACKS: dict[str, str] = {
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
     "differenced-updates": "fglaudit.attacks.updates.differenced_updates:DifferencedUpdates",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
+    "adam-inversion": "fglaudit.attacks.updates.adam_inversion:AdamInversion",
     "update-subset-sum": "fglaudit.attacks.updates.update_subset_sum:UpdateSubsetSum",
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
     "functional-labels": "fglaudit.attacks.functional.functional_labels:FunctionalLabels",

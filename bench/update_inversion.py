@@ -20,6 +20,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.differenced_sums import DifferencedSums
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
+from fglaudit.attacks.updates.adam_inversion import AdamInversion
 from fglaudit.attacks.updates.differenced_updates import DifferencedUpdates
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.attacks.updates.update_shares import UpdateShares
@@ -77,6 +78,12 @@ def cases() -> Iterator[Case]:
             yield Case(name, {"hops": hops, "rounds": rounds}, UpdateInversion(rounds=rounds))
     adam = {"hops": 2, "rounds": 8, "optimizer": "adam", "learning_rate": 0.01}
     yield Case("2 hops, defaults but Adam, 8 rounds", adam)
+    for hops, steps, rounds in ((1, 1, 1), (1, 1, 8), (1, 3, 8), (0, 1, 8), (0, 3, 8), (2, 1, 8), (2, 3, 8)):
+        settings = {**adam, "hops": hops, "local_steps": steps, "rounds": rounds}
+        name = f"{hops} hops, Adam, {steps} steps, {rounds} rounds"
+        yield Case(name, settings, AdamInversion(rounds=rounds))
+    idle = {**adam, "hops": 1, "hidden": 64, "local_steps": 1, "rounds": 1, "dropout": 0.0}
+    yield Case("1 hop, Adam, 64 units, 1 step, no dropout", idle, AdamInversion(rounds=1))
     for steps in (2, 3, 5, 10, 20):
         yield Case(f"1 hop, 64 units, {steps} steps, no dropout", {**ONE_STEP, "local_steps": steps})
     for clients in (5, 10, 40):
@@ -149,7 +156,7 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
         figures |= {"rows": reached, "rank_limit": apart}
         if found.value is not None:
             figures["small"] = found.value * (found.targets or 0) / reached
-    if isinstance(case.attack, UpdateInversion):
+    if isinstance(case.attack, UpdateInversion | AdamInversion):
         inputs = protocol.layer_inputs(graph, [graph.client(k) for k in range(graph.num_clients)])
         clients, counts = torch.unique_consecutive(inputs[0], return_counts=True)
         width = next(iter(recording.public.layout.values()))[1]

@@ -104,6 +104,12 @@ class OneNodeClusters(Attack):
             return "rows are searched for among binary ones; these features are not"
         if "input.weight" not in view.public.layout:
             return "global nodes are read as FedGT's online clusters of a known input layer; this protocol has none"
+        inputs, width = view.public.layout["input.weight"]
+        if width <= (unknown := inputs - view.public.num_features):
+            return (
+                f"of {width} numbers of a global node {unknown} could be a node's positional encoding, which is not"
+                " known: none is left that shows its features"
+            )
         return missing_uploads(view, GlobalNodes, ModelUpdate) or view.public.structure.missing(Centroids)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:

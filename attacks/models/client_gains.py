@@ -22,7 +22,7 @@ from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
 from fglaudit.adversary.uploads import check_rounds, missing_uploads, sending_clients, sent_models, unknown_changes
 from fglaudit.attacks.models.likelihood_ratio import log_chance
-from fglaudit.attacks.models.planting import learned_view
+from fglaudit.attacks.models.planting import LEARNED, learned_view
 from fglaudit.attacks.models.shadow_federations import KnownGraph, evaluated, unknown_models
 from fglaudit.facts import ROWS, Fact, is_built_in
 from fglaudit.graph import FeatureKind
@@ -33,6 +33,8 @@ from fglaudit.view import Auxiliary, View
 
 ROUNDS = 20
 _PLANTED_EACH = 2
+_PLANTED_ROUNDS = 3
+"""Fewer than to learn by heart: once all know all nodes, uploads say nothing of whose they are."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class ClientGains(Attack):
         members[chosen] = True
         members[graph.own_training] = True
         federation = graph.federation(bare, members, split(rng, "owners"))
-        planted = learned_view(bare, federation, rng)
+        planted = learned_view(bare, federation, rng, {**LEARNED, "rounds": _PLANTED_ROUNDS})
         clients = sending_clients(planted, ModelUpdate)
         held = torch.stack([torch.isin(chosen, federation.clients[k]) for k in clients.tolist()])
         return Planted(planted, held.double().flatten(), torch.cartesian_prod(clients, chosen))

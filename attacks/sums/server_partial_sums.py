@@ -117,6 +117,8 @@ def read_parts(view: View, nodes: Tensor, parts: Tensor, std: Tensor, error: flo
         blocks = [_self_terms(block, error, whole) for block in torch.split(parts, _ROWS_AT_ONCE)]
         found = torch.cat([b[0] for b in blocks])
         certainty = torch.cat([b[1] for b in blocks])
+        told = found.any(1) | ~(parts > error).any(1)  # a sum without any term of its own says nothing of the row
+        nodes, found, certainty = nodes[told.cpu()], found[told], certainty[told]
     nodes, best = _best_part(nodes, certainty.cpu())
     rows = found.cpu()[best].float()
     if view.public.features is FeatureKind.SCALED_BINARY:

@@ -15,11 +15,27 @@ from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
 from fglaudit.structure import Models, Training
 from fglaudit.view import View
 
+_WORDS = 3
+
 
 def planted_clients(view: View) -> Tensor:
     """Return the clients whose changes the observer sees [K]; ``EVERYBODY`` alone where it sees global models."""
     single = input_changes(view, 1)[0].client != EVERYBODY
     return sending_clients(view, ModelUpdate) if single else torch.tensor([EVERYBODY])
+
+
+def planted_rows(view: View, clients: int, rng: torch.Generator) -> Tensor:
+    """Return two rows of every client [K, 2, F] that share a word, and have others of their own."""
+    features = view.public.num_features
+    half = features // 2
+    own = min(_WORDS, max(1, half - 1))
+    rows = torch.zeros(clients, 2, features)
+    for place in range(clients):
+        words = torch.randperm(features, generator=rng)
+        rows[place, 0, words[:own]] = 1
+        rows[place, 1, words[half : half + own]] = 1
+        rows[place, :, words[-1]] = 1
+    return rows
 
 
 def planted_messages(view: View, rows: Tensor, rng: torch.Generator) -> MemoryMessages:
@@ -39,6 +55,13 @@ def planted_messages(view: View, rows: Tensor, rng: torch.Generator) -> MemoryMe
     moved = unflatten(change, public.layout)[name]
     moved.copy_((left - 1) * unflatten(model[None], public.layout)[name])
     moved[:, start:] -= gradient
+    return changed_models(view, clients, model, change)
+
+
+def changed_models(view: View, clients: Tensor, model: Tensor, change: Tensor) -> MemoryMessages:
+    """Return one round in which ``model`` [D] becomes ``model + change`` [K, D] at ``clients`` [K]; of ``EVERYBODY``,
+    for all of them."""
+    public = view.public
     single = int(clients[0].item()) != EVERYBODY
     receivers = clients if single else torch.arange(public.num_clients)
     server = torch.full_like(receivers, SERVER)

@@ -40,7 +40,7 @@ from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import unknown_changes
 from fglaudit.attacks.updates.input_layer import input_changes, unreadable_layer
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
-from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages
+from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages, planted_rows
 from fglaudit.facts import Absent, Clipped, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -50,7 +50,6 @@ from fglaudit.view import View
 
 ROUNDS = 8
 """How many rounds are read."""
-_PLANTED_WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -118,15 +117,8 @@ class UpdateInversion(Attack):
         """Plant clients of two rows that share a word, and have others of their own; for an observer of the global
         models alone, one client for all. The gradients at the first layer's outputs are drawn at random."""
         rng = split(rng, "plant")
-        features, clients = view.public.num_features, planted_clients(view)
-        half = features // 2
-        own = min(_PLANTED_WORDS, max(1, half - 1))
-        rows = torch.zeros(len(clients), 2, features)
-        for place in range(len(clients)):
-            words = torch.randperm(features, generator=rng)
-            rows[place, 0, words[:own]] = 1
-            rows[place, 1, words[half : half + own]] = 1
-            rows[place, :, words[-1]] = 1
+        clients = planted_clients(view)
+        rows = planted_rows(view, len(clients), rng)
         messages = planted_messages(view, rows, rng)
         subjects = torch.cartesian_prod(clients, torch.arange(2))
         return Planted(without_defense(view, messages), rows.flatten(0, 1), subjects)

@@ -40,7 +40,7 @@ from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.privacy.accounting import VANISHING_EPSILON, Relation, check_budget
 from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_fact, noise_fact
-from fglaudit.privacy.strength import check_factor
+from fglaudit.privacy.strength import vanishing_budget
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
 
 TRUSTS = ("server", "local", "distributed")
@@ -197,13 +197,8 @@ class DpFedAvg(Defense):
         return None
 
     def weakened(self, factor: float) -> DpFedAvg:
-        """Return it with more epsilon. The clip stays: it scales whole changes, and the noise grows with it.
-
-        An attack reads single entries among tens of thousands, and the clip bounds them all together: noise of a
-        hundredth of the clip still hides them. So epsilon grows with the third power, to where noise vanishes.
-        """
-        check_factor(factor)
-        return replace(self, epsilon=min(self.epsilon / factor**3, VANISHING_EPSILON))
+        """Return it with more epsilon. The clip stays: it scales whole changes, and the noise grows with it."""
+        return replace(self, epsilon=vanishing_budget(self.epsilon, factor))
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

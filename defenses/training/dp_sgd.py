@@ -41,10 +41,10 @@ from fglaudit.facts import EDGES, GRADIENTS, DegreeBound, Fact, Sampled, Scaled
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import ModelUpdate
-from fglaudit.privacy.accounting import Relation, check_budget
+from fglaudit.privacy.accounting import VANISHING_EPSILON, Relation, check_budget
 from fglaudit.privacy.degree_bound import bound_degrees, changed_losses
 from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_fact, noise_fact
-from fglaudit.privacy.strength import weaker_budget
+from fglaudit.privacy.strength import vanishing_budget
 from fglaudit.privacy.subsampled_accounting import poisson_losses_epsilon, smallest_multiplier
 
 EDGE_CHOICES = ("private", "public")
@@ -150,7 +150,7 @@ class DpSgd(Defense):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_budget(self.epsilon, self.delta)
+        check_budget(self.epsilon, self.delta, most=VANISHING_EPSILON)
         check_clip(self.clip)
         if self.degree_bound < 1:
             raise FglauditError(f"degree_bound must be at least 1; got {self.degree_bound}; use e.g. degree_bound: 5")
@@ -185,7 +185,7 @@ class DpSgd(Defense):
         """Return it with more epsilon and all losses in every step. Clip and degree bound stay: the noise grows with
         them."""
         rate = self.sampling_rate if factor == 1 else 1.0
-        return dataclasses.replace(self, epsilon=weaker_budget(self.epsilon, factor), sampling_rate=rate)
+        return dataclasses.replace(self, epsilon=vanishing_budget(self.epsilon, factor), sampling_rate=rate)
 
     def bind(self, context: Context) -> DefenseSession:
         if reason := self.unsupported(context):

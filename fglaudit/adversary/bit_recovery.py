@@ -49,6 +49,8 @@ def fitting(measurements: Measurements, values: Tensor, bits: Tensor) -> Tensor:
 def determined(measurements: Measurements) -> bool:
     """Whether a binary row that fits is certain to be the only one (see module docstring)."""
     count, features = measurements.matrix.shape[-2:]
+    if measurements.matrix.numel() < 2:
+        return False
     size = measurements.matrix.abs().mean()
     bits_each = float((measurements.matrix.std() / (_ROUNDING * size)).log2().item())
     return count * bits_each > features + MARGIN_BITS

@@ -122,6 +122,7 @@ def _labels(y: Array, nodes: int) -> Integers:
     most = min(nodes, limits.CLASSES) - 1
     _require(low >= -1, f"labels must be >= 0 (-1: unlabelled); got {low}", "renumber y")
     _require(high >= 0, "at least one node must have a label; all are -1", "fill in y")
+    _require(high >= 1, "models learn to tell classes, at least two; every label is 0", "number the classes in y")
     _require(
         high <= most,
         f"labels are class numbers 0, 1, ... of at most as many classes as nodes, and {limits.CLASSES}; got {high} for"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
@@ -47,9 +47,10 @@ class Behaviour(ABC):
         """Return the graph as the party makes the others believe it to be."""
         return graph
 
+    @abstractmethod
     def bind(self, protocol: FederatedProtocol, graph: FederatedGraph, rng: torch.Generator) -> Conduct:
-        """Return the behaviour in one training run; ``rng`` draws what is random about it."""
-        return Conduct()
+        """Return the behaviour in one training run, which says what others could notice; ``rng`` draws what is random
+        about it."""
 
 
 class ActiveChannel:

@@ -7,7 +7,7 @@ section 3, rule 4): otherwise the attack may just not read what the defense send
 from __future__ import annotations
 
 from fglaudit.errors import FglauditError
-from fglaudit.privacy.accounting import MAX_EPSILON
+from fglaudit.privacy.accounting import MAX_EPSILON, VANISHING_EPSILON
 
 
 def check_factor(factor: float) -> None:
@@ -23,6 +23,13 @@ def weaker_budget(epsilon: float, factor: float) -> float:
     release has noise of 0.007 times its sensitivity."""
     check_factor(factor)
     return min(epsilon / factor, max(epsilon, MAX_EPSILON))
+
+
+def vanishing_budget(epsilon: float, factor: float) -> float:
+    """Return ``epsilon / factor^3``, at most where noise vanishes: for a clip that bounds many entries together, of
+    which an attack reads single ones. Noise of a hundredth of such a clip still hides them."""
+    check_factor(factor)
+    return min(epsilon / factor**3, VANISHING_EPSILON)
 
 
 def weaker_count(count: int, least: int, factor: float) -> int:

@@ -13,6 +13,7 @@ from fglaudit.quantities.held_rows import HeldRows
 from fglaudit.quantities.label_distributions import LabelDistributions
 from fglaudit.quantities.labels import Labels
 from fglaudit.quantities.layer_inputs import LayerInputs
+from fglaudit.quantities.layer_words import LayerWords
 from fglaudit.quantities.linkage import Linkage
 from fglaudit.quantities.membership import Membership
 from fglaudit.quantities.neighboring_clients import NeighboringClients
@@ -35,6 +36,7 @@ QUANTITIES: dict[str, Quantity] = {
         Linkage(),
         NeighboringClients(),
         LayerInputs(),
+        LayerWords(),
         HeldRows(),
         TrainingLabels(),
         TrainingMembership(),

@@ -264,6 +264,7 @@ def test_own_masks_are_used(tmp_path: Path) -> None:
         ({"y": np.array([0.0, 1, 1, 0])}, "y must hold integers"),
         ({"y": np.array([0, 1, -2, 0])}, "labels must be >= 0"),
         ({"y": np.full(4, -1)}, "at least one node must have a label"),
+        ({"y": np.zeros(4, dtype=int)}, "at least two; every label is 0"),
         ({"edge_index": np.array([[0, 1], [1, 4]])}, r"nodes 0 \.\.\. 3; got \[4\]"),
         ({"edge_index": np.array([[0, -1], [1, 2]])}, r"got \[-1\]"),
         ({"edge_index": np.array([[0.0], [1.0]])}, "edge_index must hold integers"),

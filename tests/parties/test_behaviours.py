@@ -217,6 +217,16 @@ def test_every_listed_behaviour_is_built_by_its_name() -> None:
     assert behaviour("honest") is None
 
 
+@pytest.mark.parametrize("name", SERVERS)
+def test_every_behaviour_says_in_the_record_what_others_could_notice(name: str) -> None:
+    short = {"rounds": 2} if name in ("crafted-weights", "repeat-models") else {}
+    active = behaviour({"name": name, **short})
+    graph = example_graph()
+    assert active is not None and active.unsupported(TWO_HOPS, graph) is None
+    notes = recorded(TWO_HOPS, active.claims(graph), active)[0].notes
+    assert any(note.startswith(f"{name}: ") for note in notes)
+
+
 def test_a_plan_names_the_behaviour() -> None:
     honest, active = resolve(suite(server=["honest", "crafted-weights"]), "a").cells()
     assert "server" not in cell_label(honest) and "server crafted-weights(rounds=8)" in cell_label(active)

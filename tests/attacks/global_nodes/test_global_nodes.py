@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 from scored_runs import inferred, truth_about
+from small_protocols import TINY_GT
 
 from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.default_planting import planted_for
@@ -174,6 +175,12 @@ def test_refusals_name_what_is_missing(runs: dict[str, Run]) -> None:
     assert "auxiliary" in (GlobalNodeMembership().unsupported(view) or "")
     public = dataclasses.replace(view.public, layout={"layers.0.weight": (4, 4)})
     assert "layout" in (UpdateLabels().unsupported(dataclasses.replace(view, public=public)) or "")
+
+
+def test_global_nodes_as_narrow_as_the_encoding_show_no_features(runs: dict[str, Run]) -> None:
+    narrow = dataclasses.replace(TINY_GT, hidden=8, encoding=8)
+    view = record(narrow, runs["none"].graph).view(Observer(parties=(SERVER,)))
+    assert "8 could be a node's positional encoding" in (OneNodeClusters().unsupported(view) or "")
 
 
 def test_linkage_reads_no_senders(runs: dict[str, Run]) -> None:
