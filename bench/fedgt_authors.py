@@ -70,7 +70,7 @@ class Client:
         """Train one epoch."""
         self.model.train()
         items = self.graph.train.nonzero().squeeze(1)
-        for part in items[torch.randperm(len(items))].split(BATCH):
+        for part in torch.split(items[torch.randperm(len(items))], BATCH):
             self.optimizer.zero_grad()
             functional.nll_loss(self.model(self.batch(part)), self.graph.y[part]).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -81,7 +81,7 @@ class Client:
         """Return the share of the nodes of ``mask`` [n] that are classified correctly, in percent."""
         self.model.eval()
         items = mask.nonzero().squeeze(1)
-        right = [self.model(self.batch(part)).argmax(1) == self.graph.y[part] for part in items.split(2 * BATCH)]
+        right = [self.model(self.batch(part)).argmax(1) == self.graph.y[part] for part in torch.split(items, 2 * BATCH)]
         return 100 * float(torch.cat(right).float().mean().item())
 
     def load(self, weights: dict[str, Tensor]) -> None:
