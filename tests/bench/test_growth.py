@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.benchmarks.growth import FACTORS, LEAST, Size, power
+from benchmarks.growth import FACTORS, LEAST, Size, power
 
 
 @pytest.mark.parametrize(("exponent", "shown"), [(1.0, "1.0"), (2.0, "2.0"), (0.0, "0.0"), (-1.0, "-1.0")])
