@@ -143,7 +143,7 @@ class Sums:
 
     def total(self, weights: Tensor) -> list[Tensor]:
         """Return the sums of gradients [K, F, H] of every round."""
-        return [each(_turned(self.sums), self.at_inputs(weights, found)) for found in self.rounds]
+        return [each(self.sums.T, self.at_inputs(weights, found)) for found in self.rounds]
 
     def along(self, totals: list[Tensor]) -> Tensor:
         """Return the inner products [K, N] of every node's gradients with ``totals``, over all rounds: the adjoint."""
@@ -195,10 +195,6 @@ def each(matrix: SparseMatrix, values: Tensor) -> Tensor:
     """Return the product of ``matrix`` [R, C] with every one of ``values`` [K, C, d] as [K, R, d]."""
     clients, _, width = values.shape
     return (matrix @ values.transpose(0, 1).flatten(1).contiguous()).view(-1, clients, width).transpose(0, 1)
-
-
-def _turned(matrix: SparseMatrix) -> SparseMatrix:
-    return SparseMatrix(matrix.transposed, matrix.forward)
 
 
 def _shared(x: SparseMatrix | Tensor, weight: Tensor) -> Tensor:

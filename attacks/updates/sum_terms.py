@@ -66,9 +66,9 @@ def sum_terms(row: Tensor) -> SumTerms:
     if not len(parts):
         return none
     limit = values[-1] + _EXACT
-    loose = _explained(values, *_bounded_sums(parts, np.full(len(parts), _REPEATS), limit), _REPEATS)
+    loose = _explained(values, _bounded_sums(parts, np.full(len(parts), _REPEATS), limit), _REPEATS)
     most = np.maximum(loose.max(axis=0), np.ceil((sizes - _ROW / 2) / _ROW).astype(int)).clip(min=1)
-    found = _explained(values, *_bounded_sums(parts, most, limit), most)
+    found = _explained(values, _bounded_sums(parts, most, limit), most)
     bits = torch.zeros(len(parts), len(row), dtype=torch.bool)
     bits[:, words.cpu()] = torch.from_numpy(found[level].T > 0)
     return SumTerms(bits, torch.from_numpy(most))
@@ -103,42 +103,62 @@ def _parts(values: np.ndarray, counts: np.ndarray, single: np.ndarray) -> tuple[
     sizes: list[int] = []
     for value, count in zip(values[single], counts[single], strict=True):
         if parts and count < _TOO_MANY:
-            sums, _ = _bounded_sums(np.array(parts), np.full(len(parts), 2), value + _EXACT)
-            if bool((np.abs(sums - value) <= _EXACT).any()):
+            sums = _bounded_sums(np.array(parts), np.full(len(parts), 2), value + _EXACT)
+            if bool((np.abs(sums.totals - value) <= _EXACT).any()):
                 continue
         parts.append(float(value))
         sizes.append(int(count))
     return np.array(parts), np.array(sizes)
 
 
-def _bounded_sums(parts: np.ndarray, most: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return all sums [T] up to ``limit`` of at most ``most`` [A] of each of ``parts`` [A], and how many of each
-    [T, A]; of as few terms as it takes for these to be fewer than a bound."""
+class _Sums(NamedTuple):
+    """Sums of parts.
+
+    Attributes:
+        totals: [T].
+        steps: for every part, which of the sums without it and those after it each sum goes on from, and how many of it
+            it adds, [T'] each for the T' sums so far.
+    """
+
+    totals: np.ndarray
+    steps: list[tuple[np.ndarray, np.ndarray]]
+
+    def counts(self, which: np.ndarray) -> np.ndarray:
+        """Return how many of each part the sums ``which`` [n] have [n, A]."""
+        found = np.empty((len(which), len(self.steps)), dtype=int)
+        for part, (before, repeats) in reversed(list(enumerate(self.steps))):
+            found[:, part] = repeats[which]
+            which = before[which]
+        return found
+
+
+def _bounded_sums(parts: np.ndarray, most: np.ndarray, limit: float) -> _Sums:
+    """Return all sums up to ``limit`` of at most ``most`` [A] of each of ``parts`` [A]; of as few terms as it takes for
+    these to be fewer than a bound."""
     for terms in (int(most.sum()), 6, 5, 4, 3, 2):
-        sums, counts = np.zeros(1), np.zeros((1, 0), dtype=int)
+        totals, used, steps = np.zeros(1), np.zeros(1, dtype=int), []
         for part, bound in zip(parts, most, strict=True):
             repeats = np.arange(bound + 1)
-            sums = (sums[:, None] + part * repeats).ravel()
-            repeated = np.tile(repeats, len(counts))[:, None]
-            counts = np.concatenate([np.repeat(counts, bound + 1, axis=0), repeated], axis=1)
-            kept = (sums <= limit) & (counts.sum(axis=1) <= terms)
-            sums, counts = sums[kept], counts[kept]
-            if len(sums) > _MOST_SUMS and terms > 2:
+            more, many = totals[:, None] + part * repeats, used[:, None] + repeats
+            steps.append(((more <= limit) & (many <= terms)).nonzero())
+            totals, used = more[steps[-1]], many[steps[-1]]
+            if len(totals) > _MOST_SUMS and terms > 2:
                 break
         else:
             break
-    return sums, counts
+    return _Sums(totals, steps)
 
 
-def _explained(values: np.ndarray, sums: np.ndarray, counts: np.ndarray, most: np.ndarray | int) -> np.ndarray:
-    """Return the likeliest counts of each of ``values`` [L, A] among ``sums`` [T] and their ``counts`` [T, A]; zeros
-    for a value that is none of them."""
+def _explained(values: np.ndarray, sums: _Sums, most: np.ndarray | int) -> np.ndarray:
+    """Return the likeliest counts of each of ``values`` [L, A] among ``sums``; zeros for a value that is none."""
+    order = np.argsort(sums.totals, kind="stable")
+    low, high = (np.searchsorted(sums.totals[order], values + side * 2 * _EXACT) for side in (-1, 1))
+    sizes = high - low
+    first = sizes.cumsum() - sizes
+    counts = sums.counts(order[np.repeat(low - first, sizes) + np.arange(sizes.sum())])
     ways = (gammaln(most + 1.0) - gammaln(counts + 1.0) - gammaln(most - counts + 1.0)).sum(axis=1)
-    order = np.argsort(sums, kind="stable")
-    score = (ways + _LOG_ODDS * counts.sum(axis=1))[order]
-    low, high = (np.searchsorted(sums[order], values + side * 2 * _EXACT) for side in (-1, 1))
+    score = ways + _LOG_ODDS * counts.sum(axis=1)
     found = np.zeros((len(values), counts.shape[1]), dtype=int)
-    for place in range(len(values)):
-        if low[place] < high[place]:
-            found[place] = counts[order[low[place] + score[low[place] : high[place]].argmax()]]
+    for place in sizes.nonzero()[0]:
+        found[place] = counts[first[place] + score[first[place] : first[place] + sizes[place]].argmax()]
     return found

@@ -169,7 +169,7 @@ def average(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
 
 def upload(channel: Channel, round: int, models: Tensor, clients: Tensor) -> Tensor:
     """Send the models [K, D] of some ``clients`` [P] to the server; return what it receives [P, D]."""
-    return upload_models(channel, round, clients, models[clients])
+    return upload_models(channel, round, clients, models if len(clients) == len(models) else models[clients])
 
 
 def upload_models(channel: Channel, round: int, clients: Tensor, models: Tensor) -> Tensor:

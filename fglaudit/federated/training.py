@@ -117,7 +117,7 @@ class LocalModels:
             gradient = weight.grad
             assert gradient is not None
             if self._settings.weight_decay:
-                gradient = gradient.add(weight, alpha=self._settings.weight_decay)
+                gradient.add_(weight, alpha=self._settings.weight_decay)
             weight.sub_(gradient, alpha=self._settings.learning_rate)
 
     def _losses(self, vectors: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -49,10 +50,15 @@ class Field:
     labels: Tensor
     mask: Tensor
 
-    @property
+    @cached_property
     def counts(self) -> Tensor:
         """Targets per client [K]."""
         return self.mask.sum(1)
+
+    @cached_property
+    def share(self) -> Tensor:
+        """Share of every target in its client's mean [K, R_L]; 0 where padded."""
+        return self.mask / self.counts.clamp(min=1).unsqueeze(1)
 
 
 def needed_rows(graph: Propagation, targets: Tensor, layers: int) -> list[Tensor]:
@@ -148,8 +154,7 @@ def loss(field: Field, outputs: Tensor) -> Tensor:
 
     No weight belongs to two clients, so the gradient of the sum is every client's own gradient.
     """
-    share = field.mask / field.counts.clamp(min=1).unsqueeze(1)
-    return (losses(field, outputs) * share).sum()
+    return (losses(field, outputs) * field.share).sum()
 
 
 def losses(field: Field, outputs: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 
 def csr(start: Tensor, columns: Tensor, values: Tensor, num_columns: int) -> Tensor:
     """Return a torch CSR tensor [R, num_columns] from row offsets [R + 1], columns [e] and values [e]."""
+    if max(num_columns, len(columns)) < 2**31:  # the libraries' own type: others are converted in every product
+        start, columns = start.int(), columns.int()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(start, columns, values, (len(start) - 1, num_columns), check_invariants=False)
@@ -24,19 +26,41 @@ def row_starts(rows: Tensor, num_rows: int) -> Tensor:
     return start
 
 
-@dataclass(frozen=True)
+def product(matrix: Tensor, dense: Tensor) -> Tensor:
+    """Return the product [R, d] of a CSR ``matrix`` [R, C] and ``dense`` [C, d].
+
+    ``@`` fills the result with zeros, copies it and only then multiplies.
+    """
+    result = dense.new_empty(matrix.shape[0], dense.shape[1])
+    return torch.addmm(result, matrix, dense, beta=0, out=result)
+
+
 class SparseMatrix:
     """A constant matrix [R, C] and its transpose, both stored by rows, so that no product has to transpose."""
 
-    forward: Tensor
-    transposed: Tensor
+    def __init__(self, forward: Tensor, transposed: Tensor | None = None) -> None:
+        """Set up from a CSR matrix [R, C]; its transpose [C, R] is made where a gradient first needs it."""
+        self.forward, self._transposed = forward, transposed
+
+    @property
+    def transposed(self) -> Tensor:
+        """The transpose [C, R], by rows."""
+        if self._transposed is None:
+            start, columns = self.forward.crow_indices(), self.forward.col_indices()
+            rows = torch.repeat_interleave(torch.arange(len(start) - 1, device=start.device), start.diff().long())
+            shape = (self.forward.shape[1], self.forward.shape[0])
+            self._transposed = _sorted_csr(columns.long(), rows, self.forward.values(), shape)
+        return self._transposed
+
+    @property
+    def T(self) -> SparseMatrix:  # noqa: N802 (as of a tensor)
+        """The transposed matrix."""
+        return SparseMatrix(self.transposed, self.forward)
 
     @staticmethod
     def from_entries(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseMatrix:
         """Build from coordinates [e] in any order; an entry given twice counts twice."""
-        return SparseMatrix(
-            _sorted_csr(rows, columns, values, shape), _sorted_csr(columns, rows, values, (shape[1], shape[0]))
-        )
+        return SparseMatrix(_sorted_csr(rows, columns, values, shape))
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Return the product with ``dense`` [C, d] as [R, d]; gradients flow to ``dense``."""
@@ -45,8 +69,11 @@ class SparseMatrix:
 
 
 def _sorted_csr(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    order = torch.argsort(rows * shape[1] + columns)
-    return csr(row_starts(rows, shape[0]), columns[order], values[order], shape[1])
+    codes = rows * shape[1] + columns
+    if bool((codes[1:] < codes[:-1]).any()):
+        order = torch.argsort(codes)
+        columns, values = columns[order], values[order]
+    return csr(row_starts(rows, shape[0]), columns, values, shape[1])
 
 
 class _Product(torch.autograd.Function):
@@ -54,18 +81,22 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(matrix: SparseMatrix, dense: Tensor) -> Tensor:
-        return matrix.forward @ dense
+        return product(matrix.forward, dense)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[SparseMatrix, Tensor], output: Tensor) -> None:
-        ctx.transposed = SparseMatrix(inputs[0].transposed, inputs[0].forward)
+        ctx.matrix = inputs[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.transposed @ grads[0]
+        return None, ctx.matrix.T @ grads[0]
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[None, int], matrix: SparseMatrix, dense: Tensor) -> tuple[Tensor, int]:
         """Multiply a batch of dense matrices as one with more columns."""
         stacked = dense.movedim(in_dims[1], 1)
         return (matrix @ stacked.flatten(1)).view(-1, *stacked.shape[1:]), 1
+
+
+# Torch asks for the signature in every call, and would find it out anew.
+_Product.forward.__signature__ = inspect.signature(_Product.forward)  # type: ignore[attr-defined]

@@ -233,7 +233,8 @@ class FedGCN(FederatedProtocol):
 
     def remarks(self, channel: Channel, clients: Sequence[ClientGraph], graph: FederatedGraph) -> tuple[str, ...]:
         """Return what a reader must know of smoothing, or its absence, and the noise on the sums or on rows."""
-        noisy = self.hops > 0 and (channel.noise(NeighborSums) is not None or random_rows(clients, graph))
+        changed = channel.prepares() and random_rows(clients, graph)
+        noisy = self.hops > 0 and (changed or channel.noise(NeighborSums) is not None)
         without = "clients and the server see rows of so many hops more, and nothing is smoothed away"
         return remarks(self.smoothing_hops, noisy, "sums", without)
 
@@ -288,12 +289,12 @@ class FedGCN(FederatedProtocol):
 
     def deliver(self, total: Tensor, rows: HeldRows, keep: Tensor, channel: Channel) -> Tensor:
         """Have the server send every client the sums of its rows; return those in ``keep`` [M] as received [H, F]."""
-        splits = rows.splits.cpu()
+        splits, total = rows.splits.cpu(), total.float()
         received = []
         for low, high in buckets(splits.diff() * total.shape[1] * 4):
             first, last = int(splits[low].item()), int(splits[high].item())
             receivers = torch.arange(low, high)
-            payload = NeighborSums(rows.node[first:last], total[rows.node[first:last]].float())
+            payload = NeighborSums(rows.node[first:last], total[rows.node[first:last]])
             batch = MessageBatch(
                 0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - first
             )

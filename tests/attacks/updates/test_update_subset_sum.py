@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from fglaudit.attacking import run_attacks
-from fglaudit.attacks.updates.sum_terms import sum_terms
+from fglaudit.attacks.updates.sum_terms import _bounded_sums, sum_terms
 from fglaudit.attacks.updates.update_subset_sum import UpdateSubsetSum
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.finding import Finding
@@ -101,3 +103,12 @@ def test_refusals_name_what_is_in_the_way() -> None:
     )
     for words, protocol, data in cases:
         assert words in str(UpdateSubsetSum().unsupported(record(protocol, data).view(Observer((SERVER,)))))
+
+
+def test_all_bounded_sums_are_found_with_what_they_are_made_of() -> None:
+    parts, most, limit = np.array([0.2, 0.31, 0.5]), np.array([2, 1, 3]), 1.05
+    sums = _bounded_sums(parts, most, limit)
+    wanted = [c for c in itertools.product(range(3), range(2), range(4)) if float(np.dot(c, parts)) <= limit]
+    found = sums.counts(np.arange(len(sums.totals)))
+    assert sorted(map(tuple, found.tolist())) == sorted(wanted)
+    assert np.allclose(found @ parts, sums.totals)

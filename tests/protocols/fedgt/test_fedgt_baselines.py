@@ -17,6 +17,7 @@ from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.nn.consistency import disagreement
 from fglaudit.nn.graph_transformer import Dropout, initial_model
+from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.baselines.ego_graphs import EgoGraphs
@@ -246,10 +247,7 @@ def test_graphgps_node_by_node() -> None:
         clients[1], edge_index=clients[1].edge_index[:, (clients[1].edge_index < 12).all(0)]
     )
     around = WholeGraph.of(network, clients, present)
-    adjacency = dataclasses.replace(
-        around.adjacency, forward=around.adjacency.forward.double(), transposed=around.adjacency.transposed.double()
-    )
-    around = dataclasses.replace(around, adjacency=adjacency)
+    around = dataclasses.replace(around, adjacency=SparseMatrix(around.adjacency.forward.double()))
     inputs = torch.randn(2, 15, 8, generator=derive(0, "rows"), dtype=torch.float64)
     rows = torch.tensor([[3, 1], [7, 0]])
     (batch,) = around.draw([rows], [torch.ones_like(rows, dtype=torch.bool)], derive(0))

@@ -1,0 +1,31 @@
+"""Sparse products equal dense ones, forwards and backwards, whatever order the entries come in."""
+
+from __future__ import annotations
+
+import torch
+
+from fglaudit.nn.sparse import SparseMatrix, csr, product
+
+
+def test_entries_in_any_order_and_their_gradient() -> None:
+    rows, columns = torch.tensor([2, 0, 3, 0, 2]), torch.tensor([1, 2, 0, 0, 1])  # one entry twice, one row empty
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+    dense = torch.zeros(4, 3).index_put_((rows, columns), values, accumulate=True)
+    matrix, x = SparseMatrix.from_entries(rows, columns, values, (4, 3)), torch.arange(6.0).view(3, 2)
+    assert torch.equal(matrix @ x, dense @ x)
+    assert torch.equal(matrix.T @ torch.ones(4, 2), dense.T @ torch.ones(4, 2))
+    assert torch.equal(matrix.T.T.forward.to_dense(), dense)
+    leaf, weight = x.clone().requires_grad_(), torch.arange(8.0).view(4, 2)
+    (gradient,) = torch.autograd.grad(((matrix @ leaf) * weight).sum(), leaf)
+    assert torch.equal(gradient, dense.T @ weight)
+
+
+def test_a_product_does_not_read_the_memory_that_it_is_written_to() -> None:
+    matrix = csr(torch.tensor([0, 1, 1]), torch.tensor([1]), torch.tensor([2.0]), 3)
+
+    class Stained(torch.Tensor):
+        def new_empty(self, *shape: int) -> torch.Tensor:  # type: ignore[override]
+            return torch.full(shape, torch.nan)
+
+    stained = torch.ones(3, 4).as_subclass(Stained)
+    assert torch.equal(product(matrix, stained).as_subclass(torch.Tensor), torch.tensor([[2.0] * 4, [0.0] * 4]))
