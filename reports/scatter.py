@@ -115,15 +115,17 @@ def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
 
 
 def _references(lines: Sequence[Line], frame: _Frame, covered: Sequence[Box]) -> tuple[list[Markup], list[Box]]:
-    """Vertical lines with their names beside them, read from below: to the left, unless marks cover more of it there;
-    and the areas of the names."""
+    """Vertical lines with their names beside them, read from below: to the left, unless marks, names and other lines
+    cover more of it there; and the areas of the names."""
     low = frame.height - frame.bottom
     parts, names = list[Markup](), list[Box]()
-    for line in lines:
+    drawn = [(frame.px(line.x) - 1, frame.top, frame.px(line.x) + 1, low) for line in lines]
+    for number, line in enumerate(lines):
         x = frame.px(line.x)
+        others = [*covered, *names, *drawn[:number], *drawn[number + 1 :]]
         top = low - 6 - 6.3 * len(line.text)
         left, right = (x - 16, top, x - 1, low - 6), (x + 1, top, x + 16, low - 6)
-        hidden, otherwise = (sum(_shared(side, box) for box in covered) for side in (left, right))
+        hidden, otherwise = (sum(_shared(side, box) for box in others) for side in (left, right))
         turned = otherwise < hidden and right[2] < frame.width
         names.append(right if turned else left)
         parts.append(Markup('<path class="reference" d="M{0:.1f} {1}V{2}"/>').format(x, frame.top, low))

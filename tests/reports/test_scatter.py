@@ -7,15 +7,26 @@ import re
 from fglaudit.reports.scatter import Line, Point, scatter
 
 
-def drawn(*xs: float, line: float) -> str:
+def drawn(*xs: float, line: float, more: float | None = None) -> str:
     points = [Point(x, 0.1, 0.0, 1.0, None, 0, 0, f"p{i}", "tip") for i, x in enumerate(xs)]
-    return str(scatter(points, "name", 1140, 420, labelled=True, lines=[Line(line, "chance: 1 of 7 classes")]))
+    lines = [Line(at, "chance: 1 of 7 classes") for at in (line, more) if at is not None]
+    return str(scatter(points, "name", 1140, 420, labelled=True, lines=lines))
+
+
+def sides(svg: str) -> list[str]:
+    found = re.findall(r'reference-name" transform="[^"]*" dy="([^"]*)em"', svg)
+    return ["left" if each.startswith("-") else "right" for each in found]
 
 
 def side(svg: str) -> str:
-    found = re.search(r'reference-name" transform="[^"]*" dy="([^"]*)em"', svg)
-    assert found is not None
-    return "left" if found[1].startswith("-") else "right"
+    (found,) = sides(svg)
+    return found
+
+
+def test_names_of_lines_that_lie_close_stand_on_either_side() -> None:
+    assert sides(drawn(0.2, 0.8, line=0.5, more=0.505)) == ["left", "right"]
+    assert sides(drawn(0.2, 0.8, line=0.505, more=0.5)) == ["right", "left"]
+    assert sides(drawn(0.2, 0.8, line=0.3, more=0.5)) == ["left", "left"]
 
 
 def test_a_lines_name_stands_where_fewer_marks_cover_it() -> None:
