@@ -38,6 +38,7 @@ from fglaudit.attacks.updates.unit_patterns import words_of_rows
 from fglaudit.facts import Absent, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
@@ -45,8 +46,6 @@ from fglaudit.structure import Convolutions, Training
 from fglaudit.view import View
 
 ROUNDS = 8
-BETAS, EPS = (0.9, 0.999), 1e-8
-"""Adam's, which no protocol here sets otherwise."""
 _ROUNDING = 2.0**-24
 _CLEAR = 6.0
 """A weight left its path if it is this many standard deviations of errors away from it."""
@@ -149,12 +148,9 @@ def moved_weights(view: View, models: ModelRound) -> Tensor:
 
 
 def adam_path(weight: Tensor, gradient: Tensor, stated: Training) -> Tensor:
-    """Return ``weight`` after a round's steps of Adam (Kingma and Ba 2015) with the same ``gradient`` of the loss."""
-    first, second = torch.zeros_like(weight), torch.zeros_like(weight)
-    for step in range(1, stated.local_steps + 1):
-        total = gradient + stated.weight_decay * weight
-        first = BETAS[0] * first + (1 - BETAS[0]) * total
-        second = BETAS[1] * second + (1 - BETAS[1]) * total.square()
-        scale = (second / (1 - BETAS[1] ** step)).sqrt() + EPS
-        weight = weight - stated.learning_rate * first / (1 - BETAS[0] ** step) / scale
-    return weight
+    """Return ``weight`` [K, F, H] after a round's steps of Adam with the same ``gradient`` [K, F, H] of the loss."""
+    moved = {"first": weight.clone()}
+    adam = BatchedAdam(moved, stated.learning_rate, stated.weight_decay)
+    for _ in range(stated.local_steps):
+        adam.step({"first": gradient})
+    return moved["first"]

@@ -14,7 +14,7 @@ the grid of a the first count is taken at the upper and the second at the lower 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,6 +222,15 @@ def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float
     return best
 
 
+def largest_refuted(refuted: Callable[[float], bool], most: float = 60.0) -> float:
+    """Return the largest epsilon, or mu, up to ``most`` that is ``refuted``; all smaller ones are too."""
+    low, high = 0.0, most
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
 def largest_epsilon(stated: TradeOff, replays: int, level: float, delta: float) -> float:
     """Return an epsilon up to which as many replays can refute at ``level``, every guess right.
 
@@ -236,11 +245,7 @@ def largest_epsilon(stated: TradeOff, replays: int, level: float, delta: float) 
         return float(np.max(best)) <= level
 
     gaussian = stated.mu is not None
-    low, high = 0.0, 60.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        curve = TradeOff.gaussian(middle) if gaussian else TradeOff(None, (middle,), (0.0,))
-        low, high = (middle, high) if refuted(curve) else (low, middle)
+    low = largest_refuted(lambda x: refuted(TradeOff.gaussian(x) if gaussian else TradeOff(None, (x,), (0.0,))))
     if gaussian:
         return TradeOff.gaussian(low).epsilon(delta)
     for factor in (1.0, 2.0, 4.0):

@@ -16,11 +16,21 @@ import dp_accounting
 import numpy as np
 
 from fglaudit.empirical.clopper_pearson import clopper_pearson
-from fglaudit.empirical.curve_test import CHOOSING, MIN_REPLAYS, Curve, Joined, curve_test, largest_epsilon, power
+from fglaudit.empirical.curve_test import (
+    CHOOSING,
+    MIN_REPLAYS,
+    Curve,
+    Joined,
+    curve_test,
+    largest_epsilon,
+    largest_refuted,
+    power,
+)
 from fglaudit.empirical.gdp import gdp
 from fglaudit.empirical.mechanism_calls import Mechanism
 from fglaudit.empirical.mechanism_guesses import TESTS, guesses
 from fglaudit.empirical.mechanism_inputs import Inputs
+from fglaudit.empirical.trade_off_audit import ENOUGH, TOO_SMALL
 from fglaudit.errors import FglauditError
 from fglaudit.guarantees import REFUTED_AT, Outcome
 from fglaudit.privacy.accounting import check_budget
@@ -30,9 +40,6 @@ from fglaudit.rng import derive
 REPLAYS = (10_000, 30_000, 100_000)
 """Replays per world and pair: the first of these that suffice for the promise."""
 SELDOM = 0.01
-TOO_SMALL = 1.5
-ENOUGH = 0.9
-"""Power against it, below which nothing was tested."""
 
 
 @dataclass(frozen=True)
@@ -210,13 +217,12 @@ def _largest_seldom(copies: int, level: float) -> float:
     never where it is not there."""
     counted = copies - int(CHOOSING * copies)
     hits, none = np.array(np.floor(SELDOM * counted)), np.array(0.0)
-    low, high = 0.0, 60.0
-    for _ in range(20):
-        middle = (low + high) / 2
-        curve = Curve.of(TradeOff(None, (middle,), (0.0,)))
-        refuted = float(curve.p_value(hits, counted, none, counted, Joined())) <= level
-        low, high = (middle, high) if refuted else (low, middle)
-    return low
+
+    def refuted(epsilon: float) -> bool:
+        curve = Curve.of(TradeOff(None, (epsilon,), (0.0,)))
+        return float(curve.p_value(hits, counted, none, counted, Joined())) <= level
+
+    return largest_refuted(refuted)
 
 
 def _suffices(promise: Promise, largest: float, seen: float | None) -> bool:

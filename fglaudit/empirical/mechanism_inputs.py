@@ -36,9 +36,10 @@ class Norm(StrEnum):
     L2 = "l2"
     LINF = "linf"
 
-    def of(self, row: Tensor) -> float:
-        """Return the norm of a row [F]."""
-        return float(torch.linalg.vector_norm(row, {"l1": 1, "l2": 2, "linf": torch.inf}[self.value]))
+    def of(self, rows: Tensor) -> Tensor:
+        """Return the norms [...] of rows [..., F]."""
+        norms: Tensor = torch.linalg.vector_norm(rows, {"l1": 1, "l2": 2, "linf": torch.inf}[self.value], dim=-1)
+        return norms
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,10 @@ class Inputs:
         first, last = torch.zeros(2, self.columns)
         first[0], last[-1] = 1.0, -1.0
         named = [("its first entry alone", first), ("its last entry alone", last), ("all entries, signs drawn", signs)]
-        rows = [(name, row * (self.bound / self.norm.of(row))) for name, row in named[: 1 if self.columns == 1 else 3]]
+        rows = [
+            (name, row * (self.bound / float(self.norm.of(row))))
+            for name, row in named[: 1 if self.columns == 1 else 3]
+        ]
         if self.any_length:
             rows += [(f"{name}, {LENGTH:g} times too long", row * LENGTH) for name, row in (rows[0], rows[-1])]
         if self.relation is not Relation.REPLACE:
@@ -154,6 +158,6 @@ class Inputs:
         if self.values is Values.BINARY:
             return torch.randint(2, shape, generator=rng).float()
         drawn = torch.randn(shape, generator=rng)
-        lengths = torch.linalg.vector_norm(drawn, {"l1": 1, "l2": 2, "linf": torch.inf}[self.norm.value], dim=1)
+        lengths = self.norm.of(drawn)
         scaled: Tensor = drawn * (self.bound * torch.rand(shape[0], generator=rng) / lengths.clamp(min=1e-9))[:, None]
         return scaled
