@@ -132,7 +132,7 @@ def audit_mechanism(
     kinds = {"values": (Values, values), "norm": (Norm, norm), "relation": (Relation, relation)}
     for option, (kind, given) in kinds.items():
         if given not in list(kind):
-            raise unknown(f"--{option}", given, list(kind))
+            raise unknown(f"--{option}", given, [each.value for each in kind])
     inputs = Inputs(columns, rows, Values(values), Norm(norm), bound, any_length, Relation(relation))
     promise = Promise(epsilon, delta, gaussian)
     found = audited(
