@@ -43,6 +43,8 @@ ATTACKS: dict[str, str] = {
     "one-node-clusters": "fglaudit.attacks.global_nodes.one_node_clusters:OneNodeClusters",
     "row-presence": "fglaudit.attacks.sums.row_presence:RowPresence",
     "code-edges": "fglaudit.attacks.codes.code_edges:CodeEdges",
+    "code-members": "fglaudit.attacks.codes.code_members:CodeMembers",
+    "code-labels": "fglaudit.attacks.codes.code_labels:CodeLabels",
     "report-labels": "fglaudit.attacks.codes.report_labels:ReportLabels",
     "label-sums": "fglaudit.attacks.codes.label_sums:LabelSums",
     "report-rows": "fglaudit.attacks.codes.report_rows:ReportRows",

@@ -72,6 +72,13 @@ def input_layer(view: View) -> InputLayer | None:
 def input_changes(view: View, most: int) -> tuple[InputChange, ...]:
     """Return what each client that uploads shows in its first ``most`` rounds; where the observer sees no upload of a
     single client, what the global models show of all."""
+    layer = input_layer(view)
+    assert layer is not None
+    return first_layer_changes(view, most, layer.start)
+
+
+def first_layer_changes(view: View, most: int, low: int, high: int | None = None) -> tuple[InputChange, ...]:
+    """Return :func:`input_changes` of the first layer's weights from row ``low`` up to ``high``, whatever they meet."""
     rounds: dict[int, list[ModelRound]] = {}
     for clients, models in sent_models(view, most):
         for place, client in enumerate(clients.tolist()):
@@ -79,17 +86,17 @@ def input_changes(view: View, most: int) -> tuple[InputChange, ...]:
             rounds.setdefault(client, []).append(one)
     if not rounds:
         rounds[EVERYBODY] = list(global_models(view, most))
-    return tuple(_change(view, client, found) for client, found in sorted(rounds.items()) if found)
+    rows = slice(low, high)
+    return tuple(_change(view, client, found, rows) for client, found in sorted(rounds.items()) if found)
 
 
-def _change(view: View, client: int, rounds: list[ModelRound]) -> InputChange:
-    layer = input_layer(view)
-    assert layer is not None
+def _change(view: View, client: int, rounds: list[ModelRound], rows: slice) -> InputChange:
+    name = next(iter(view.public.layout))
     stated, parts, errors = view.public.structure.of(Training), [], []
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
     for models in rounds:
-        weight = unflatten(models.received.double(), view.public.layout)[layer.name][0][layer.start :]
-        change = unflatten(models.change.double(), view.public.layout)[layer.name][0][layer.start :]
+        weight = unflatten(models.received.double(), view.public.layout)[name][0][rows]
+        change = unflatten(models.change.double(), view.public.layout)[name][0][rows]
         decay = left - 1
         if decay and _clipped(view):  # a clip scales the decay too: most words occur at no row, and show it
             shown = change[weight != 0] / weight[weight != 0]
@@ -113,6 +120,11 @@ def unreadable_layer(view: View) -> str | None:
     """Return why changes of the input layer are no sums of gradients, or None."""
     if input_layer(view) is None:
         return "it is not stated which of the first weights of this protocol's models read the features"
+    return unreadable_steps(view)
+
+
+def unreadable_steps(view: View) -> str | None:
+    """Return why changes of models are no sums of gradients, or None."""
     stated = view.public.structure.get(Training)
     if stated is None:
         return Training.missing()

@@ -90,7 +90,7 @@ def _per_node(model: str, methods: Iterable[str]) -> Iterator[_Row]:
 
 def _one_topology() -> Iterator[_Row]:
     """Yield the rows of csbm-dnc with one topology for all draws, as the paper has it: which one is not published."""
-    for method in ("APPNP", "GFL-APPNP I=10", "GFL-APPNP I=20", "GFL-APPNP I=50", "GFL-APPNP-V2 I=10"):
+    for method in ("APPNP", "GFL-APPNP I=10", "GFL-APPNP I=20", "GFL-APPNP I=50", "GFL-APPNP-V2 I=10", "GraphSAGE"):
         for topology in range(100, 110):
             yield "csbm-dnc", f"fixed, topology={topology}", "", method
 

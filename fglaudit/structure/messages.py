@@ -170,6 +170,9 @@ class Codes(Statement):
         width: 0: no public codes.
         seed: of the codes.
         hops: how many steps are taken; the last one is not sent.
+        read_after: after how many steps codes enter the models' inputs, side by side and each at length
+            ``1 / sqrt(their number)``; empty: they enter none.
+        inputs_from: which input is the first of these.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (HopSums,)
@@ -178,6 +181,8 @@ class Codes(Statement):
     width: int
     seed: int
     hops: int
+    read_after: tuple[int, ...] = ()
+    inputs_from: int = 0
 
 
 @dataclass(frozen=True)

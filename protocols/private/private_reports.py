@@ -130,7 +130,9 @@ class PrivateReports(FederatedProtocol):
             )
 
     def structure(self, graph: FederatedGraph) -> Structure:
-        codes = Codes(self.width, self.code_seed, max(self.code_hops if self.width else self.hops))
+        read = self.code_hops if self.width else ()
+        reports = len(self.hops) * graph.num_classes
+        codes = Codes(self.width, self.code_seed, max(read or self.hops), read, reports)
         training = self.head(self.rounds).averaging().training()
         features_from = self.inputs(graph) - self.head(1).width(graph.num_features)
         return Structure((codes, Reports(graph.num_classes), Models("weights", features_from), training))

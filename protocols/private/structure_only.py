@@ -98,7 +98,7 @@ class StructureOnly(FederatedProtocol):
         check_trainable(self.name, graph)
 
     def structure(self, graph: FederatedGraph) -> Structure:
-        codes = Codes(self.width, self.code_seed, max(self.hops))
+        codes = Codes(self.width, self.code_seed, max(self.hops), self.hops)
         features_from = self.inputs(graph) - self.head().width(graph.num_features)
         return Structure((codes, Models("weights", features_from), self.head().averaging().training()))
 

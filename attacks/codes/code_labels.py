@@ -1,0 +1,55 @@
+"""Labels of training nodes from the models of classifiers over public codes.
+
+A training node's part in the gradients is its predicted probabilities less its one-hot label: the one negative entry
+names the label (:mod:`fglaudit.attacks.codes.code_gradients`). That the signs of a classifier's gradient give away the
+labels in a batch is known of single samples (iDLG: Zhao et al. 2020); here public inputs give them node by node, from
+single clients' uploads or from the mean of all. Labels that were found count as known, and all other nodes get what
+label propagation over the known edges makes of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fglaudit.adversary.known_graph import own_nodes
+from fglaudit.adversary.known_labels import known_labels
+from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.attacks.codes.code_gradients import KEPT, code_gradients, unreadable_codes
+from fglaudit.attacks.codes.planted_losses import models_losses, planted_losses
+from fglaudit.facts import Fact
+from fglaudit.interfaces import Attack, Inference, Planted
+from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.view import KnownLabels, View
+
+
+@dataclass(frozen=True)
+class CodeLabels(Attack):
+    """Infer labels from the signs of training nodes' parts in models."""
+
+    name: ClassVar[str] = "code-labels"
+    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    metric: ClassVar[str] = "label_accuracy"
+    quantity: ClassVar[str] = "labels"
+    first_rounds: ClassVar[int | None] = KEPT
+
+    def models(self, fact: Fact) -> bool:
+        return models_losses(fact)
+
+    def unsupported(self, view: View) -> str | None:
+        return unreadable_codes(view)
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
+        nodes, y = code_gradients(view, device).labels()
+        new = ~torch.isin(nodes, known_labels(view)[0])
+        labels = KnownLabels(torch.cat([view.labels.nodes, nodes[new]]), torch.cat([view.labels.y, y[new]]))
+        others = (~own_nodes(view)).nonzero().squeeze(1)
+        return Inference(self.quantity, others, propagate_labels(dataclasses.replace(view, labels=labels), others))
+
+    def plant(self, view: View, *, rng: torch.Generator) -> Planted:
+        """Plant training nodes, and ask for their labels."""
+        planted = planted_losses(view, rng)
+        return Planted(planted.view, planted.labels, planted.trained)
