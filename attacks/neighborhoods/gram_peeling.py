@@ -34,6 +34,8 @@ from fglaudit.view import View
 _TOLERANCE = 1e-4
 """Largest rounding error of an entry of the Gram matrix, relative to the largest entry or one."""
 _NUMBERS_AT_ONCE = 1 << 24
+_PROBED = 64
+"""Columns of the Gram matrices that are looked at first: where they leave no row pure, the rest is never made."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,12 @@ def _peel(nodes: Tensor, k2: Tensor, group: Tensor, members: Tensor, power: int)
     most = max(1, int(active.sum(1).max().item()))
     feature = active.int().argsort(dim=1, descending=True, stable=True)[:, :most]
     columns = k2.gather(2, feature[:, None].expand(-1, width, -1))
-    gram = columns.mT @ columns / 2
-    slack = _TOLERANCE * gram.diagonal(dim1=1, dim2=2).amax(1).clamp(min=1)[:, None, None]
+    slack = _TOLERANCE * (columns.square().sum(1) / 2).amax(1).clamp(min=1)[:, None, None]
     known = members.gather(1, feature[group])
-    gram = gram.index_add(0, group, -known[:, :, None] * known[:, None])
+    if most > 2 * _PROBED and _nothing_pure(columns, group, known, slack):
+        return _collect(nodes, group, members)
+    gram = (columns.mT @ columns).div_(2)
+    gram.index_add_(0, group, -known[:, :, None] * known[:, None])
     groups, rows = [group], [members]
     while True:
         at, here, times = _pure(gram, slack, power)
@@ -114,15 +118,34 @@ def _peel(nodes: Tensor, k2: Tensor, group: Tensor, members: Tensor, power: int)
             break
         level = here.sum(1, keepdim=True).double() ** (-power / 2)
         row = here * level
-        gram = gram.index_add(0, at, -times[:, None, None] * row[:, :, None] * row[:, None])
+        gram.index_add_(0, at, -times[:, None, None] * row[:, :, None] * row[:, None])
         repeated = torch.arange(len(at), device=at.device).repeat_interleave(times)
         groups.append(at[repeated])
         rows.append(members.new_zeros(len(repeated), features).scatter(1, feature[at[repeated]], row[repeated]))
     found = torch.cat(groups)
     missing = (width // 2 - torch.bincount(found, minlength=count)).clamp(min=0)
-    missing[gram.abs().amax((1, 2)) > slack.flatten()] = 0  # elsewhere the remaining rows are zero
+    largest = torch.maximum(gram.amax((1, 2)), -gram.amin((1, 2)))
+    missing[largest > slack.flatten()] = 0  # elsewhere the remaining rows are zero
     empty = torch.arange(count, device=found.device).repeat_interleave(missing)
     return _collect(nodes, torch.cat([found, empty]), torch.cat([*rows, members.new_zeros(len(empty), features)]))
+
+
+def _nothing_pure(columns: Tensor, group: Tensor, known: Tensor, slack: Tensor) -> bool:
+    """Whether a few columns of every Gram matrix show already that no row of it is pure and that rows are missing.
+
+    Noise has as many active features as there are, and a Gram matrix of their square for every neighbourhood.
+
+    Args:
+        columns: [P, 2b, n].
+        group, known: neighbourhood and row of the members that are known [K], [K, n].
+        slack: [P, 1, 1].
+    """
+    some = columns[:, :, :_PROBED]
+    gram = (columns.mT @ some / 2).index_add(0, group, -known[:, :, None] * known[:, None, :_PROBED])
+    value = (columns.square().sum(1) / 2).index_add(0, group, -known.square())[..., None]
+    uneven = (gram > slack) & ((gram - value).abs() > slack)
+    impure = (uneven | (gram < -slack)).any(2) | (value <= slack).squeeze(2)
+    return bool(impure.all()) and bool((value.amax(1, keepdim=True) > slack).all())
 
 
 def _pure(gram: Tensor, slack: Tensor, power: int) -> tuple[Tensor, Tensor, Tensor]:

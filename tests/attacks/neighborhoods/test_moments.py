@@ -11,6 +11,7 @@ from neighbor_sum_views import federated, random_federated
 from scored_runs import self_test
 
 from fglaudit.adversary.prior_only import prior_only
+from fglaudit.attacks.neighborhoods import gram_peeling
 from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.graph import FeatureKind, FederatedGraph
@@ -19,6 +20,7 @@ from fglaudit.payloads import MaskedMatrices, MessageBatch
 from fglaudit.quantities.game import Game
 from fglaudit.quantities.row_metrics import matched_exact
 from fglaudit.rng import derive
+from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.structure import Attention, Structure
 from fglaudit.testing import check_attack
 from fglaudit.view import Observer, View
@@ -96,6 +98,26 @@ def test_the_last_real_valued_row_is_a_difference() -> None:
     result = rebuild(GramPeeling(), masked_view(graph, CLIENT))
     assert result.nodes.tolist() == [2]
     assert torch.allclose(result.rows, unit_rows(x)[2:], atol=1e-5)
+
+
+def test_large_neighbourhoods_without_pure_rows_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same results as where every Gram matrix is made whole: of noise, none of which is, and of real messages."""
+    graph = random_federated(0, features=300)
+    view = masked_view(graph, CLIENT)
+    blind = dataclasses.replace(view, messages=NoiseMessages(view.messages, 0))
+    passed: list[bool] = []
+    nothing_pure = gram_peeling._nothing_pure
+
+    def noted(*arguments: torch.Tensor) -> bool:
+        passed.append(nothing_pure(*arguments))
+        return passed[-1]
+
+    monkeypatch.setattr(gram_peeling, "_nothing_pure", noted)
+    quick = [rebuild(GramPeeling(), each) for each in (view, blind)]
+    assert True in passed
+    monkeypatch.setattr(gram_peeling, "_nothing_pure", lambda *_: False)
+    for fast, whole in zip(quick, [rebuild(GramPeeling(), each) for each in (view, blind)], strict=True):
+        assert torch.equal(fast.rows, whole.rows) and torch.equal(fast.nodes, whole.nodes)
 
 
 @pytest.mark.parametrize("vector", [False, True])
