@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fedgcn_runs import CPU, PlainChannel
+from places import on_devices, place
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -120,6 +121,17 @@ def test_gradients_of_single_examples_are_all_clients_at_once(monkeypatch: pytes
     whole = trained(protocol, GRAPHS["real"], PlainChannel())
     monkeypatch.setattr(neighbor_sums, "BUCKET_BYTES", 1)
     check_alike(trained(protocol, GRAPHS["real"], Summed()), whole)
+
+
+@on_devices
+def test_few_clients_at_a_time_train_on_a_device(monkeypatch: pytest.MonkeyPatch, where_to: str) -> None:
+    monkeypatch.setattr(neighbor_sums, "BUCKET_BYTES", 1)
+    there, protocol = place(where_to), FedGCN(rounds=2, dropout=0.0)
+    on_cpu = trained(protocol, GRAPHS["real"], PlainChannel())
+    with there.used():
+        found = protocol.train(GRAPHS["real"], PlainChannel(), rng=derive(0, "train"), device=there.device)
+    for name, weight in on_cpu.weights.items():
+        assert torch.allclose(found.weights[name], weight, atol=0 if there.exact else 1e-4)
 
 
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
