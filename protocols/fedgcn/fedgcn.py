@@ -315,6 +315,7 @@ class FedGCN(FederatedProtocol):
             arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
             assert isinstance(arrived, NeighborSums)
             total = add_messages(total, arrived.nodes, arrived.sums, len(x))
+            del part, payload, arrived  # or they would be there still while the next are made
         assert total is not None
         return total
 
