@@ -31,7 +31,7 @@ def block_fields(
         problem = Problem.among(data.targets, data.edges, rows.of_clients(low, high), hops, layers)
         if inputs is None:
             sums = problem.own_sums(data.x, layers)
-            held = SharedRows(sums, torch.arange(len(sums), device=sums.device))
+            held = SharedRows.of(sums, torch.arange(len(sums), device=sums.device))
         else:
             held = inputs[int(rows.splits[low]) : int(rows.splits[high])][problem.needed(layers)]
         for fields, field in zip((train, test), problem.fields(held, layers), strict=True):

@@ -33,10 +33,11 @@ class ReceivedOnce:
 
     def _places(self, nodes: Tensor, rows: Tensor) -> Tensor:
         """Return where the table has ``rows`` [r, F] of ``nodes`` [r]."""
-        fresh = ~self._known[nodes]
-        self._first[nodes[fresh]] = rows[fresh]  # of a node that is there twice, any of its rows
-        self._known[nodes[fresh]] = True
-        differs = (self._first[nodes] != rows).any(1)
+        fresh = (~self._known[nodes]).nonzero().squeeze(1)
+        if len(fresh):
+            self._first[nodes[fresh]] = rows[fresh]  # of a node that is there twice, any of its rows
+            self._known[nodes[fresh]] = True
+        differs = (self._first.index_select(0, nodes) != rows).any(1)
         if not bool(differs.any()):
             return nodes.int()
         places, count = nodes.clone(), int(differs.sum().item())
@@ -48,4 +49,4 @@ class ReceivedOnce:
     def rows(self) -> SharedRows:
         """Return all rows [M, F], in the order in which they arrived."""
         table = torch.cat([self._first, *self._others]) if self._others else self._first
-        return SharedRows(table, torch.cat(self._index))
+        return SharedRows.of(table, torch.cat(self._index))

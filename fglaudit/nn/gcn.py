@@ -137,12 +137,12 @@ def shared_inputs(
     inputs: SharedRows, places: Tensor, client: Tensor, num_clients: int, size: int
 ) -> SparseMatrix | SharedRows | Tensor:
     """Return what :func:`client_inputs` does, but rows that are not sparse stay in the table [K, R, F]."""
-    if int(torch.count_nonzero(inputs.table).item()) <= SPARSE_BELOW * inputs.table.numel():
+    if inputs.density <= SPARSE_BELOW:
         return client_inputs(inputs.dense(), places, client, num_clients, size)
     # Nothing reads the rows of padding, and no gradient comes from there: the table's first row is as good as any.
     index = inputs.index.new_zeros(num_clients * size)
     index[places] = inputs.index
-    return SharedRows(inputs.table, index.view(num_clients, size))
+    return SharedRows(inputs.table, index.view(num_clients, size), inputs.density)
 
 
 def logits(

@@ -21,10 +21,16 @@ class SharedRows:
     Attributes:
         table: [T, F].
         index: [M], or [K, R] for R rows of each of K models.
+        density: share of the table's entries that are not zero.
     """
 
     table: Tensor
     index: Tensor
+    density: float
+
+    @staticmethod
+    def of(table: Tensor, index: Tensor) -> SharedRows:
+        return SharedRows(table, index, int(torch.count_nonzero(table).item()) / max(1, table.numel()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -32,11 +38,11 @@ class SharedRows:
 
     def __getitem__(self, rows: Tensor | slice) -> SharedRows:
         """Return some of the rows."""
-        return SharedRows(self.table, self.index[rows])
+        return SharedRows(self.table, self.index[rows], self.density)
 
     def dense(self) -> Tensor:
         """Return the rows in memory of their own."""
-        return self.table[self.index]
+        return self.table.index_select(0, self.index.flatten()).view(self.shape)
 
     def __matmul__(self, weights: Tensor) -> Tensor:
         """Return the products [K, R, d] with ``weights`` [K, F, d]; gradients flow to ``weights``."""
@@ -49,7 +55,7 @@ class SharedRows:
         step = max(1, CHUNK_BYTES // max(1, self.table.shape[1] * self.table.element_size() * clients))
         for low in range(0, rows, step):
             part = slice(low, low + step)
-            yield part, self.table[self.index[:, part]]
+            yield part, SharedRows(self.table, self.index[:, part], self.density).dense()
 
 
 class _Product(torch.autograd.Function):
