@@ -87,7 +87,7 @@ class Case:
         return protocol
 
 
-USERS = Size(100, 200, 100, None, 20)
+USERS = Size(100, 150, 100, None, 20)
 CASES = (
     Case("fedgcn", {"hops": 1}),
     Case("fedgcn", {"hops": 2}),
