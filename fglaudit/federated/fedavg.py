@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Uploads
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, hits
+from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, all_hits, as_blocks
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gcn import Field
@@ -59,8 +60,8 @@ class FedAvg:
 
     def train(
         self,
-        train: Field,
-        test: Field,
+        train: Field | Sequence[Field],
+        test: Field | Sequence[Field],
         initial: Tensor,
         layout: Layout,
         channel: Channel,
@@ -74,14 +75,14 @@ class FedAvg:
         Sampled clients upload; all clients receive the new model and test it on their own test nodes.
 
         Args:
-            train, test: receptive fields of K clients.
+            train, test: receptive fields of K clients, in one or in several blocks of clients.
             layout: shape of each weight; D numbers in all.
             after: rounds that were trained before, by all clients, who have ``initial`` from the last of them.
             of: rounds of the whole training, for progress; None: these are all.
         """
         dropout = moved(split(rng, "dropout"), initial.device)
         sampling = split(rng, "participation")
-        counts = train.counts.cpu()
+        counts, tested = (torch.cat([field.counts for field in as_blocks(fields)]).cpu() for fields in (train, test))
         eligible = counts.nonzero().squeeze(1)
         weights = counts.float() if self.weighting == "train-nodes" else None
         model, num_clients, correct = initial, len(counts), []
@@ -94,13 +95,14 @@ class FedAvg:
             model = average(uploads, None if weights is None else weights[chosen].to(uploads.device))
             received = broadcast(channel, round, model, num_clients)
             models.load(received)
-            right = hits(test, received, layout)
-            correct.append(right.sum(1))
+            right = all_hits(as_blocks(test), received, layout)
+            correct.append(torch.cat([block.sum(1) for block in right]))
             channel.round_done(round, of or self.rounds)
-        accuracy, accuracy_global = accuracies(correct, test.counts)
+        accuracy, accuracy_global = accuracies(correct, tested)
         # The model is what the server released: a defense may have made it noisy on its way out.
         final = {name: weight.squeeze(0).cpu() for name, weight in unflatten(received[:1], layout).items()}
-        return Trained(accuracy, accuracy_global, final, layout, right=right[test.mask].cpu())
+        which = torch.cat([block[field.mask] for block, field in zip(right, as_blocks(test), strict=True)])
+        return Trained(accuracy, accuracy_global, final, layout, right=which.cpu())
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Return who sends models, and the largest weight of one of them."""

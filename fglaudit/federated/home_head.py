@@ -13,7 +13,7 @@ from torch import Tensor
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges
-from fglaudit.federated.problem import Problem, gather_features
+from fglaudit.federated.problem import Problem, Targets, gather_features
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Channel, Trained
@@ -113,7 +113,7 @@ def rows_alone(clients: Sequence[ClientGraph], edges: KeptEdges) -> Problem:
     """Return the problem of classifying every node by its own input row."""
     rows = HeldRows.within(edges, len(clients), 0)
     each = torch.arange(len(rows.node), device=rows.node.device)
-    return Problem.on(clients, len(edges.owner), rows, each, each, torch.zeros_like(each))
+    return Problem.on(Targets.of(clients, len(edges.owner)), rows, each, each, torch.zeros_like(each))
 
 
 def unit_rows(rows: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from fglaudit.federated.neighborhood import KeptEdges
-from fglaudit.nn.sparse import csr, row_starts
+from fglaudit.nn.sparse import csr, product, row_starts
 from fglaudit.sealing import SealedTensor
 
 BUCKET_BYTES = 2**30
@@ -68,7 +68,7 @@ def weighted_sums(start: Tensor, columns: Tensor, values: Tensor, x: Tensor) -> 
         part = slice(chunk * step, (chunk + 1) * step)
         offsets = start[chunk * step : (chunk + 1) * step + 1] - first
         block = csr(offsets.to(columns.dtype), columns[first:last], values[first:last], x.shape[0])
-        sums[part] = (block @ x).float()
+        sums[part].copy_(product(block, x))
     return sums
 
 
@@ -150,15 +150,16 @@ class _Senders:
     def sent(self, first: int, last: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield (receiving node, source, client) [n] of the edges whose sources are at clients ``first`` to
         ``last - 1``, a block at a time."""
-        edges, lengths = self.edges, self.edges.start.diff()
+        edges = self.edges
         bounds = edges.start[torch.tensor(self.blocks, device=edges.start.device)].tolist()
         for (low, high), (begin, end) in zip(itertools.pairwise(self.blocks), itertools.pairwise(bounds), strict=True):
             client = self.of_edge[begin:end]
             among = client == first if last - first == 1 else (client >= first) & (client < last)
             chosen = among.nonzero().squeeze(1)
             nodes = torch.arange(low, high, device=client.device, dtype=edges.source.dtype)
-            row = torch.repeat_interleave(nodes, lengths[low:high], output_size=end - begin)
-            yield row[chosen], edges.source[begin:end][chosen], client[chosen]
+            lengths = torch.searchsorted(chosen, edges.start[low : high + 1] - begin).diff()
+            row = torch.repeat_interleave(nodes, lengths, output_size=len(chosen))
+            yield row, edges.source[begin:end][chosen], client[chosen]
 
 
 def add_messages(total: Tensor | None, nodes: Tensor, sums: Tensor, num_nodes: int) -> Tensor:

@@ -1,12 +1,14 @@
 """The edges that clients keep, the nodes within a number of hops that they need, the edges among them they know.
 
-All functions work on pairs (client, node) for all clients at once. An edge ``i <- j`` belongs to the owner of ``i``: a
-defense may have dropped it at ``i``'s side and kept it at ``j``'s.
+All functions work on pairs (client, node) of many clients at once: of as many as ``TABLE_ENTRIES`` pairs allow, and on
+about ``PART_EDGES`` edges at a time, so that no temporary array grows with the number of clients. An edge ``i <- j``
+belongs to the owner of ``i``: a defense may have dropped it at ``i``'s side and kept it at ``j``'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +18,9 @@ from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import SERVER
 from fglaudit.view import Observer
+
+TABLE_ENTRIES = 2**24
+PART_EDGES = 2**22
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,18 @@ class KeptEdges:
         within = torch.arange(len(position), device=nodes.device) - first[position]
         return position, self.source[self.start[nodes][position] + within].long()
 
+    def incoming_parts(self, nodes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield what :meth:`incoming` returns for ``nodes`` [n], about :data:`PART_EDGES` edges at a time."""
+        ends = (self.start[nodes + 1] - self.start[nodes]).cumsum(0)
+        if not len(nodes) or int(ends[-1].item()) <= PART_EDGES:
+            yield self.incoming(nodes)
+            return
+        marks = torch.arange(PART_EDGES, int(ends[-1].item()), PART_EDGES, device=ends.device)
+        cuts = torch.unique(torch.searchsorted(ends, marks, right=True)).tolist()
+        for low, high in itertools.pairwise([*([0] if cuts[0] else []), *cuts, len(nodes)]):
+            position, source = self.incoming(nodes[low:high])
+            yield position + low, source
+
 
 @dataclass(frozen=True)
 class HeldRows:
@@ -101,33 +118,65 @@ class HeldRows:
     def within(edges: KeptEdges, num_clients: int, hops: int) -> HeldRows:
         """Rows of all nodes at most ``hops`` hops away from a client's own nodes."""
         num_nodes = len(edges.owner)
-        node = (edges.owner >= 0).nonzero().squeeze(1)
-        codes = edges.owner[node] * num_nodes + node
-        distance = torch.zeros_like(codes)
-        frontier = codes
-        for hop in range(1, hops + 1):
-            position, source = edges.incoming(frontier % num_nodes)
-            reached = torch.unique(torch.div(frontier, num_nodes, rounding_mode="floor")[position] * num_nodes + source)
-            frontier = reached[~torch.isin(reached, codes)]
-            codes = torch.cat([codes, frontier])
-            distance = torch.cat([distance, torch.full_like(frontier, hop)])
-        codes, order = torch.sort(codes)
-        client = torch.div(codes, num_nodes, rounding_mode="floor")
-        return HeldRows(client, codes % num_nodes, distance[order], row_starts(client, num_clients))
+        found, distances = [], []
+        for low, high in _tables(num_clients, num_nodes):
+            own = ((edges.owner >= low) & (edges.owner < high)).nonzero().squeeze(1)
+            frontier = (edges.owner[own] - low) * num_nodes + own
+            distance = torch.full(((high - low) * num_nodes,), -1, dtype=torch.int32, device=own.device)
+            distance[frontier] = 0
+            for hop in range(1, hops + 1):
+                for position, source in edges.incoming_parts(frontier % num_nodes):
+                    reached = torch.div(frontier, num_nodes, rounding_mode="floor")[position] * num_nodes + source
+                    distance[reached[distance[reached] < 0]] = hop
+                frontier = (distance == hop).nonzero().squeeze(1)
+            codes = (distance >= 0).nonzero().squeeze(1)
+            distances.append(distance[codes].long())
+            found.append(codes + low * num_nodes)
+        whole = torch.cat(found)
+        client = torch.div(whole, num_nodes, rounding_mode="floor")
+        return HeldRows(client, whole % num_nodes, torch.cat(distances), row_starts(client, num_clients))
 
-    def known_edges(self, edges: KeptEdges, reach: int) -> tuple[Tensor, Tensor]:
+    def of_clients(self, low: int, high: int) -> HeldRows:
+        """Return the rows of the clients ``low`` to ``high - 1``, numbered from 0."""
+        part = slice(int(self.splits[low].item()), int(self.splits[high].item()))
+        splits = self.splits[low : high + 1] - self.splits[low]
+        return HeldRows(self.client[part] - low, self.node[part], self.distance[part], splits)
+
+    def known_edges(self, edges: KeptEdges, reach: int, depth: int | None = None) -> tuple[Tensor, Tensor]:
         """Return (receiving row, source row) of the edges among a client's rows that it knows.
 
         A client knows the edges with one end at most ``reach`` hops from its own nodes, and every self-loop.
+
+        Args:
+            depth: leave out edges into rows more than so many hops from the client's own nodes; None: none.
         """
-        num_nodes = len(edges.owner)
-        codes = self.client * num_nodes + self.node
-        row, source = edges.incoming(self.node)
-        wanted = self.client[row] * num_nodes + source
-        column = torch.searchsorted(codes, wanted).clamp(max=len(codes) - 1)
-        nearer = torch.minimum(self.distance[row], self.distance[column])
-        known = (codes[column] == wanted) & ((nearer <= reach) | (row == column))
-        return row[known], column[known]
+        num_nodes, num_clients = len(edges.owner), len(self.splits) - 1
+        rows, columns = [], []
+        for low, high in _tables(num_clients, num_nodes):
+            first, part = int(self.splits[low].item()), self.of_clients(low, high)
+            place = torch.full(((high - low) * num_nodes,), -1, dtype=torch.int32, device=part.node.device)
+            place[part.client * num_nodes + part.node] = torch.arange(
+                len(part.node), dtype=place.dtype, device=place.device
+            )
+            wanted = torch.ones_like(part.node, dtype=torch.bool) if depth is None else part.distance <= depth
+            receiving = wanted.nonzero().squeeze(1)
+            for position, source in edges.incoming_parts(part.node[receiving]):
+                row = receiving[position]
+                column = place[part.client[row] * num_nodes + source].long()
+                held = column >= 0
+                row, column = row[held], column[held]
+                nearer = torch.minimum(part.distance[row], part.distance[column])
+                known = (nearer <= reach) | (row == column)
+                rows.append(row[known] + first)
+                columns.append(column[known] + first)
+        return torch.cat(rows), torch.cat(columns)
+
+
+def _tables(num_clients: int, num_nodes: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of clients of which a table of (client, node) has at most :data:`TABLE_ENTRIES`, or single clients."""
+    size = max(1, TABLE_ENTRIES // max(1, num_nodes))
+    for low in range(0, num_clients, size):
+        yield low, min(low + size, num_clients)
 
 
 def symmetric_weights(row: Tensor, column: Tensor, degrees: Tensor) -> Tensor:

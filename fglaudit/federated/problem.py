@@ -13,6 +13,7 @@ from fglaudit.federated.neighbor_sums import local_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees, symmetric_weights
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.nn.gcn import Field, Propagation, build_field, needed_rows
+from fglaudit.nn.shared_rows import SharedRows
 
 
 def check_trainable(protocol: str, graph: FederatedGraph) -> None:
@@ -56,6 +57,43 @@ def pooled(graph: FederatedGraph) -> ClientGraph:
 
 
 @dataclass(frozen=True)
+class Targets:
+    """What disjoint clients train and test on, by node [N]: labels, 0 for nodes of no client, and masks."""
+
+    labels: Tensor
+    train: Tensor
+    test: Tensor
+
+    @staticmethod
+    def of(clients: Sequence[ClientGraph], num_nodes: int) -> Targets:
+        labels = torch.zeros(num_nodes, dtype=torch.long)
+        train, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(2))
+        for client in clients:
+            labels[client.nodes], train[client.nodes], test[client.nodes] = client.y, client.train, client.test
+        return Targets(labels, train, test)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What disjoint clients start from, by node: whoever has it needs no client's graph any more.
+
+    Attributes:
+        x: features [N, F], each row from the (prepared) graph of its owner.
+    """
+
+    edges: KeptEdges
+    x: Tensor
+    targets: Targets
+    num_clients: int
+
+    @staticmethod
+    def of(clients: Sequence[ClientGraph], degrees: Tensor, device: torch.device) -> Gathered:
+        """Gather the (prepared) client graphs; ``degrees`` [N] are those of the whole graph."""
+        edges, x = KeptEdges.of(clients, degrees).to(device), gather_features(clients, len(degrees)).to(device)
+        return Gathered(edges, x, Targets.of(clients, len(degrees)), len(clients))
+
+
+@dataclass(frozen=True)
 class Problem:
     """Rows of all clients and the computation on them.
 
@@ -74,34 +112,37 @@ class Problem:
 
     @staticmethod
     def of(clients: Sequence[ClientGraph], edges: KeptEdges, hops: int) -> Problem:
-        """Set up training with sums over ``hops`` hops.
-
-        With ``hops >= 1`` a client holds rows up to ``hops - 1`` hops away, knows the edges with an end at most
-        ``hops - 2`` hops away (of its own edges always those among its rows), and degrees in the whole graph. With 0
-        hops it uses its own subgraph alone, degrees included.
-        """
+        """Set up training with sums over ``hops`` hops, see :meth:`among`; rows up to ``hops - 1`` hops away are
+        held."""
         rows = HeldRows.within(edges, len(clients), max(hops - 1, 0))
-        row, column = rows.known_edges(edges, max(hops - 2, 0))
-        degrees = edges.degrees[rows.node] if hops > 0 else local_degrees(row, column, len(rows.node))
-        return Problem.on(clients, len(edges.owner), rows, row, column, degrees)
+        return Problem.among(Targets.of(clients, len(edges.owner)), edges, rows, hops)
 
     @staticmethod
-    def on(
-        clients: Sequence[ClientGraph], num_nodes: int, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor
-    ) -> Problem:
+    def among(targets: Targets, edges: KeptEdges, rows: HeldRows, hops: int, layers: int | None = None) -> Problem:
+        """Set up training with sums over ``hops`` hops on the ``rows`` of some clients.
+
+        With ``hops >= 1`` a client knows the edges with an end at most ``hops - 2`` hops away (of its own edges always
+        those among its rows), and degrees in the whole graph. With 0 hops it uses its own subgraph alone, degrees
+        included.
+
+        Args:
+            layers: of the model, where edges that no output depends on may be left out; None keeps all.
+        """
+        row, column = rows.known_edges(edges, max(hops - 2, 0), None if layers is None else max(layers - 2, 0))
+        degrees = edges.degrees[rows.node] if hops > 0 else local_degrees(row, column, len(rows.node))
+        return Problem.on(targets, rows, row, column, degrees)
+
+    @staticmethod
+    def on(targets: Targets, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor) -> Problem:
         """Set up training on M ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees`` [M]."""
-        device = rows.node.device
-        labels = torch.zeros(num_nodes, dtype=torch.long)
-        train, test = (torch.zeros(num_nodes, dtype=torch.bool) for _ in range(2))
-        for client in clients:
-            labels[client.nodes], train[client.nodes], test[client.nodes] = client.y, client.train, client.test
-        own, node = rows.distance == 0, rows.node
+        own, node, device = rows.distance == 0, rows.node, rows.node.device
+        weight, num_clients = symmetric_weights(row, column, degrees), len(rows.splits) - 1
         return Problem(
             rows=rows,
-            propagation=Propagation(row, column, symmetric_weights(row, column, degrees), rows.client, len(clients)),
-            labels=labels.to(device)[node],
-            train=train.to(device)[node] & own,
-            test=test.to(device)[node] & own,
+            propagation=Propagation(row, column, weight, rows.client, num_clients),
+            labels=targets.labels.to(device)[node],
+            train=targets.train.to(device)[node] & own,
+            test=targets.test.to(device)[node] & own,
         )
 
     @staticmethod
@@ -121,7 +162,7 @@ class Problem:
             needed_rows(self.propagation, self.train, layers)[0] | needed_rows(self.propagation, self.test, layers)[0]
         )
 
-    def fields(self, inputs: Tensor, layers: int) -> tuple[Field, Field]:
+    def fields(self, inputs: Tensor | SharedRows, layers: int) -> tuple[Field, Field]:
         """Return the receptive fields of the training and of the test nodes.
 
         Args:

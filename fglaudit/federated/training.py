@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -62,7 +62,7 @@ class LocalModels:
         self,
         vectors: Tensor,
         layout: Layout,
-        field: Field,
+        fields: Field | Sequence[Field],
         settings: LocalSettings,
         rng: torch.Generator,
         update: LocalUpdate | None = None,
@@ -72,11 +72,15 @@ class LocalModels:
         Args:
             vectors: first models [K, D].
             layout: shape of each weight.
-            field: receptive field of the training nodes.
+            fields: receptive field of the training nodes; or of some clients after others, who are then gone through
+                one after another.
             rng: draws the dropout; on the device of ``vectors``.
             update: the defense's change of the gradients, from :meth:`fglaudit.interfaces.Channel.local_update`.
         """
-        self._layout, self._field, self._settings, self._rng, self._update = layout, field, settings, rng, update
+        self._layout, self._settings, self._rng, self._update = layout, settings, rng, update
+        self._fields = as_blocks(fields)
+        if update is not None and len(self._fields) > 1:
+            raise ValueError("the gradients of single examples are of all clients at once")
         self._weights = {name: w.clone().requires_grad_() for name, w in unflatten(vectors.detach(), layout).items()}
         rate, decay = settings.learning_rate, settings.weight_decay
         # The first optimizer of torch's own in a process imports its compiler: longer than many a training.
@@ -99,10 +103,11 @@ class LocalModels:
             if self._update is None:
                 for weight in self._weights.values():
                     weight.grad = None
-                outputs = logits(self._field, self._weights, self._settings.dropout, self._rng)
-                loss(self._field, outputs).backward()  # type: ignore[no-untyped-call]
+                for field, weights in zip(self._fields, of_blocks(self._fields, self._weights), strict=True):
+                    outputs = logits(field, weights, self._settings.dropout, self._rng)
+                    loss(field, outputs).backward()  # type: ignore[no-untyped-call]
             else:
-                gradient = private_mean(self._losses, self.vectors(), self._field.mask, self._update)
+                gradient = private_mean(self._losses, self.vectors(), self._fields[0].mask, self._update)
                 for name, part in unflatten(gradient, self._layout).items():
                     self._weights[name].grad = part
             if self._adam is None:
@@ -121,12 +126,29 @@ class LocalModels:
             weight.sub_(gradient, alpha=self._settings.learning_rate)
 
     def _losses(self, vectors: Tensor) -> Tensor:
-        outputs = logits(self._field, unflatten(vectors, self._layout), self._settings.dropout, self._rng)
-        return losses(self._field, outputs)
+        outputs = logits(self._fields[0], unflatten(vectors, self._layout), self._settings.dropout, self._rng)
+        return losses(self._fields[0], outputs)
 
     def vectors(self) -> Tensor:
         """Return a copy of all models [K, D]."""
         return flatten({name: weight.detach() for name, weight in self._weights.items()})
+
+
+def as_blocks(fields: Field | Sequence[Field]) -> tuple[Field, ...]:
+    """Return the receptive fields of all clients, in one or in several blocks of clients."""
+    return (fields,) if isinstance(fields, Field) else tuple(fields)
+
+
+def of_blocks(fields: Sequence[Field], weights: Mapping[str, Tensor]) -> Iterator[Mapping[str, Tensor]]:
+    """Yield for every block of clients its ``weights`` [K, ...]."""
+    if len(fields) == 1:
+        yield weights
+        return
+    first = 0
+    for field in fields:
+        last = first + len(field.mask)
+        yield {name: weight[first:last] for name, weight in weights.items()}
+        first = last
 
 
 @torch.no_grad()
@@ -134,6 +156,12 @@ def hits(field: Field, vectors: Tensor, layout: Layout) -> Tensor:
     """Return which targets the models [K, D] classify correctly, as a padded grid [K, R_L]."""
     outputs = logits(field, unflatten(vectors, layout))
     return (outputs.argmax(-1) == field.labels) & field.mask
+
+
+def all_hits(fields: Sequence[Field], vectors: Tensor, layout: Layout) -> list[Tensor]:
+    """Return the :func:`hits` of the models [K, D] of all blocks of clients, block by block."""
+    blocks = of_blocks(fields, {"": vectors})
+    return [hits(field, part[""], layout) for field, part in zip(fields, blocks, strict=True)]
 
 
 def accuracies(correct: Sequence[Tensor], counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import SparseMatrix
 
 SPARSE_BELOW = 0.25
@@ -42,13 +43,16 @@ class Field:
         rows: padded row counts R_1 ... R_L; the last are the targets.
         labels: [K, R_L]; 0 where padded.
         mask: [K, R_L], True for targets.
+        drawn: per layer but the last, for how many rows of a client dropout is drawn; empty: for ``rows``. Clients that
+            are taken a few at a time are padded less, and are to draw what they would draw all together.
     """
 
-    inputs: SparseMatrix | Tensor
+    inputs: SparseMatrix | SharedRows | Tensor
     adjacency: tuple[SparseMatrix, ...]
     rows: tuple[int, ...]
     labels: Tensor
     mask: Tensor
+    drawn: tuple[int, ...] = ()
 
     @cached_property
     def counts(self) -> Tensor:
@@ -71,7 +75,9 @@ def needed_rows(graph: Propagation, targets: Tensor, layers: int) -> list[Tensor
     return masks
 
 
-def build_field(graph: Propagation, inputs: Tensor, held: Tensor, masks: list[Tensor], labels: Tensor) -> Field:
+def build_field(
+    graph: Propagation, inputs: Tensor | SharedRows, held: Tensor, masks: list[Tensor], labels: Tensor
+) -> Field:
     """Cut the receptive field of the targets out of all rows.
 
     Args:
@@ -93,8 +99,10 @@ def build_field(graph: Propagation, inputs: Tensor, held: Tensor, masks: list[Te
     mask = torch.zeros_like(padded_labels, dtype=torch.bool)
     mask[target] = True
     first = masks[0].nonzero().squeeze(1)
+    at = places[0][first], graph.client[first], clients, sizes[0]
+    rows = inputs[held[first]]
     return Field(
-        inputs=client_inputs(inputs[held[first]], places[0][first], graph.client[first], clients, sizes[0]),
+        inputs=client_inputs(rows, *at) if isinstance(rows, Tensor) else shared_inputs(rows, *at),
         adjacency=tuple(adjacency),
         rows=tuple(sizes),
         labels=padded_labels.view(clients, -1),
@@ -116,13 +124,26 @@ def client_inputs(inputs: Tensor, places: Tensor, client: Tensor, num_clients: i
     The result is block-diagonal and sparse [K R, K F] if few entries are non-zero, else dense [K, R, F].
     """
     features = inputs.shape[1]
-    row, column = inputs.nonzero(as_tuple=True)
-    if len(row) > SPARSE_BELOW * inputs.numel():
+    # Counted first: the places of all entries of dense rows take four times the memory of the rows.
+    if int(torch.count_nonzero(inputs).item()) > SPARSE_BELOW * inputs.numel():
         dense = inputs.new_zeros(num_clients * size, features)
         dense[places] = inputs
         return dense.view(num_clients, size, features)
+    row, column = inputs.nonzero(as_tuple=True)
     shape = (num_clients * size, num_clients * features)
     return SparseMatrix.from_entries(places[row], client[row] * features + column, inputs[row, column], shape)
+
+
+def shared_inputs(
+    inputs: SharedRows, places: Tensor, client: Tensor, num_clients: int, size: int
+) -> SparseMatrix | SharedRows | Tensor:
+    """Return what :func:`client_inputs` does, but rows that are not sparse stay in the table [K, R, F]."""
+    if inputs.density <= SPARSE_BELOW:
+        return client_inputs(inputs.dense(), places, client, num_clients, size)
+    # Nothing reads the rows of padding, and no gradient comes from there: the table's first row is as good as any.
+    index = inputs.index.new_zeros(num_clients * size)
+    index[places] = inputs.index
+    return SharedRows(inputs.table, index.view(num_clients, size), inputs.density)
 
 
 def logits(
@@ -136,14 +157,16 @@ def logits(
         rng: draws the dropout; on the device of the weights. None evaluates.
     """
     first, *later = weights.values()
-    if isinstance(field.inputs, Tensor):
-        hidden = field.inputs @ first
-    else:
+    if isinstance(field.inputs, SparseMatrix):
         hidden = (field.inputs @ first.flatten(0, 1)).view(len(first), field.rows[0], -1)
-    for adjacency, rows, weight in zip(field.adjacency, field.rows[1:], later, strict=True):
+    else:
+        hidden = field.inputs @ first
+    drawn = field.drawn or field.rows[:-1]
+    for adjacency, draws, rows, weight in zip(field.adjacency, drawn, field.rows[1:], later, strict=True):
         hidden = functional.relu(hidden)
         if rng is not None and dropout > 0:
-            kept = torch.rand(hidden.shape, generator=rng, device=hidden.device) >= dropout
+            clients, held, width = hidden.shape
+            kept = torch.rand(clients, draws, width, generator=rng, device=hidden.device)[:, :held] >= dropout
             hidden = hidden * kept / (1 - dropout)
         hidden = (adjacency @ (hidden @ weight).flatten(0, 1)).view(len(weight), rows, -1)
     return hidden

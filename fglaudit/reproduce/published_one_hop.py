@@ -16,7 +16,7 @@ import torch
 
 from fglaudit.federated.neighbor_sums import local_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees
-from fglaudit.federated.problem import Problem
+from fglaudit.federated.problem import Problem, Targets
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.sparse import row_starts
@@ -46,7 +46,9 @@ def train(
     if share < 1:
         rows = _sampled(rows, share, split(rng, "boundary"))
     row, column = rows.known_edges(edges, reach=1)
-    problem = Problem.on(clients, graph.num_nodes, rows, row, column, local_degrees(row, column, len(rows.node)))
+    problem = Problem.on(
+        Targets.of(clients, graph.num_nodes), rows, row, column, local_degrees(row, column, len(rows.node))
+    )
     x = graph.x[rows.node].float()
     if noise:
         drawn = noise * torch.randn(x.shape, generator=split(rng, "noise"))

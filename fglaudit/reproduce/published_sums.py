@@ -14,7 +14,7 @@ import math
 import torch
 
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees
-from fglaudit.federated.problem import Problem
+from fglaudit.federated.problem import Problem, Targets
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.weights import gcn_layout, glorot
@@ -30,7 +30,9 @@ def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.
     edges = KeptEdges.of(clients, graph.degrees())
     rows = HeldRows.within(edges, len(clients), 1)
     row, column = rows.known_edges(edges, reach=1)
-    problem = Problem.on(clients, graph.num_nodes, rows, row, column, local_degrees(row, column, len(rows.node)))
+    problem = Problem.on(
+        Targets.of(clients, graph.num_nodes), rows, row, column, local_degrees(row, column, len(rows.node))
+    )
     x = graph.x.float()
     sums = torch.zeros_like(x).index_add_(0, graph.edge_index[0], x[graph.edge_index[1]])
     inputs = torch.cat([sums, torch.ones(len(x), 1)], 1)[rows.node][problem.needed(protocol.layers)]

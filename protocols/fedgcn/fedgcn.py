@@ -35,7 +35,7 @@ Choices where the paper's text is silent:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -44,16 +44,19 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.federated.client_blocks import block_fields
 from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums, weighted_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
-from fglaudit.federated.problem import Problem, check_trainable, gather_features
+from fglaudit.federated.problem import Gathered, Problem, check_trainable, gather_features
+from fglaudit.federated.received_once import ReceivedOnce
 from fglaudit.federated.smoothing import random_rows, remarks
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.gcn import needed_rows
+from fglaudit.nn.gcn import Field, needed_rows
+from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.payloads import SERVER, HopSums, MessageBatch, ModelUpdate, NeighborSums, Payload
@@ -224,12 +227,14 @@ class FedGCN(FederatedProtocol):
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
-        problem, inputs = self.pretrain(graph, channel, device, clients)
-        train, test = problem.fields(inputs, self.layers)
-        layout = self.layout(graph)
+        notes, layout = self.remarks(channel, clients, graph), self.layout(graph)
+        data = Gathered.of(clients, graph.degrees(), device)
+        del clients  # their edges are as large as the graph's
+        train, test = self.fields(data, channel)
+        del data
         initial = glorot(layout, split(rng, "weights")).to(device)
         trained = self.averaging().train(train, test, initial, layout, channel, rng)
-        return replace(trained, notes=(*trained.notes, *self.remarks(channel, clients, graph)))
+        return replace(trained, notes=(*trained.notes, *notes))
 
     def remarks(self, channel: Channel, clients: Sequence[ClientGraph], graph: FederatedGraph) -> tuple[str, ...]:
         """Return what a reader must know of smoothing, or its absence, and the noise on the sums or on rows."""
@@ -238,35 +243,61 @@ class FedGCN(FederatedProtocol):
         without = "clients and the server see rows of so many hops more, and nothing is smoothed away"
         return remarks(self.smoothing_hops, noisy, "sums", without)
 
-    def pretrain(
-        self,
-        graph: FederatedGraph,
-        channel: Channel,
-        device: torch.device,
-        clients: Sequence[ClientGraph] | None = None,
-    ) -> tuple[Problem, Tensor]:
-        """Do everything before the first round, with ``clients`` as they were prepared; None: they are prepared here.
+    def pretrain(self, graph: FederatedGraph, channel: Channel, device: torch.device) -> tuple[Problem, Tensor]:
+        """Do everything before the first round, with the rows of all clients at once.
 
         Returns:
             The clients' rows, and the first-layer input [H, F], as received, of the rows that training or testing
             needs.
         """
-        if clients is None:
-            self.check(graph)
-            clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
-        edges = KeptEdges.of(clients, graph.degrees()).to(device)
-        problem = Problem.of(clients, edges, self.hops)
-        x = gather_features(clients, graph.num_nodes).to(device)
+        self.check(graph)
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        data = Gathered.of(clients, graph.degrees(), device)
+        return self.batched(data, self.held(data), channel)
+
+    def held(self, data: Gathered) -> HeldRows:
+        """Return for which nodes clients hold first-layer inputs."""
+        return HeldRows.within(data.edges, data.num_clients, max(self.hops - 1, 0))
+
+    def fields(self, data: Gathered, channel: Channel) -> tuple[Sequence[Field], Sequence[Field]]:
+        """Do everything before the first round; return the receptive fields of the training and of the test nodes.
+
+        Clients are taken in blocks whose rows have at most ``BUCKET_BYTES``, and where that is more than one block they
+        read rows that arrived equal from one table. Smoothed rows, and gradients of single examples, are always all
+        clients' at once.
+        """
+        rows = self.held(data)
+        blocks = buckets(rows.splits.cpu().diff() * data.x.shape[1] * data.x.element_size())
+        if len(blocks) == 1 or self.smoothing_hops or channel.local_update() is not None:
+            problem, inputs = self.batched(data, rows, channel)
+            train, test = problem.fields(inputs, self.layers)
+            return (train,), (test,)
+        received = self.shared(data, rows, channel) if self.hops else None
+        return block_fields(data, rows, blocks, received, self.hops, self.layers)
+
+    def batched(self, data: Gathered, rows: HeldRows, channel: Channel) -> tuple[Problem, Tensor]:
+        """Exchange sums; return what :meth:`pretrain` does."""
+        problem = Problem.among(data.targets, data.edges, rows, self.hops, self.layers)
         if self.hops == 0:
-            return problem, problem.own_sums(x, self.layers)
+            return problem, problem.own_sums(data.x, self.layers)
         needed = problem.needed(self.layers)
-        total = self.collect(edges, x, len(clients), channel)
+        total = self.collect(data.edges, data.x, data.num_clients, channel).float()
         if self.smoothing_hops:
-            return problem, self.smoothed(total, edges, problem.rows, channel)[needed]
-        inputs = self.deliver(total, problem.rows, needed, channel)
-        if self.aggregate == "counts":
-            inputs = inputs / (edges.degrees[problem.rows.node[needed]] + 1).unsqueeze(1)
-        return problem, inputs
+            return problem, self.smoothed(total, data.edges, rows, channel)[needed]
+        inputs = self.deliver(total, rows, needed, channel)
+        return problem, self.means(inputs, rows.node[needed], data.edges)
+
+    def shared(self, data: Gathered, rows: HeldRows, channel: Channel) -> SharedRows:
+        """Exchange sums; return the first-layer inputs of all ``rows`` [M, F], those that arrived equal held once."""
+        total = self.collect(data.edges, data.x, data.num_clients, channel).float()
+        received = ReceivedOnce(len(data.x))
+        for part, sums in self.delivered(total, rows, channel):
+            received.add(rows.node[part], self.means(sums, rows.node[part], data.edges))
+        return received.rows()
+
+    def means(self, sums: Tensor, nodes: Tensor, edges: KeptEdges) -> Tensor:
+        """Return what a client makes of the ``sums`` [r, F] of ``nodes`` [r]: of counts a mean, else the same."""
+        return sums / (edges.degrees[nodes] + 1).unsqueeze(1) if self.aggregate == "counts" else sums
 
     def collect(self, edges: KeptEdges, x: Tensor, num_clients: int, channel: Channel) -> Tensor:
         """Have every client send its partial sums, in batches of about a gibibyte; the server adds what arrives.
@@ -284,24 +315,27 @@ class FedGCN(FederatedProtocol):
             arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
             assert isinstance(arrived, NeighborSums)
             total = add_messages(total, arrived.nodes, arrived.sums, len(x))
+            del part, payload, arrived  # or they would be there still while the next are made
         assert total is not None
         return total
 
     def deliver(self, total: Tensor, rows: HeldRows, keep: Tensor, channel: Channel) -> Tensor:
         """Have the server send every client the sums of its rows; return those in ``keep`` [M] as received [H, F]."""
+        return torch.cat([sums[keep[part]] for part, sums in self.delivered(total, rows, channel)])
+
+    def delivered(self, total: Tensor, rows: HeldRows, channel: Channel) -> Iterator[tuple[slice, Tensor]]:
+        """Have the server send every client the sums of its rows; yield which rows arrived, and as what [r, F]."""
         splits, total = rows.splits.cpu(), total.float()
-        received = []
         for low, high in buckets(splits.diff() * total.shape[1] * 4):
-            first, last = int(splits[low].item()), int(splits[high].item())
+            part = slice(int(splits[low].item()), int(splits[high].item()))
             receivers = torch.arange(low, high)
-            payload = NeighborSums(rows.node[first:last], total[rows.node[first:last]])
+            payload = NeighborSums(rows.node[part], total[rows.node[part]])
             batch = MessageBatch(
-                0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - first
+                0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - part.start
             )
             arrived = channel.send(batch)
             assert isinstance(arrived, NeighborSums)
-            received.append(arrived.sums[keep[first:last]])
-        return torch.cat(received)
+            yield part, arrived.sums
 
     def smoothed(self, total: Tensor, edges: KeptEdges, rows: HeldRows, channel: Channel) -> Tensor:
         """Have the server send every client the sums of its own nodes and the clients propagate them; return the rows

@@ -104,6 +104,7 @@ class _TwoLayerGcn(nn.Module):
 def test_at_one_client_they_are_those_of_opacus() -> None:
     pytest.importorskip("opacus", reason="the comparison needs Opacus: pip install 'fglaudit[dp]'")
     field, weights = training_field(one_client=True), models(1)
+    assert isinstance(field.inputs, Tensor | SparseMatrix)
     inputs = field.inputs if isinstance(field.inputs, Tensor) else field.inputs.forward.to_dense().unsqueeze(0)
     targets = int(field.mask.sum().item())
     sums = inputs.expand(targets, -1, -1)
