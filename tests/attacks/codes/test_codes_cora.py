@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fglaudit.attacks.updates.code_gradients import code_gradients
 from torch import Tensor
 
 from fglaudit.attacks.codes.code_edges import CodeEdges
-from fglaudit.attacks.codes.code_gradients import code_gradients
 from fglaudit.attacks.codes.report_rows import ReportRows
 from fglaudit.attacks.codes.seen_reports import seen_reports
 from fglaudit.datasets import DatasetSpec

@@ -2,10 +2,10 @@
 
 A node's input to the linear classifier of ``structure-only`` and ``private-reports`` begins with propagated codes z_v,
 which anybody who knows the edges can compute (:class:`fglaudit.structure.Codes`). The gradient of the weights that meet
-them is ``sum over training nodes of z_v r_v'``, ``r_v`` the predicted probabilities less the one-hot label: known vectors,
-few of them, with unknown weights. Over any number of steps of SGD they add up to ``-eta Z' R`` once the decay of the
+them is ``sum over training nodes of z_v r_v'``, ``r_v`` the predicted probabilities less the one-hot label: few known
+vectors with unknown weights. Over any number of steps of SGD they add up to ``-eta Z' R`` once the decay of the
 weights is subtracted (:mod:`fglaudit.attacks.updates.input_layer`), whatever features stand beside the codes, and the
-mean of all clients' models is of the same form. So :mod:`fglaudit.attacks.codes.sparse_rows` finds whose rows of R are
+mean of all clients' models is of the same form. So :mod:`fglaudit.attacks.updates.sparse_rows` finds whose rows of R are
 not 0, the training nodes; each has one negative entry, at its label.
 
 Rows are at length 1 over the root of their number per node (``fglaudit.federated.home_head.joined``).
@@ -23,8 +23,8 @@ from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.known_graph import known_edges
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.uploads import unknown_changes
-from fglaudit.attacks.codes.sparse_rows import sparse_rows
 from fglaudit.attacks.updates.input_layer import InputChange, first_layer_changes, unreadable_steps
+from fglaudit.attacks.updates.sparse_rows import sparse_rows
 from fglaudit.facts import GRADIENTS, Additive
 from fglaudit.federated.home_head import joined
 from fglaudit.nn.codes import public_codes

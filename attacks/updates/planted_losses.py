@@ -13,7 +13,7 @@ from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.modelled import about, known_noise, on_gradients, sealed
 from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.attacks.codes.code_gradients import code_inputs
+from fglaudit.attacks.updates.code_gradients import code_inputs
 from fglaudit.attacks.updates.planted_changes import changed_models, planted_clients
 from fglaudit.facts import EDGES, Fact, Rounded, is_built_in
 from fglaudit.nn.weights import unflatten
@@ -43,8 +43,8 @@ class PlantedLosses(NamedTuple):
 
 
 def models_losses(fact: Fact) -> bool:
-    """Whether attacks on these models allow for ``fact``: errors of uploads hide directions, which are then not counted;
-    clips and samples of losses scale gradients, whose rows stay what they are. Codes are propagated over the edges of
+    """Whether attacks on these models allow for ``fact``: errors of uploads hide directions, which then do not
+    count; clips and samples of losses scale gradients, whose rows stay what they are. Codes are propagated over the edges of
     the whole graph; features are not among them."""
     sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
     return sent or sealed(fact, ModelUpdate) or on_gradients(fact) or (fact.target != EDGES and _of_rows(fact))
@@ -65,7 +65,7 @@ def planted_losses(view: View, rng: torch.Generator) -> PlantedLosses:
     labels = torch.randint(classes, (len(trained),), generator=rng)
     predicted = torch.rand(len(trained), classes, generator=rng, dtype=torch.double) + 0.1
     moved = predicted / predicted.sum(1, keepdim=True) - one_hot(labels, classes)
-    name, shape = next(iter(view.public.layout.items()))
+    name = next(iter(view.public.layout))
     size = sum(math.prod(part) for part in view.public.layout.values())
     model = 0.1 * torch.randn(size, generator=rng)
     stated, codes = view.public.structure.of(Training), view.public.structure.of(Codes)

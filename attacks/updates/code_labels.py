@@ -1,7 +1,7 @@
 """Labels of training nodes from the models of classifiers over public codes.
 
 A training node's part in the gradients is its predicted probabilities less its one-hot label: the one negative entry
-names the label (:mod:`fglaudit.attacks.codes.code_gradients`). That the signs of a classifier's gradient give away the
+names the label (:mod:`fglaudit.attacks.updates.code_gradients`). That the signs of a classifier's gradient give away the
 labels in a batch is known of single samples (iDLG: Zhao et al. 2020); here public inputs give them node by node, from
 single clients' uploads or from the mean of all. Labels that were found count as known, and all other nodes get what
 label propagation over the known edges makes of them.
@@ -18,8 +18,8 @@ import torch
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.label_propagation import propagate_labels
-from fglaudit.attacks.codes.code_gradients import KEPT, code_gradients, unreadable_codes
-from fglaudit.attacks.codes.planted_losses import models_losses, planted_losses
+from fglaudit.attacks.updates.code_gradients import KEPT, code_gradients, unreadable_codes
+from fglaudit.attacks.updates.planted_losses import models_losses, planted_losses
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload

@@ -1,6 +1,6 @@
 """Which few rows of a dictionary measured vectors are made of: sparse Bayesian learning over many measurements.
 
-Given ``M = Z' R + errors``, Z [N, D] known, R [N, L] with few rows that are not 0: which are these, and what is in them?
+Given ``M = Z' R + errors``, Z [N, D] known, R [N, L] with few rows that are not 0: which are they, and what are they?
 Row n of R is given a Gaussian prior of power ``gamma_n``; the powers that make M likeliest are found by fixed-point
 steps, and most become 0 (M-SBL: Wipf and Rao, IEEE TSP 2007; steps of MacKay, Neural Computation 1992). Unlike greedy
 pursuit this copes with rows of Z that are much alike, as those of neighbours are after many steps of propagation. The

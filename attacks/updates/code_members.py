@@ -1,7 +1,7 @@
 """Membership in training from the models of classifiers over public codes: whose known vector the gradients hold.
 
 No row, no label and no shadow model is needed, and no single client's upload: a client that knows the edges finds who
-trains anywhere in the mean of all models (:mod:`fglaudit.attacks.codes.code_gradients`). A node's score is the power of
+trains anywhere in the mean of all models (:mod:`fglaudit.attacks.updates.code_gradients`). A node's score is the power of
 its part in the changes. Nodes with equal codes, as twins in a graph have after any number of steps, have one score.
 """
 
@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.attacks.codes.code_gradients import KEPT, code_gradients, unreadable_codes
-from fglaudit.attacks.codes.planted_losses import models_losses, planted_losses
+from fglaudit.attacks.updates.code_gradients import KEPT, code_gradients, unreadable_codes
+from fglaudit.attacks.updates.planted_losses import models_losses, planted_losses
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
