@@ -5,8 +5,8 @@ which anybody who knows the edges can compute (:class:`fglaudit.structure.Codes`
 them is ``sum over training nodes of z_v r_v'``, ``r_v`` the predicted probabilities less the one-hot label: few known
 vectors with unknown weights. Over any number of steps of SGD they add up to ``-eta Z' R`` once the decay of the
 weights is subtracted (:mod:`fglaudit.attacks.updates.input_layer`), whatever features stand beside the codes, and the
-mean of all clients' models is of the same form. So :mod:`fglaudit.attacks.updates.sparse_rows` finds whose rows of R are
-not 0, the training nodes; each has one negative entry, at its label.
+mean of all clients' models is of the same form. So :mod:`fglaudit.attacks.updates.sparse_rows` finds whose rows of R
+are not 0, the training nodes; each has one negative entry, at its label.
 
 Rows are at length 1 over the root of their number per node (``fglaudit.federated.home_head.joined``).
 """

@@ -1,8 +1,8 @@
 """Labels of training nodes from the models of classifiers over public codes.
 
 A training node's part in the gradients is its predicted probabilities less its one-hot label: the one negative entry
-names the label (:mod:`fglaudit.attacks.updates.code_gradients`). That the signs of a classifier's gradient give away the
-labels in a batch is known of single samples (iDLG: Zhao et al. 2020); here public inputs give them node by node, from
+names the label (:mod:`fglaudit.attacks.updates.code_gradients`). That the signs of a classifier's gradient give the
+label away is known of single samples (iDLG: Zhao et al. 2020); here public inputs give them node by node, from
 single clients' uploads or from the mean of all. Labels that were found count as known, and all other nodes get what
 label propagation over the known edges makes of them.
 """

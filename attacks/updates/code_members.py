@@ -1,8 +1,8 @@
 """Membership in training from the models of classifiers over public codes: whose known vector the gradients hold.
 
 No row, no label and no shadow model is needed, and no single client's upload: a client that knows the edges finds who
-trains anywhere in the mean of all models (:mod:`fglaudit.attacks.updates.code_gradients`). A node's score is the power of
-its part in the changes. Nodes with equal codes, as twins in a graph have after any number of steps, have one score.
+trains anywhere in the mean of all models (:mod:`fglaudit.attacks.updates.code_gradients`). A node's score is the power
+of its part in the changes. Nodes with equal codes, as twins in a graph have after any number of steps, have one score.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class PlantedLosses(NamedTuple):
 
 def models_losses(fact: Fact) -> bool:
     """Whether attacks on these models allow for ``fact``: errors of uploads hide directions, which then do not
-    count; clips and samples of losses scale gradients, whose rows stay what they are. Codes are propagated over the edges of
-    the whole graph; features are not among them."""
+    count; clips and samples of losses scale gradients, whose rows stay what they are. Codes are propagated over the
+    edges of the whole graph; features are not among them."""
     sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
     return sent or sealed(fact, ModelUpdate) or on_gradients(fact) or (fact.target != EDGES and _of_rows(fact))
 
