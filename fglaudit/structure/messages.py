@@ -184,6 +184,9 @@ class Codes(Statement):
     read_after: tuple[int, ...] = ()
     inputs_from: int = 0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "read_after", tuple(self.read_after))  # JSON has a list in its place
+
 
 @dataclass(frozen=True)
 class Reports(Statement):

@@ -30,8 +30,9 @@ class Statement:
         return f"{start} does not state {cls.about}; state it in structure(): {cls.__name__}(...)"
 
     def values(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        """Return the fields by name, as JSON has them: a tuple is a list there."""
+        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 def one_of(field: str, value: str, known: Sequence[str]) -> None:
