@@ -76,6 +76,7 @@ def unreadable_codes(view: View) -> str | None:
     return None if code_changes(view, 1) else "the observer sees no two models of which one follows the other"
 
 
+@once_per_view
 def code_inputs(view: View, device: torch.device) -> Tensor:
     """Return every node's propagated codes as they stand in its input [N, D], in double precision."""
     codes, n = view.public.structure.of(Codes), view.public.num_nodes
