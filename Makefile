@@ -24,7 +24,7 @@ fuzz: $(VENV)/.dev  ## mutated suites, graphs and run folders, and killed runs: 
 	$(BIN)/python -m bench.fuzz
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .  # what is first party hangs on other files, which the cache does not watch
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fglaudit.attacks.updates.code_gradients import code_gradients
 from torch import Tensor
 
 from fglaudit.attacks.codes.code_edges import CodeEdges
 from fglaudit.attacks.codes.report_rows import ReportRows
 from fglaudit.attacks.codes.seen_reports import seen_reports
+from fglaudit.attacks.updates.code_gradients import code_gradients
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.k_ary_response import KAryResponse
 from fglaudit.errors import FglauditError

@@ -7,10 +7,10 @@ import dataclasses
 
 import pytest
 import torch
+
 from fglaudit.attacks.updates.code_gradients import code_gradients, unreadable_codes
 from fglaudit.attacks.updates.code_labels import CodeLabels
 from fglaudit.attacks.updates.code_members import CodeMembers
-
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Inference
 from fglaudit.payloads import SERVER

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from fglaudit.attacks.updates.sparse_rows import sparse_rows
 from torch import Tensor
 
+from fglaudit.attacks.updates.sparse_rows import sparse_rows
 from fglaudit.rng import derive
 
 
