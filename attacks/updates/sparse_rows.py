@@ -18,6 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.once_per_input import once_per_input
+
 _STEPS = 70
 _FIRST_ERROR, _SHRINKS = 3e-3, 0.85
 """Errors, beside the largest singular value, and by what they are made smaller in every step."""
@@ -47,6 +49,7 @@ class SparseRows(NamedTuple):
     rows: Tensor
 
 
+@once_per_input
 def sparse_rows(known: Tensor, measured: Tensor, error: float) -> SparseRows:
     """Return the few rows R of which ``measured = known' R``, none where all is error.
 

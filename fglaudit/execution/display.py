@@ -55,7 +55,7 @@ class PlainProgress(Listener):
 
     def __init__(self, console: Console, total: int, done: int) -> None:
         self.console, self.total, self.done = console, total, done
-        self.first, self.begin = done, time.monotonic()
+        self.measured, self.begin = 0, time.monotonic()
         self.starts: dict[str, float] = {}
         self.said = time.monotonic()
 
@@ -73,14 +73,18 @@ class PlainProgress(Listener):
     def finished(self, task: Task, record: CellRecord) -> None:
         self.done += 1
         self.said = now = time.monotonic()
-        left = (now - self.begin) / (self.done - self.first) * (self.total - self.done)
-        text = (
-            f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} "
-            f"({now - self.starts[record.cell]:.1f} s, about {left:.0f} s left)"
-        )
+        self.measured += any(row.status is not Status.NOT_APPLICABLE for row in record.findings)
+        took = f"{now - self.starts[record.cell]:.1f} s{self._left(now)}"
+        text = f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} ({took})"
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
         for row in _first_failure(record):
             self.console.print(f"    failed: {row.reason}", markup=False, highlight=False, soft_wrap=True)
+
+    def _left(self, now: float) -> str:
+        """Return how long the rest takes if all of it is measured; nothing is known before a cell was."""
+        if not self.measured:
+            return ""
+        return f", at most about {(now - self.begin) / self.measured * (self.total - self.done):.0f} s left"
 
     def checked(self, running: Sequence[Running]) -> None:
         if time.monotonic() - self.said < QUIET_SECONDS:

@@ -95,7 +95,7 @@ class FedAvg:
             model = average(uploads, None if weights is None else weights[chosen].to(uploads.device))
             received = broadcast(channel, round, model, num_clients)
             models.load(received)
-            right = all_hits(as_blocks(test), received, layout)
+            right = all_hits(as_blocks(test), models.weights)
             correct.append(torch.cat([block.sum(1) for block in right]))
             channel.round_done(round, of or self.rounds)
         accuracy, accuracy_global = accuracies(correct, tested)

@@ -129,9 +129,14 @@ class LocalModels:
         outputs = logits(self._fields[0], unflatten(vectors, self._layout), self._settings.dropout, self._rng)
         return losses(self._fields[0], outputs)
 
+    @property
+    def weights(self) -> Mapping[str, Tensor]:
+        """The weights of all models [K, in, out], by name; they change with the next step."""
+        return {name: weight.detach() for name, weight in self._weights.items()}
+
     def vectors(self) -> Tensor:
         """Return a copy of all models [K, D]."""
-        return flatten({name: weight.detach() for name, weight in self._weights.items()})
+        return flatten(self.weights)
 
 
 def as_blocks(fields: Field | Sequence[Field]) -> tuple[Field, ...]:
@@ -152,16 +157,15 @@ def of_blocks(fields: Sequence[Field], weights: Mapping[str, Tensor]) -> Iterato
 
 
 @torch.no_grad()
-def hits(field: Field, vectors: Tensor, layout: Layout) -> Tensor:
-    """Return which targets the models [K, D] classify correctly, as a padded grid [K, R_L]."""
-    outputs = logits(field, unflatten(vectors, layout))
+def hits(field: Field, weights: Mapping[str, Tensor]) -> Tensor:
+    """Return which targets models classify correctly, as a padded grid [K, R_L]; ``weights`` [K, in, out] by name."""
+    outputs = logits(field, weights)
     return (outputs.argmax(-1) == field.labels) & field.mask
 
 
-def all_hits(fields: Sequence[Field], vectors: Tensor, layout: Layout) -> list[Tensor]:
-    """Return the :func:`hits` of the models [K, D] of all blocks of clients, block by block."""
-    blocks = of_blocks(fields, {"": vectors})
-    return [hits(field, part[""], layout) for field, part in zip(fields, blocks, strict=True)]
+def all_hits(fields: Sequence[Field], weights: Mapping[str, Tensor]) -> list[Tensor]:
+    """Return the :func:`hits` of the models of all blocks of clients, block by block."""
+    return [hits(field, part) for field, part in zip(fields, of_blocks(fields, weights), strict=True)]
 
 
 def accuracies(correct: Sequence[Tensor], counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -166,7 +166,8 @@ def logits(
         hidden = functional.relu(hidden)
         if rng is not None and dropout > 0:
             clients, held, width = hidden.shape
-            kept = torch.rand(clients, draws, width, generator=rng, device=hidden.device)[:, :held] >= dropout
+            drawn_rows = torch.rand(clients, draws, width, generator=rng, device=hidden.device)[:, :held]
+            kept = drawn_rows.ge_(dropout)  # as numbers: products with flags first make numbers of them
             hidden = hidden * kept / (1 - dropout)
         hidden = (adjacency @ (hidden @ weight).flatten(0, 1)).view(len(weight), rows, -1)
     return hidden

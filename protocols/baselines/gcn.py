@@ -81,7 +81,7 @@ class GCN(FederatedProtocol):
         correct = []
         for round in range(1, self.rounds + 1):
             models.step(self.local_steps)
-            hit = hits(test, models.vectors(), layout)[tested]
+            hit = hits(test, models.weights)[tested]
             correct.append(torch.zeros(graph.num_clients, device=device).index_add_(0, owner, hit.float()))
             channel.round_done(round, self.rounds)
         accuracy, accuracy_global = accuracies(correct, torch.bincount(owner, minlength=graph.num_clients))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import os
 import signal
 import subprocess
@@ -14,11 +16,13 @@ from pathlib import Path
 import pytest
 from execution_runs import suite
 from harness_runners import KILLED, SLOW, misbehave
+from rich.console import Console
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.display import heartbeat
+from fglaudit.execution.display import PlainProgress, heartbeat
 from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.local_engine import START_TRIES, LocalEngine
+from fglaudit.execution.plan import Planned
 from fglaudit.execution.worker import Progress, Task
 from fglaudit.finding import CellRecord, Status
 
@@ -120,6 +124,26 @@ def test_the_display_says_what_a_cell_does_and_that_it_is_silent() -> None:
         "(round 3 of 9) for 70 s, no sign of life for 40 s"
     )
     assert heartbeat(Running(task, 70, None, Progress(9, 9))) == "attacking and scoring for 70 s"
+
+
+def test_what_is_left_is_reckoned_by_cells_that_were_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was attacked in most of a suite's first cells; their split seconds say nothing of the others."""
+    now = [0.0]
+    monkeypatch.setattr("fglaudit.execution.display.time.monotonic", lambda: now[0])
+    text = io.StringIO()
+    progress = PlainProgress(Console(file=text, width=200), total=10, done=0)
+    for seed, (seconds, status) in enumerate(
+        [(1.0, Status.NOT_APPLICABLE), (1.0, Status.NOT_APPLICABLE), (58.0, Status.OK)]
+    ):
+        (task,) = tasks([seed])
+        progress.started(task)
+        now[0] += seconds
+        record = Planned.of(task.cell, task.cell.hash()).record("suite", "")
+        progress.finished(
+            task, dataclasses.replace(record, findings=(dataclasses.replace(record.findings[0], status=status),))
+        )
+    first, second, third = text.getvalue().splitlines()
+    assert "left" not in first + second and third.endswith("(58.0 s, at most about 420 s left)")
 
 
 def test_a_worker_is_ready_soon_because_libraries_of_few_cells_wait() -> None:
