@@ -25,7 +25,7 @@ _FIRST_ERROR, _SHRINKS = 3e-3, 0.85
 """Errors, beside the largest singular value, and by what they are made smaller in every step."""
 _SMALLEST_ERROR = 1e-7
 """Smaller ones leave a matrix that cannot be factorised in double precision."""
-_LEFT_BY_STEP = {12: 1600, 20: 800, 32: 400}
+_LEFT_BY_STEP = {6: 1600, 12: 800, 20: 400}
 """How many candidates with the largest power are kept from a step on."""
 _MOST = 2**14
 """Candidates at most: those nearest to the column space."""
