@@ -61,16 +61,16 @@ def first_batches(view: View, payload: type[Payload], direction: bool) -> tuple[
         values += batch.payload.numbers()
         if found and values > _VALUES:
             break
-        found.append(_fewer(batch) if values > _VALUES else batch)
+        found.append(first_messages(batch, _VALUES) if values > _VALUES else batch)
         if len(found) == _BATCHES:
             break
     return tuple(found)
 
 
-def _fewer(batch: MessageBatch) -> MessageBatch:
-    """Return the first messages of a very large batch."""
+def first_messages(batch: MessageBatch, values: int) -> MessageBatch:
+    """Return the first messages of ``batch`` with at most so many numbers, but one at least."""
     per_message = batch.payload.numbers() / len(batch.senders)
-    most = max(1, int(_VALUES / per_message))
+    most = max(1, int(values / per_message))
     return batch.select(torch.arange(len(batch.senders)) < most)
 
 

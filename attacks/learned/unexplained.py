@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from fglaudit.adversary.modelled import MULTI_BIT
-from fglaudit.attacks.learned.cleaning import first_batches
+from fglaudit.attacks.learned.cleaning import first_batches, first_messages
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
 from fglaudit.attacks.learned.probes import made_up_graph
 from fglaudit.errors import FglauditError
@@ -30,8 +30,9 @@ def unexplained(view: View, payloads: Iterable[type[Payload]]) -> bool:
     rng = derive(0, "what is unexplained")
     graph = made_up_graph(view, True, rng)
     batches = [b for p in payloads for direction in (True, False) for b in first_batches(view, p, direction)[:1]]
-    small = [b for b in batches if b.payload.numbers() <= _VALUES] or batches[:1]
-    made = [_made_up(batch, view.public.num_features, rng) for batch in small]
+    # Some of every kind: a fact about messages of which there are none here would seem to do nothing.
+    few = [first_messages(batch, _VALUES) for batch in batches]
+    made = [_made_up(batch, view.public.num_features, rng) for batch in few]
     binds: list[Released] = []
     try:
         for number in range(_BINDS):
