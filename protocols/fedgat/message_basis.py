@@ -1,4 +1,5 @@
-"""The few dimensions of feature space that a masked message lies in: found, and checked (see :mod:`fglaudit.protocols.fedgat.received`)."""
+"""The few dimensions of feature space that a masked message lies in (:mod:`fglaudit.protocols.fedgat.received` says
+why): found, and checked."""
 
 from __future__ import annotations
 
