@@ -15,6 +15,8 @@ neighbours' rows has norm at most 1.
 What a node's message says of feature space lies in a subspace of few dimensions, unless noise was added: M2 and K2 in
 that of the b neighbours' rows, M1 too, since the node is one of them. The receiver finds an orthonormal basis of it
 once (:func:`basis_of`), checks that nothing lies outside, and keeps the message in its coordinates, beside the basis.
+In the vector variant K1 has another b dimensions of mask; f(R_i) has equal entries in every pair of coordinates, so
+that the mask cancels, and the receiver averages it away beforehand (:func:`paired`).
 """
 
 from __future__ import annotations
@@ -30,29 +32,11 @@ from torch import Tensor
 from fglaudit.nn.chebyshev import NEGATIVE_SLOPE, Series
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 from fglaudit.protocols.fedgat.masking import LARGEST_R
+from fglaudit.protocols.fedgat.message_basis import basis_of, paired, spanned
 
-RESIDUAL = 100
-"""Largest relative part outside the basis, in units of the type's precision."""
 CHECKS = 4
 """Random combinations of each array's columns that must lie within the basis: an array with a column outside passes by
 chance only, whose probability falls with the fourth power of how small it must look."""
-
-
-def basis_of(rows: Tensor, rank: int) -> Tensor:
-    """Return an orthonormal basis [P, F, rank] of the leading directions of ``rows`` [P, n, F], ``rank <= n < F``."""
-    basis: Tensor
-    basis, triangle = torch.linalg.qr(rows.transpose(1, 2))
-    if rank < rows.shape[1]:
-        basis = basis @ torch.linalg.svd(triangle).U[:, :, :rank]
-    return basis
-
-
-def spanned(basis: Tensor, columns: Tensor) -> Tensor:
-    """Return for which p the ``columns`` [P, F, c] lie in the span of ``basis`` [P, F, r] up to rounding [P]."""
-    outside = columns - basis @ (basis.transpose(1, 2) @ columns)
-    bound = RESIDUAL * torch.finfo(columns.dtype).eps * columns.flatten(1).norm(dim=1)
-    inside: Tensor = outside.flatten(1).norm(dim=1) <= bound
-    return inside
 
 
 @dataclass(frozen=True)
@@ -86,29 +70,36 @@ class Batch:
     ) -> Batch:
         """Store a payload's messages to ``client`` [P], not yet placed; those without noise by a basis."""
         place = torch.full_like(client, -1)
-        if isinstance(payload, MaskedVectors):
-            # Scores are read through mask4 alone.
-            m1, m2 = (m.transpose(1, 2) @ payload.k2 for m in (payload.m1, payload.m2))
-            k1, k2 = payload.k3, payload.k1
-        else:
-            m1, m2, k1, k2 = payload.m1.flatten(2), payload.m2.flatten(2), payload.k1, payload.k2
-        batch = Batch(client, place, k1.shape[1], m1, m2, k1, k2, noisy=noisy)
-        return batch if noisy else batch.by_basis(rng)
+        if not isinstance(payload, MaskedVectors):
+            m1, m2 = payload.m1.flatten(2), payload.m2.flatten(2)
+            batch = Batch(client, place, payload.k1.shape[1], m1, m2, payload.k1, payload.k2, noisy=noisy)
+            return batch if noisy else batch.by_basis(rng, batch.width // 2)
+        # Scores are read through mask4 alone.
+        given = (payload.m1, payload.m2)
+        m1, m2 = (m.transpose(1, 2) @ payload.k2 for m in given)
+        batch = Batch(client, place, payload.k3.shape[1], m1, m2, payload.k3, payload.k1, noisy=noisy)
+        if noisy:
+            return batch
+        sizes = [m.flatten(1).norm(dim=1) * payload.k2.flatten(1).norm(dim=1) for m in given]
+        if (pairs := paired(payload.k2)) is None:
+            return batch.by_basis(rng, batch.width, sizes)
+        by_basis = replace(batch, k2=pairs @ batch.k2).by_basis(rng, batch.width // 2, sizes)
+        return batch if by_basis.basis is None else by_basis
 
     @property
     def vectors(self) -> bool:
         """Whether these are messages of the vector variant."""
         return self.m1.shape[2] == self.width
 
-    def by_basis(self, rng: torch.Generator) -> Batch:
-        """Return these messages in coordinates of the rows of K2 (vector: K1), or themselves where that would lose or
-        gain nothing."""
-        rank = self.width if self.vectors else self.width // 2
+    def by_basis(self, rng: torch.Generator, rank: int, sizes: Sequence[Tensor | None] = (None, None)) -> Batch:
+        """Return these messages in coordinates of ``rank`` leading directions of the rows of K2 (vector: K1), or
+        themselves where that would lose or gain nothing; ``sizes`` of M1 and M2 as for :func:`spanned`."""
         if self.width >= self.k2.shape[2]:
             return self
         basis = basis_of(self.k2, rank)
         probe = torch.randn(self.m1.shape[2], CHECKS, generator=rng).to(self.m1)
-        inside = [spanned(basis, part) for part in (self.k2.transpose(1, 2), self.m1 @ probe, self.m2 @ probe)]
+        parts = (self.k2.transpose(1, 2), self.m1 @ probe, self.m2 @ probe)
+        inside = [spanned(basis, part, size) for part, size in zip(parts, (None, *sizes), strict=True)]
         if not bool(torch.stack(inside).all()):
             return self
         rows = basis.transpose(1, 2).contiguous()

@@ -13,8 +13,9 @@ from torch import Tensor
 from fglaudit.nn.chebyshev import Series, attention_function, attention_series
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.protocols.fedgat.masking import mask_nodes, mask_parts, node_bytes
-from fglaudit.protocols.fedgat.received import Batch, basis_of, spanned
+from fglaudit.protocols.fedgat.masking import mask_nodes, mask_parts, masked_vectors, node_bytes
+from fglaudit.protocols.fedgat.message_basis import basis_of, paired, spanned
+from fglaudit.protocols.fedgat.received import Batch
 from fglaudit.rng import derive
 from fglaudit.testing import record
 
@@ -105,8 +106,7 @@ def test_messages_kept_by_a_basis_read_the_same(variant: type[MaskedMatrices | M
     batch = Batch.received(payload, client, derive(0, "probes"))
     whole = Batch.received(payload, client, derive(0, "probes"), noisy=True)
     assert batch.basis is not None and whole.basis is None
-    dimensions = 3 if variant is MaskedMatrices else 6
-    assert batch.basis.shape == (3, dimensions, 20)
+    assert batch.basis.shape == (3, 3, 20)
     own, neighbor = 0.2 * torch.randn(2, 3, 2, 20, generator=derive(1, "b"))
     coordinates = [vectors @ batch.basis.transpose(1, 2) for vectors in (own, neighbor)]
     series = attention_series(8, 2.0)
@@ -129,6 +129,30 @@ def test_a_basis_is_used_only_where_it_loses_nothing(variant: type[MaskedMatrice
     batch = Batch.received(tampered, torch.zeros(3, dtype=torch.long), derive(0, "probes"))
     assert batch.basis is None
     assert torch.isfinite(basis_of(torch.zeros(2, 6, 20), 3)).all()
+
+
+def test_vectors_of_many_features_are_kept_by_a_basis() -> None:
+    """Masks grow with the number of features, and so does what rounding leaves of them outside of the basis."""
+    x = (torch.rand(60, 3000, generator=derive(0, "rows")) < 0.01).float()
+    neighbors = (x / x.norm(dim=1, keepdim=True)).view(20, 3, 3000)
+    payload = masked_vectors(torch.arange(20), neighbors[:, 0], neighbors, derive(0, "masks"))
+    batch = Batch.received(payload, torch.zeros(20, dtype=torch.long), derive(0, "probes"))
+    assert batch.basis is not None and batch.basis.shape == (20, 3, 3000)
+
+
+def test_masks_are_averaged_away_only_where_columns_are_equal_in_pairs() -> None:
+    payload = wide_messages(MaskedVectors)
+    assert isinstance(payload, MaskedVectors)
+    pairs = paired(payload.k2)
+    assert pairs is not None
+    torch.testing.assert_close(payload.k2 @ pairs, payload.k2)
+    torch.testing.assert_close(pairs @ pairs, pairs)
+    projection = payload.k2.clone()
+    projection[1, 0, 0] += 1e-3
+    assert paired(projection) is None
+    tampered = payload.with_fields({**payload.tensors(), "k2": projection})
+    batch = Batch.received(tampered, torch.zeros(3, dtype=torch.long), derive(0, "probes"))
+    assert batch.width == 6 and torch.equal(batch.k2, payload.k1)
 
 
 def test_what_lies_outside_a_basis_is_noticed() -> None:
