@@ -15,7 +15,8 @@ Choices where the text is silent or misprinted:
 * All graphs are drawn until connected, as the text says of csbm-sc alone: Assumption 3 needs it for all.
 * The balanced, connected training set is grown: random neighbours of the nodes chosen so far, half of them of each
   class.
-* Every draw has its own topology, unless ``topology`` fixes one, as in the paper's repetitions.
+* Every draw has its own topology, unless ``topology`` fixes one, as in the paper's repetitions, or ``published`` takes
+  the authors' own (:mod:`.csbm_published`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import torch
 from torch import Tensor
 
 from fglaudit import limits
+from fglaudit.datasets.csbm_published import topology
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.rng import derive
@@ -52,6 +54,7 @@ class CsbmTask:
         dimensions: features p.
         samples: samples per node; more than one exactly for csbm-snc and csbm-sc.
         topology: number of the draw whose tags, edges and split are used; None: every draw has its own.
+        published: whether tags, edges and split are those of the paper's own figures; other values stay as they are.
     """
 
     nodes: int | None = None
@@ -61,6 +64,7 @@ class CsbmTask:
     dimensions: int | None = None
     samples: int | None = None
     topology: int | None = None
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class _Values:
     dimensions: int
     samples: int
     topology: int | None = None
+    published: bool = False
 
 
 PUBLISHED = {
@@ -93,6 +98,8 @@ def draw_task(name: str, task: CsbmTask | None = None, draw: int = 0) -> Graph:
             set) found.
     """
     values = resolve(name, task or CsbmTask())
+    if values.published:
+        return _published(name, values, draw)
     rng = derive(draw if values.topology is None else values.topology, name, "graph")
     redraws = max(10, min(MAX_REDRAWS, 10 * limits.DRAWN // values.nodes**2))
     for _ in range(redraws):
@@ -152,6 +159,8 @@ def resolve(name: str, task: CsbmTask) -> _Values:
             f"csbm-sc splits a node's samples in three; got {values.samples}; raise it",
         ),
     ]
+    theirs = dataclasses.replace(PUBLISHED[name], published=True)
+    rules.append((not values.published or values == theirs, "published goes with no other parameter; drop the others"))
     for holds, message in rules:
         if not holds:
             raise FglauditError(f"{name}: {message}")
@@ -201,23 +210,34 @@ def balanced_connected(edge_index: Tensor, labels: Tensor, size: int, rng: torch
 
 def _fill(name: str, values: _Values, tags: Tensor, edges: Tensor, train: Tensor | None, draw: int) -> Graph:
     """Return the graph of ``tags`` [N], ``edges`` [2, E] and ``train`` [N], with features, labels and masks."""
-    rng = derive(draw, name, "samples")
     split = derive(draw if values.topology is None else values.topology, name, "split")
+    shape = (values.nodes, values.samples)
+    masks = _split_samples(shape, split) if train is None else _split_rest(train, split)
+    return Graph(*_samples(name, values, tags, draw), edges, name, *masks)
+
+
+def _published(name: str, values: _Values, draw: int) -> Graph:
+    """Return the authors' graph with features of draw ``draw``."""
+    found = topology(name)
+    x, y = _samples(name, values, found.tags, draw, found.length)
+    masks = found.masks or _split_samples((values.nodes, values.samples), derive(0, name, "split"))
+    return Graph(x, y, found.edges, f"{name}, published", *masks)
+
+
+def _samples(name: str, values: _Values, tags: Tensor, draw: int, length: float | None = None) -> tuple[Tensor, Tensor]:
+    """Return features and labels for ``tags`` [N], shaped as :func:`draw_task` does; ``length`` is u's, None: drawn."""
+    rng = derive(draw, name, "samples")
     shape = (values.nodes, values.samples)
     y = tags.unsqueeze(1).expand(shape)
     if name == "csbm-sc":
         y = (torch.rand(shape, generator=rng) < torch.where(y == 1, LIKELY, 1 - LIKELY)).long()
     p = values.dimensions
     direction = torch.randn(p, generator=rng) / math.sqrt(p)
+    if length is not None:
+        direction = direction * (length / direction.norm())
     noise = torch.randn(*shape, p, generator=rng) / math.sqrt(p)
     x = math.sqrt(values.feature_signal / values.nodes) * (2 * y - 1).unsqueeze(2) * direction + noise
-    if train is None:
-        masks = _split_samples(shape, split)
-    else:
-        masks = _split_rest(train, split)
-        y = tags
-        x = x.squeeze(1)
-    return Graph(x, y, edges, name, *masks)
+    return (x, y) if name == "csbm-sc" else (x.squeeze(1), tags)
 
 
 def _split_samples(shape: tuple[int, int], rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,6 +28,12 @@ def glorot(layout: Layout, rng: torch.Generator) -> Tensor:
     return torch.cat(parts)
 
 
+def fan_in(layout: Layout, rng: torch.Generator) -> Tensor:
+    """Draw one model [D], uniform with bound ``1 / sqrt(in)`` per weight, as torch's linear layers begin."""
+    parts = [(torch.rand(rows * columns, generator=rng) * 2 - 1) / math.sqrt(rows) for rows, columns in layout.values()]
+    return torch.cat(parts)
+
+
 def flatten(weights: Mapping[str, Tensor]) -> Tensor:
     """Return weights [K, ...] as vectors [K, D]."""
     return torch.cat([weight.flatten(1) for weight in weights.values()], 1)

@@ -19,9 +19,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.propagation import propagator
-from fglaudit.nn.weights import gcn_layout, glorot
+from fglaudit.nn.weights import gcn_layout
 from fglaudit.protocols.baselines.full_batch import FullBatchProtocol
-from fglaudit.rng import split
 
 
 @dataclass(frozen=True)
@@ -63,4 +62,4 @@ class APPNP(FullBatchProtocol):
             first, second = model.values()
             return propagate((x @ first).relu() @ second)
 
-        return self.descent().train(graph, glorot(layout, split(rng, "weights")).to(device), layout, logits, channel)
+        return self.descent().train(graph, self.initial(layout, rng).to(device), layout, logits, channel)

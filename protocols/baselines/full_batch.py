@@ -16,8 +16,9 @@ from fglaudit.federated.node_progress import Record
 from fglaudit.federated.problem import check_trainable, pooled
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.weights import Layout, unflatten
+from fglaudit.nn.weights import Layout, glorot, unflatten
 from fglaudit.payloads import Payload
+from fglaudit.rng import split
 from fglaudit.structure import Structure, Training
 
 
@@ -88,6 +89,10 @@ class FullBatchProtocol(FederatedProtocol):
     local_steps: int
     learning_rate: float
     choice: str
+
+    def initial(self, layout: Layout, rng: torch.Generator) -> Tensor:
+        """Draw the first model [D]; ``rng`` is that of the training."""
+        return glorot(layout, split(rng, "weights"))
 
     def descent(self) -> GradientDescent:
         return GradientDescent(self.rounds, self.local_steps, self.learning_rate, self.choice)

@@ -19,9 +19,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.sparse import SparseMatrix
-from fglaudit.nn.weights import glorot
 from fglaudit.protocols.baselines.full_batch import FullBatchProtocol
-from fglaudit.rng import split
 
 
 @dataclass(frozen=True)
@@ -71,4 +69,4 @@ class GraphSAGE(FullBatchProtocol):
                 values = values @ model[f"layers.{layer}.self"] + mean @ (values @ model[f"layers.{layer}.neighbour"])
             return values
 
-        return self.descent().train(graph, glorot(layout, split(rng, "weights")).to(device), layout, logits, channel)
+        return self.descent().train(graph, self.initial(layout, rng).to(device), layout, logits, channel)

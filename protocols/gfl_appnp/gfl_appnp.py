@@ -28,9 +28,10 @@ Choices where the paper's text is silent or misprinted:
   Jacobians.
 * A sample is classified with the global model and the C_k received with it. The round with the lowest validation loss
   counts, as in the paper (``choice: validation``).
-* ``source: code`` does three things as the authors' code does them (``MingxuanZhangPurdue/GFL-APPNP``, 7e30252): a
+* ``source: code`` does four things as the authors' code does them (``MingxuanZhangPurdue/GFL-APPNP``, 7e30252): a
   local step with batches is a whole pass over them; where samples have labels of their own ``h_j`` is the mean over the
-  training samples; the graph may fall into parts, as their subgraphs of Cora do.
+  training samples; the graph may fall into parts, as their subgraphs of Cora do; first weights are uniform within
+  ``1 / sqrt(in)``, as torch's linear layers begin.
 * The server knows the topology, computes A and tells client k its A_kk; that is not recorded.
 
 Where nobody records or changes Jacobians only their sizes are announced, and training uses their factors. V1's noise is
@@ -56,7 +57,7 @@ from fglaudit.federated.perceptron_steps import LocalSteps
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.propagation import personalised_propagation
-from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
+from fglaudit.nn.weights import Layout, fan_in, gcn_layout, glorot, unflatten
 from fglaudit.payloads import (
     HiddenRepresentations,
     Jacobians,
@@ -230,7 +231,8 @@ class GFLAPPNP(FederatedProtocol):
         )
         own = weights.diagonal().clone()
         layout = self.layout(graph)
-        initial = glorot(layout, split(rng, "weights")).to(device)
+        first_weights = fan_in if self.source == "code" else glorot
+        initial = first_weights(layout, split(rng, "weights")).to(device)
         batches, noise = split(rng, "batches"), split(rng, "jacobian-noise")
         noise_scale = {"full": 0.0, "v1": self.jacobian_noise, "v2": None}[self.variant]
         shared = data.trained_on() if self.shares_training(graph) else data
