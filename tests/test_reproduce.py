@@ -16,6 +16,7 @@ from user_graphs import user_graph
 from fglaudit import registry
 from fglaudit.cli import app
 from fglaudit.datasets import CsbmTask, DatasetSpec
+from fglaudit.datasets.csbm_tasks import PUBLISHED
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
@@ -130,7 +131,7 @@ def test_rows_as_published_have_the_authors_graphs_or_steps(monkeypatch: pytest.
         with pytest.raises(ReachedError):
             gfl_appnp.figure(row, 3, None)
     names = [training.dataset.name for training in asked]
-    assert set(names) == {"subcora-published", *gfl_appnp.PUBLISHED} and names.count("csbm-sc") == 2
+    assert set(names) == {"subcora-published", *PUBLISHED} and names.count("csbm-sc") == 2
     assert all((t.dataset.task == CsbmTask(published=True)) == t.dataset.name.startswith("csbm") for t in asked)
     assert all(t.protocol.source == "code" for t in asked if isinstance(t.protocol, GFLAPPNP))
     rates = {

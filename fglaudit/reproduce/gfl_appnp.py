@@ -89,8 +89,8 @@ def protocol(row: Published) -> FederatedProtocol:
     published = row.method.endswith(AS_PUBLISHED)
     match row.method.removesuffix(f", {AS_PUBLISHED}"):
         case "APPNP":
-            kind = PublishedAPPNP if published else APPNP
-            return kind(rounds=settings["updates"] // 10, learning_rate=settings["learning_rate"])
+            appnp = PublishedAPPNP if published else APPNP
+            return appnp(rounds=settings["updates"] // 10, learning_rate=settings["learning_rate"])
         case "GCN":
             return GCN(hidden=64, learning_rate=0.01 if cora else 0.1, **full_batch)
         case "GAT":
@@ -99,8 +99,8 @@ def protocol(row: Published) -> FederatedProtocol:
                 return PublishedGAT(learning_rate=rate)
             return GAT(learning_rate=rate, feature_dropout=0.0, choice="validation", **full_batch)
         case "GraphSAGE":
-            kind = PublishedSAGE if published else GraphSAGE
-            return kind(rounds=400 if cora else 500, learning_rate=0.01 if cora else 0.02)
+            graphsage = PublishedSAGE if published else GraphSAGE
+            return graphsage(rounds=400 if cora else 500, learning_rate=0.01 if cora else 0.02)
         case "MLPs":
             return FedMLP(federated=False, rounds=20)
     found = re.search(r"I=(\d+)", row.method)

@@ -79,11 +79,12 @@ class PublishedGAT(FullBatchProtocol):
         edges = torch.cat([graph.edge_index, loops], 1).to(device)
         layout, x = self.layout(graph.num_features, graph.num_classes), graph.x.to(device)
 
+        def layer(model: Mapping[str, Tensor], index: int, rows: Tensor) -> Tensor:
+            weight, own, neighbour = (model[f"layers.{index}.{part}"] for part in ("weight", "own", "neighbour"))
+            return attended(rows, weight, own, neighbour, edges)
+
         def logits(model: Mapping[str, Tensor]) -> Tensor:
-            first, second = (
-                [model[f"layers.{index}.{part}"] for part in ("weight", "own", "neighbour")] for index in (0, 1)
-            )
-            return attended(functional.elu(attended(x, *first, edges)), *second, edges)
+            return layer(model, 1, functional.elu(layer(model, 0, x)))
 
         return self.descent().train(graph, self.initial(layout, rng).to(device), layout, logits, channel)
 
