@@ -1,8 +1,8 @@
 """``python -m bench.gfl_appnp_authors FOLDER``: GFL-APPNP's GraphSAGE on csbm-dnc, its authors' data and first model.
 
 ``FOLDER`` is ``experiments copy/DNC/0.78phi`` of ``MingxuanZhangPurdue/GFL-APPNP`` at commit 0e8b938, which is not part
-of this package: its 20 draws, split, and the test accuracy of every draw. The network is torch-geometric's, and torch is
-seeded with 0 before every draw, as there (f40ffa7); ``--seeds draw`` begins every draw with weights of its own.
+of this package: its 20 draws, split, and the test accuracy of every draw. The network is torch-geometric's, and torch
+is seeded with 0 before every draw, as there (f40ffa7); ``--seeds draw`` begins every draw with weights of its own.
 
 Printed are, draw by draw, the test accuracy in percent after the step with the lowest validation loss, and the stored
 one.
