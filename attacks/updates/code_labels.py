@@ -18,29 +18,20 @@ import torch
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.label_propagation import propagate_labels
-from fglaudit.attacks.updates.code_gradients import KEPT, code_gradients, unreadable_codes
-from fglaudit.attacks.updates.planted_losses import models_losses, planted_losses
-from fglaudit.facts import Fact
-from fglaudit.interfaces import Attack, Inference, Planted
-from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.attacks.updates.code_attack import CodeAttack
+from fglaudit.attacks.updates.code_gradients import code_gradients
+from fglaudit.attacks.updates.planted_losses import planted_losses
+from fglaudit.interfaces import Inference, Planted
 from fglaudit.view import KnownLabels, View
 
 
 @dataclass(frozen=True)
-class CodeLabels(Attack):
+class CodeLabels(CodeAttack):
     """Infer labels from the signs of training nodes' parts in models."""
 
     name: ClassVar[str] = "code-labels"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     metric: ClassVar[str] = "label_accuracy"
     quantity: ClassVar[str] = "labels"
-    first_rounds: ClassVar[int | None] = KEPT
-
-    def models(self, fact: Fact) -> bool:
-        return models_losses(fact)
-
-    def unsupported(self, view: View) -> str | None:
-        return unreadable_codes(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         nodes, y = code_gradients(view, device).labels()

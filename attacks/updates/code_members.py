@@ -13,29 +13,20 @@ from typing import ClassVar
 import torch
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.attacks.updates.code_gradients import KEPT, code_gradients, unreadable_codes
-from fglaudit.attacks.updates.planted_losses import models_losses, planted_losses
-from fglaudit.facts import Fact
-from fglaudit.interfaces import Attack, Inference, Planted
-from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.attacks.updates.code_attack import CodeAttack
+from fglaudit.attacks.updates.code_gradients import code_gradients
+from fglaudit.attacks.updates.planted_losses import planted_losses
+from fglaudit.interfaces import Inference, Planted
 from fglaudit.view import View
 
 
 @dataclass(frozen=True)
-class CodeMembers(Attack):
+class CodeMembers(CodeAttack):
     """Infer membership in training from the part of a node's codes in models."""
 
     name: ClassVar[str] = "code-members"
-    consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     metric: ClassVar[str] = "auc"
     quantity: ClassVar[str] = "training-membership"
-    first_rounds: ClassVar[int | None] = KEPT
-
-    def models(self, fact: Fact) -> bool:
-        return models_losses(fact)
-
-    def unsupported(self, view: View) -> str | None:
-        return unreadable_codes(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         others = (~own_nodes(view)).nonzero().squeeze(1)

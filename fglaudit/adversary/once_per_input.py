@@ -18,13 +18,13 @@ KEPT = 4
 
 
 def once_per_input(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function``, of tensors and plain values by position and without randomness, with its latest results
-    kept. Whoever gets one must not change it."""
+    """Return ``function``, of tensors and plain values and without randomness, with its latest results kept. Whoever
+    gets one must not change it."""
     results: OrderedDict[tuple[Any, ...], T] = OrderedDict()
 
     @functools.wraps(function)
     def once(*also: P.args, **named: P.kwargs) -> T:
-        key = tuple(_content(value) if isinstance(value, Tensor) else value for value in also)
+        key = (*map(_content, also), *((name, _content(value)) for name, value in sorted(named.items())))
         if key not in results:
             results[key] = function(*also, **named)
         results.move_to_end(key)
@@ -35,6 +35,8 @@ def once_per_input(function: Callable[P, T]) -> Callable[P, T]:
     return once
 
 
-def _content(tensor: Tensor) -> tuple[Any, ...]:
-    digest = hashlib.blake2b(tensor.detach().contiguous().cpu().numpy().data, digest_size=16).digest()
-    return digest, tuple(tensor.shape), tensor.dtype, tensor.device
+def _content(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    digest = hashlib.blake2b(value.detach().contiguous().cpu().numpy().data, digest_size=16).digest()
+    return digest, tuple(value.shape), value.dtype, value.device

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.gat import softmax_scores
 from fglaudit.nn.weights import Layout, fan_in, glorot
 from fglaudit.protocols.baselines.appnp import APPNP
 from fglaudit.protocols.baselines.full_batch import FullBatchProtocol
@@ -25,7 +26,6 @@ from fglaudit.protocols.baselines.graphsage import GraphSAGE
 from fglaudit.rng import split
 
 HEADS, HIDDEN = 8, 8
-SLOPE = 0.2
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,8 @@ def attended(x: Tensor, weight: Tensor, own: Tensor, neighbour: Tensor, edges: T
     """Return one layer's outputs, heads side by side [N, heads x units], of rows x [N, F] over ``edges`` [2, E]."""
     row, column = edges
     values = (x @ weight).view(len(x), *own.shape)
-    scores = functional.leaky_relu((values * own).sum(2)[row] + (values * neighbour).sum(2)[column], SLOPE)
-    target = row.unsqueeze(1).expand_as(scores)
-    top = scores.new_zeros(len(x), len(own)).scatter_reduce(0, target, scores, "amax", include_self=False)
-    share = (scores - top.detach()[row]).exp()
+    scores = (values * own).sum(2)[row] + (values * neighbour).sum(2)[column]
+    share = softmax_scores(scores, row, len(x))
     total = share.new_zeros(len(x), len(own)).index_add(0, row, share)
     mixed = torch.zeros_like(values).index_add(0, row, share.unsqueeze(2) * values[column])
     return (mixed / total.unsqueeze(2)).flatten(1)

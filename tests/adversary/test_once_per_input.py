@@ -24,6 +24,8 @@ def test_inputs_count_by_content() -> None:
     for changed in (other, rows.view(6, 1), rows.double()):
         assert torch.equal(total(changed, 2.0), 2.0 * changed.sum(0))
     assert torch.equal(total(rows, 3.0), 3.0 * rows.sum(0)) and len(calls) == 5
+    assert torch.equal(total(rows, factor=5.0), 5.0 * rows.sum(0)) and len(calls) == 6
+    assert torch.equal(total(rows=rows, factor=7.0), 7.0 * rows.sum(0)) and len(calls) == 7
 
 
 def test_the_oldest_results_are_forgotten_and_a_change_of_the_input_is_seen() -> None:
