@@ -115,6 +115,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
     parser.add_argument("--dropout", type=float, default=0.5, help="of inputs and summands")
     parser.add_argument("--attention-dropout", type=float, default=0.5)
+    parser.add_argument("--alone", action="store_true", help="every client trains alone, nothing is averaged")
     parser.add_argument("--glorot", action="store_true", help="Glorot's initial weights")
     parser.add_argument("--root", help="folder of the raw data sets")
     options = parser.parse_args()
@@ -154,7 +155,7 @@ def main() -> None:
                 for name in ("val", "test")
             )
             best = max(best, (val, test, round), key=lambda found: found[0])  # the first of equals
-        own = average(clients, utils.alignment_distance)
+        own = 1.0 if options.alone else average(clients, utils.alignment_distance)
         if tested:
             print(f"round {round}: test {test:.1f}, validation {val:.1f}, own weight {own:.2f}", flush=True)
     print(f"best on validation nodes: {best[1]:.1f} in round {best[2]}, {time.process_time() - start:.0f} CPU s")

@@ -75,9 +75,22 @@ _VARIANTS: dict[str, dict[str, Any]] = {
     "FedGT (FedAvg aggregation)": {"similarity": "fedavg"},
 }
 """Without noise global nodes start near the origin, as one of them takes all nodes otherwise."""
-AS_PUBLISHED_CODE = "FedGT, as published code"
-FEDAVG_AS_PUBLISHED = "FedAvg, as published code"
-FEDPUB_AS_PUBLISHED = "FED-PUB, as published code"
+CODE = ", as published code"
+AS_PUBLISHED_CODE = f"FedGT{CODE}"
+_SETTINGS_OF_CODE = {"learning_rate": AS_PUBLISHED["learning_rate"], "weight_decay": AS_PUBLISHED["weight_decay"]}
+_ALONE = {name: value for name, value in AS_PUBLISHED.items() if name != "similarity"}
+_AVERAGED = _SETTINGS_OF_CODE | {"rounds": 100, "tested": "local"}
+_OF_CODE: dict[str, FederatedProtocol] = {
+    "FedGT": FedGT(**AS_PUBLISHED),
+    "Local": LocalGT(**_ALONE),
+    "FedAvg": PublishedFedAvg(),
+    "FED-PUB": FedPub(sparsity=0.0, proximal=0.0),
+    "FedPer": FedPerSage(**_AVERAGED),
+    "GCFL+": GCFLSage(**_AVERAGED),
+    "Gophormer": FedAvgGophormer(**_AVERAGED),
+    "GraphGPS": FedAvgGraphGPS(**_AVERAGED),
+}
+"""By method of the paper, what its row ``as published code`` trains."""
 OWN_WEIGHT = "own-weight"
 """A metric: the weight of a client's own model in its average, mean over clients and rounds."""
 TOO_LARGE = "FedGT's neighbour sampling is not built for graphs of this size"
@@ -119,14 +132,10 @@ def training(row: Published, root: str | None, **changes: Any) -> Training:
 
 def protocol(row: Published, **changes: Any) -> FederatedProtocol:
     """Return what trains the row's method."""
-    if row.method == AS_PUBLISHED_CODE:
+    if row.method.endswith(CODE):
         rounds = {"rounds": 100} if row.setting == "overlapping" else {}
-        return FedGT(**AS_PUBLISHED | rounds | changes)
+        return replace(_OF_CODE[row.method.removesuffix(CODE)], **rounds | changes)
     settings = SETTINGS.get(row.dataset, {}) | changes
-    if row.method == FEDAVG_AS_PUBLISHED:
-        return PublishedFedAvg(**settings)
-    if row.method == FEDPUB_AS_PUBLISHED:
-        return FedPub(**settings, sparsity=0.0, proximal=0.0)
     if row.method in _BASELINES:
         return _BASELINES[row.method](**settings)
     return FedGT(**settings | _VARIANTS[row.method] | unprinted.fields(row.setting))
@@ -136,7 +145,7 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
     """Return data set and partition of ``row``."""
     scheme = row.setting.split(", ")[0]
     fractions = (0.6, 0.2, 0.2) if scheme == "louvain" else (0.2, 0.4, 0.4)
-    code = row.method in (AS_PUBLISHED_CODE, FEDAVG_AS_PUBLISHED, FEDPUB_AS_PUBLISHED)
+    code = row.method.endswith(CODE)
     shared = "random-shared" if scheme == "overlapping" or code else "random"
     features = "row-normalised" if code else "raw"
     dataset = DatasetSpec(row.dataset, root, features, None, shared, *fractions, component="largest")
@@ -145,9 +154,8 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
 
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     """Return the rows of Tables 1 and 2 once more that FedGT's or FED-PUB's authors' code computes otherwise."""
-    again = {"FedGT": AS_PUBLISHED_CODE, "FedAvg": FEDAVG_AS_PUBLISHED, "FED-PUB": FEDPUB_AS_PUBLISHED}
-    mine = [row for row in rows if row.method in again and row.table in ("fedgt-table1", "fedgt-table2")]
-    return tuple(replace(row, method=again[row.method]) for row in mine)
+    mine = [row for row in rows if row.method in _OF_CODE and row.table in ("fedgt-table1", "fedgt-table2")]
+    return tuple(replace(row, method=row.method + CODE) for row in mine)
 
 
 def federated(dataset: str, setting: str, clients: int, seed: int, root: str | None) -> FederatedGraph:
