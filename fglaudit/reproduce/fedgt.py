@@ -26,6 +26,7 @@ from typing import Any
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
+from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
@@ -80,7 +81,7 @@ AS_PUBLISHED_CODE = f"FedGT{CODE}"
 _SETTINGS_OF_CODE = {"learning_rate": AS_PUBLISHED["learning_rate"], "weight_decay": AS_PUBLISHED["weight_decay"]}
 _ALONE = {name: value for name, value in AS_PUBLISHED.items() if name != "similarity"}
 _AVERAGED = _SETTINGS_OF_CODE | {"rounds": 100, "tested": "local"}
-_OF_CODE: dict[str, FederatedProtocol] = {
+_OF_CODE: dict[str, SubgraphProtocol] = {
     "FedGT": FedGT(**AS_PUBLISHED),
     "Local": LocalGT(**_ALONE),
     "FedAvg": PublishedFedAvg(),
