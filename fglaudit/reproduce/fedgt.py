@@ -46,7 +46,7 @@ from fglaudit.reproduce.published_fedavg import PublishedFedAvg
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
 
-SEEDS = range(2, 5)
+SEEDS = range(2, 12)
 _SCHEMES = {
     "non-overlapping": "metis",
     "default": "metis",
