@@ -1,4 +1,4 @@
-"""``python -m bench.partition_scatter TABLE ROW``: how much of a figure's scatter the partition makes, how much training.
+"""``python -m bench.partition_scatter TABLE ROW``: how much of a figure's scatter the partition makes, and training.
 
 The code that FedGT's tables were made with draws partition and split once and trains on them with several seeds
 (``data/generators`` of ``zaixizhang/FedGT`` and ``JinheonBaek/FED-PUB``); ``fglaudit reproduce`` draws both anew for

@@ -200,3 +200,32 @@ def test_the_command_measures_nothing(tmp_path: Path) -> None:
 def test_what_would_be_ignored_is_refused(option: list[str]) -> None:
     done = CliRunner().invoke(app, ["reproduce", "fedgat-table1", "--status", *option])
     assert done.exit_code != 0 and isinstance(done.exception, FglauditError) and option[0] in str(done.exception)
+
+
+def test_an_accuracy_of_one_split_is_explained_between_enough_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invented(monkeypatch)
+    row = printed("fedgt-table1", "FedPer, citeseer, non-overlapping, 20 clients")
+    assert row.mean is not None
+
+    def now(*gaps: float, method: str = row.method) -> str:
+        assert row.mean is not None
+        measured(tmp_path, row, *(row.mean + gap for gap in gaps), method=method)
+        (found,) = (each for each in judged(tmp_path) if each.row == row)
+        return found.verdict
+
+    assert now(-0.5, 9, 8, 7, 6) == MISSED, "five partitions are too few"
+    assert now(0.5, 9, 8, 7, 6, 5) == MISSED, "all six lie above"
+    assert now(-0.5, 9, 8, 7, 6, 5) == EXPLAINED
+    assert now(0.5, 9, 8, 7, 6, 5) == MISSED
+    assert now(-9, -8, -7, -6, -5, 0.5, method=row.method + status.AS_PUBLISHED) == EXPLAINED
+
+
+def test_one_split_explains_no_other_papers_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    invented(monkeypatch)
+    row = printed("fedgcn-table2", ZERO_HOPS)
+    assert row.mean is not None
+    measured(tmp_path, row, *(row.mean + gap for gap in (-0.5, 9, 8, 7, 6, 5, 4)))
+    (found,) = (each for each in judged(tmp_path, ["fedgcn-table2"]) if each.row == row)
+    assert found.verdict == MISSED
