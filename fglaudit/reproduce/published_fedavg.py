@@ -3,6 +3,8 @@
 FedGT's text has GraphSAGE. Its code has FED-PUB's network: two graph convolutions and a linear layer of 128 units,
 trained in one full-batch step of Adam a round, learning rate 0.01 and L2 penalty 1e-6, tested after that step and
 before the average. Not as there: the average is weighted by training nodes (the code's weights are all equal).
+
+FedPer is in neither code. Over this network its clients keep the layer of classes at home.
 """
 
 from __future__ import annotations
@@ -48,3 +50,14 @@ class PublishedFedAvg(AveragedSubgraphs):
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         return train_average(self, graph, channel, rng, device, changes=False)
+
+
+@dataclass(frozen=True)
+class PublishedFedPer(PublishedFedAvg):
+    """FedPer over FED-PUB's network: the convolutions are averaged, every client keeps its own layer of classes."""
+
+    name: ClassVar[str] = "published-fedper"
+
+    def shared(self, num_inputs: int, num_classes: int) -> Layout:
+        shapes = self.layout(num_inputs, num_classes)
+        return {name: shape for name, shape in shapes.items() if not name.startswith("classes.")}

@@ -146,7 +146,9 @@ def _cause(row: Published, by_their_code: Found | None) -> tuple[str, str]:
         if line["table"] == row.table and all(word in row.label for word in line["words"].split("; ")):
             return line["page"], line["cause"]
     if by_their_code is not None and off(row, by_their_code.mean) <= POINTS:
-        return PAGES[row.table.rpartition("-")[0]], "the authors' code computes otherwise, and that meets the figure"
+        return PAGES[
+            row.table.rpartition("-")[0]
+        ], "with the data, settings and network of the authors' code the figure is met"
     return "", ""
 
 
