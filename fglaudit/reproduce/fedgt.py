@@ -11,9 +11,9 @@ features, no noise, splits drawn over all nodes, 200 rounds (100 where clients o
 
 All other methods have such a row too, on the same data: ``FedAvg`` is that code's (:mod:`.published_fedavg`) for 100
 rounds, and so is ``FED-PUB``, whose penalties have no gradient there: FedGT prints FED-PUB's own figures, which were
-measured on such data. ``Local``, ``FedPer``, ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in no published code: what they
-take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test after local training,
-``Local`` also the network, and ``FedPer`` FedAvg's network.
+measured on such data. ``Local``, ``FedPer``, ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in no published code: what
+they take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test after local
+training, ``Local`` also the network, and ``FedPer`` FedAvg's network.
 
 "20 % of each subgraph": overlapping clients that draw apart train on labels that others are tested on, so they share a
 split here.
