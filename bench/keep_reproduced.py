@@ -6,9 +6,9 @@ of those of the same row and seed, and the counts between the two marks of ``doc
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
-import sys
 from pathlib import Path
 
 from fglaudit.own_files import write_atomic
@@ -50,6 +50,16 @@ def update_page() -> None:
     write_atomic(PAGE, f"{before}{MARKS[0]}\n{counts}{MARKS[1]}{after}")
 
 
-if __name__ == "__main__":
-    print(keep(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/reproduce")), "runs are kept")
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m bench.keep_reproduced", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/reproduce"))
+    folder = parser.parse_args().folder
+    if not any(folder.glob("*/measurements.csv")):
+        parser.error(f"no TABLE/measurements.csv in {folder}; run `fglaudit reproduce TABLE`, or name another folder")
+    print(keep(folder), "runs are kept")
     update_page()
+
+
+if __name__ == "__main__":
+    main()
