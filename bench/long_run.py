@@ -9,10 +9,10 @@ is installed). Seconds of CPU say more than seconds where other work goes on bes
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -110,4 +110,8 @@ def _passed(start: float, work: float) -> str:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    parser = argparse.ArgumentParser(prog="python -m bench.long_run", description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=CELLS, help="cells")
+    parser.add_argument("settings", type=int, nargs="?", default=SETTINGS)
+    options = parser.parse_args()
+    main(options.count, options.settings)
