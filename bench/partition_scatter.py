@@ -10,13 +10,9 @@ from __future__ import annotations
 import argparse
 import statistics
 
-import torch
-
-from fglaudit.interfaces import bound
 from fglaudit.reproduce import fedgt
 from fglaudit.reproduce.rows import rows_of
-from fglaudit.rng import derive
-from fglaudit.wire.channel import RecordingChannel
+from fglaudit.reproduce.trainings import trained
 
 
 def main() -> None:
@@ -33,18 +29,13 @@ def main() -> None:
         parser.error(
             f"{options.table} has no row {options.row!r}; fglaudit reproduce {options.table} --status lists them"
         )
+    if options.partitions < 2 or options.trainings < 2:
+        parser.error(f"deviations need two of each; got {options.partitions} and {options.trainings}")
     training = fedgt.training(labels[options.row], options.root)
-    whole = training.dataset.load()
     means, within = [], []
     for seed in fedgt.SEEDS[: options.partitions]:
-        graph = training.partition.apply(whole, training.dataset, derive(seed, "partition"))
-        found = []
-        for again in range(options.trainings):
-            session = bound(training.defense, training.protocol.context(graph))
-            channel = RecordingChannel(session, graph.num_clients, derive(again, "defense"))
-            rng = derive(again, "train")
-            outcome = training.protocol.train(graph, channel, rng=rng, device=torch.device("cpu"))
-            found.append(100 * outcome.client_mean)
+        runs = (trained(training, again, partition=seed)[0] for again in range(options.trainings))
+        found = [100 * outcome.client_mean for outcome in runs]
         means.append(statistics.fmean(found))
         within.append(statistics.variance(found))
         print(f"partition {seed}: {', '.join(f'{value:.1f}' for value in found)}", flush=True)

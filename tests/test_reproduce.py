@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +19,23 @@ from fglaudit.cli import app
 from fglaudit.datasets import CsbmTask, DatasetSpec
 from fglaudit.datasets.csbm_tasks import PUBLISHED
 from fglaudit.errors import FglauditError
+from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
-from fglaudit.reproduce import data_tables, fedgt_costs, gfl_appnp, message_sizes, nfedgnn, run, unprinted
+from fglaudit.reproduce import data_tables, fedgt, fedgt_costs, gfl_appnp, message_sizes, nfedgnn, run, unprinted
 from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, seeds_of, table_rows
 from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
 from fglaudit.reproduce.published import TITLES, Published, all_published
+from fglaudit.reproduce.published_fedavg import PublishedFedPer
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured, Training
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
+from fglaudit.wire.channel import RecordingChannel
 
 TARGETS = Path(__file__).parents[2] / "shared" / "targets" / "paper_results.csv"
 
@@ -299,3 +303,34 @@ def test_weights_that_are_counted_are_those_that_are_sent() -> None:
     sent, counted = nfedgnn.figure(small, 0, None), nfedgnn.with_weights(small, 0, None)
     assert isinstance(sent, Measured) and isinstance(counted, Measured)
     assert counted.value == pytest.approx(sent.value, rel=1e-12)
+
+
+def test_fedgts_rows_as_published_have_the_codes_settings() -> None:
+    rows = [row for row in rows_of("fedgt-table1") if row.method.endswith(fedgt.CODE)]
+    assert {row.method.removesuffix(fedgt.CODE) for row in rows} == {
+        "FedGT", "Local", "FedAvg", "FED-PUB", "FedPer", "GCFL+", "Gophormer", "GraphGPS",
+    }  # fmt: skip
+    for row in rows:
+        dataset, _ = fedgt.split_of(row, None)
+        trained_as = fedgt.protocol(row)
+        assert isinstance(trained_as, SubgraphProtocol)
+        assert (trained_as.learning_rate, trained_as.weight_decay) == (0.01, 1e-6)
+        assert (dataset.features, dataset.split) == ("row-normalised", "random-shared")
+        long = row.dataset in ("photo", "computers") and row.method not in (
+            fedgt.AS_PUBLISHED_CODE,
+            "Local" + fedgt.CODE,
+        )
+        assert trained_as.local_epochs == (2 if long else 1)
+
+
+def test_published_fedper_keeps_its_layer_of_classes() -> None:
+    graph = example_graph()
+    channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(0, "defense"))
+    protocol = PublishedFedPer(rounds=1)
+    protocol.train(graph, channel, rng=derive(0, "train"), device=torch.device("cpu"))
+    whole, shared = (
+        sum(math.prod(shape) for shape in layout(graph.num_features, graph.num_classes).values())
+        for layout in (protocol.layout, protocol.shared)
+    )
+    assert whole - shared == (protocol.hidden + 1) * graph.num_classes
+    assert channel.bytes_up.tolist() == [4 * shared] * graph.num_clients

@@ -9,11 +9,11 @@ one is 2.
 ``FedGT, as published code`` is what its authors' code computes: ``source: code`` with its settings, row-normalised
 features, no noise, splits drawn over all nodes, 200 rounds (100 where clients overlap), one local epoch on all sets.
 
-All other methods have such a row too, on the same data: ``FedAvg`` is that code's (:mod:`.published_fedavg`) for 100
-rounds, and so is ``FED-PUB``, whose penalties have no gradient there: FedGT prints FED-PUB's own figures, which were
-measured on such data. ``Local``, ``FedPer``, ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in no published code: what
-they take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test after local
-training, ``Local`` also the network, and ``FedPer`` FedAvg's network.
+All other methods have such a row too, on the same data, and but for ``Local`` for the text's rounds: ``FedAvg`` is that
+code's (:mod:`.published_fedavg`), and so is ``FED-PUB``, whose penalties have no gradient there: FedGT prints FED-PUB's
+own figures, which were measured on such data. ``Local``, ``FedPer``, ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in
+neither code: what they take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test
+after local training, ``Local`` also the network, and ``FedPer`` FedAvg's network.
 
 "20 % of each subgraph": overlapping clients that draw apart train on labels that others are tested on, so they share a
 split here.
@@ -39,6 +39,7 @@ from fglaudit.protocols.baselines.fedper_sage import FedPerSage
 from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.protocols.fedgt.sources import AS_PUBLISHED
 from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
@@ -136,8 +137,11 @@ def training(row: Published, root: str | None, **changes: Any) -> Training:
 def protocol(row: Published, **changes: Any) -> FederatedProtocol:
     """Return what trains the row's method."""
     if row.method.endswith(CODE):
-        rounds = {"rounds": 100} if row.setting == "overlapping" else {}
-        return replace(_OF_CODE[row.method.removesuffix(CODE)], **rounds | changes)
+        theirs = _OF_CODE[row.method.removesuffix(CODE)]
+        fields = SETTINGS.get(row.dataset, {})
+        if isinstance(theirs, HybridProtocol):
+            fields = {"rounds": 100} if row.setting == "overlapping" else {}
+        return replace(theirs, **fields | changes)
     settings = SETTINGS.get(row.dataset, {}) | changes
     if row.method in _BASELINES:
         return _BASELINES[row.method](**settings)

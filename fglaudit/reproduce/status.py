@@ -37,10 +37,14 @@ OF_A_MACHINE = ("computation-cost", "preprocessing-time")
 AS_PUBLISHED = ", as published code"
 """End of the method of a row that is computed once more as its authors' code does."""
 PAGES = {
-    "fedgcn": "docs/fedgcn.md", "fedgat": "docs/fedgat.md", "fedgt": "docs/fedgt-accuracy.md", "nfedgnn": "docs/nfedgnn.md",
+    "fedgcn": "docs/fedgcn.md",
+    "fedgat": "docs/fedgat.md",
+    "fedgt": "docs/fedgt-accuracy.md",
+    "nfedgnn": "docs/nfedgnn.md",
     "gfl-appnp": "docs/gfl-appnp.md",
-}  # fmt: skip
+}
 
+THEIR_CODE = "with the data, settings and network of the authors' code the figure is met"
 ONE_PARTITION = "the paper counts one partition, whose seed is not published; ours lie on both sides of the figure"
 ONE_SPLIT = (
     "the authors' code draws partition and split once for all runs of a row, and theirs are not published; on ours the"
@@ -146,9 +150,7 @@ def _cause(row: Published, by_their_code: Found | None) -> tuple[str, str]:
         if line["table"] == row.table and all(word in row.label for word in line["words"].split("; ")):
             return line["page"], line["cause"]
     if by_their_code is not None and off(row, by_their_code.mean) <= POINTS:
-        return PAGES[
-            row.table.rpartition("-")[0]
-        ], "with the data, settings and network of the authors' code the figure is met"
+        return PAGES[row.table.rpartition("-")[0]], THEIR_CODE
     return "", ""
 
 

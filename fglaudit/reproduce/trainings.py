@@ -41,10 +41,15 @@ class Measured:
     gigabytes_down: float = 0.0
 
 
-def trained(training: Training, seed: int) -> tuple[Trained, Measured]:
-    """Train once with the random streams that an audit cell of this seed uses; ``Measured.value`` is left at 0."""
+def trained(training: Training, seed: int, *, partition: int | None = None) -> tuple[Trained, Measured]:
+    """Train once with the random streams that an audit cell of this seed uses; ``Measured.value`` is left at 0.
+
+    Args:
+        partition: the seed of partition and split, if it is another one.
+    """
     whole = training.dataset.load()
-    graph = training.partition.apply(whole, training.dataset, derive(seed, "partition"))
+    of_clients = derive(seed if partition is None else partition, "partition")
+    graph = training.partition.apply(whole, training.dataset, of_clients)
     training.protocol.check(graph)
     session = bound(training.defense, training.protocol.context(graph))
     channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
