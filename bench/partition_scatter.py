@@ -18,7 +18,7 @@ from fglaudit.reproduce.trainings import trained
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m bench.partition_scatter", description=__doc__)
-    parser.add_argument("table", help="fedgt-table1 or fedgt-table2")
+    parser.add_argument("table", choices=("fedgt-table1", "fedgt-table2", "fedgt-table4", "fedgt-table11"))
     parser.add_argument("row", help="label of the row")
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--trainings", type=int, default=3, help="on each partition")

@@ -164,6 +164,17 @@ def test_two_tables_with_one_row_share_its_runs(tmp_path: Path, monkeypatch: pyt
     assert sorted(done) == ["gfl-appnp-table1", "gfl-appnp-table2"]
 
 
+def test_the_default_clients_of_fedgts_table_11_are_those_of_table_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invented(monkeypatch)
+    row = printed("fedgt-table1", "FedGT, cora, non-overlapping, 10 clients")
+    assert row.mean is not None
+    measured(tmp_path, row, row.mean)
+    done = [each.row.label for each in judged(tmp_path) if each.verdict == HIT]
+    assert done == [row.label, "FedGT, cora, default, 10 clients"]
+
+
 def test_other_figures_are_compared_in_percent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     invented(monkeypatch)
     row = next(row for row in all_published() if row.table == "fedgcn-table3" and row.metric == "nodes")
