@@ -28,7 +28,7 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import data_tables, fedgt, fedgt_costs, gfl_appnp, message_sizes, nfedgnn, run, unprinted
 from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, seeds_of, table_rows
 from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
-from fglaudit.reproduce.published import TITLES, Published, all_published
+from fglaudit.reproduce.published import BY_THEIR_CODE, TITLES, Published, all_published
 from fglaudit.reproduce.published_fedavg import PublishedFedPer
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
@@ -131,7 +131,7 @@ def test_rows_as_published_have_the_authors_graphs_or_steps(monkeypatch: pytest.
         raise ReachedError
 
     monkeypatch.setattr(gfl_appnp, "trained", kept)
-    for row in (row for row in rows_of("gfl-appnp-table2") if row.method.endswith(gfl_appnp.AS_PUBLISHED)):
+    for row in (row for row in rows_of("gfl-appnp-table2") if row.method.endswith(BY_THEIR_CODE)):
         with pytest.raises(ReachedError):
             gfl_appnp.figure(row, 3, None)
     names = [training.dataset.name for training in asked]
@@ -306,8 +306,8 @@ def test_weights_that_are_counted_are_those_that_are_sent() -> None:
 
 
 def test_fedgts_rows_as_published_have_the_codes_settings() -> None:
-    rows = [row for row in rows_of("fedgt-table1") if row.method.endswith(fedgt.CODE)]
-    assert {row.method.removesuffix(fedgt.CODE) for row in rows} == {
+    rows = [row for row in rows_of("fedgt-table1") if row.method.endswith(BY_THEIR_CODE)]
+    assert {row.method.removesuffix(BY_THEIR_CODE) for row in rows} == {
         "FedGT", "Local", "FedAvg", "FED-PUB", "FedPer", "GCFL+", "Gophormer", "GraphGPS",
     }  # fmt: skip
     for row in rows:
@@ -318,7 +318,7 @@ def test_fedgts_rows_as_published_have_the_codes_settings() -> None:
         assert (dataset.features, dataset.split) == ("row-normalised", "random-shared")
         long = row.dataset in ("photo", "computers") and row.method not in (
             fedgt.AS_PUBLISHED_CODE,
-            "Local" + fedgt.CODE,
+            "Local" + BY_THEIR_CODE,
         )
         assert trained_as.local_epochs == (2 if long else 1)
 

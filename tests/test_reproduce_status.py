@@ -15,10 +15,10 @@ from fglaudit.errors import FglauditError
 from fglaudit.reproduce import status
 from fglaudit.reproduce.figures import measure, obstacle, seeds_of
 from fglaudit.reproduce.measurements import Table
-from fglaudit.reproduce.published import TITLES, Published, all_published
+from fglaudit.reproduce.published import BY_THEIR_CODE, TITLES, Published, all_published
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import KEY, VALUES
-from fglaudit.reproduce.status import BARRED, EXPLAINED, HIT, MISSED, OPEN, judged, share_unexplained
+from fglaudit.reproduce.status import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
 from fglaudit.reproduce.status_output import status_of, summary
 
 DOCS = Path(__file__).parents[1]
@@ -70,6 +70,12 @@ def measured(folder: Path, row: Published, *values: float, method: str = "") -> 
         table.add({**key, "seed": seed, "value": value, "seconds": 1, "gb_up": 0, "gb_down": 0})
 
 
+def of(row: Published, folder: Path) -> Judged:
+    """Return what became of ``row``, given the runs in ``folder``."""
+    (found,) = (each for each in judged(folder, [row.table]) if each.row == row)
+    return found
+
+
 def printed(table: str, label: str) -> Published:
     return next(row for row in all_published() if row.table == table and row.label == label)
 
@@ -88,7 +94,7 @@ def test_a_mean_misses_on_either_side(
     row = printed("fedgcn-table2", ZERO_HOPS)
     assert row.mean is not None
     measured(tmp_path, row, *(row.mean + gap for gap in gaps))
-    (found,) = (each for each in judged(tmp_path, ["fedgcn-table2"]) if each.row == row)
+    found = of(row, tmp_path)
     assert found.verdict == verdict and found.runs == len(gaps)
 
 
@@ -98,7 +104,7 @@ def test_the_source_with_more_runs_counts(tmp_path: Path, monkeypatch: pytest.Mo
     invented(monkeypatch, recorded=[earlier], stored=[{"table": row.table, **row.key, "seed": "0", "value": "60.0"}])
 
     def now() -> tuple[float | None, int]:
-        (found,) = (each for each in judged(tmp_path, ["fedgcn-table2"]) if each.row == row)
+        found = of(row, tmp_path)
         return found.mean, found.runs
 
     assert now() == (10.0, 2)
@@ -111,14 +117,14 @@ def test_a_miss_that_the_authors_code_explains(tmp_path: Path, monkeypatch: pyte
     row = printed("fedgcn-table2", "FedGCN(1-hop), cora, beta=1, 10 clients")
     assert row.mean is not None
     measured(tmp_path, row, row.mean - 3)
-    theirs = row.method + status.AS_PUBLISHED
+    theirs = row.method + BY_THEIR_CODE
     assert share_unexplained(judged(tmp_path)) == 1
     measured(tmp_path, row, row.mean + 3, method=theirs)
     assert share_unexplained(judged(tmp_path)) == 1
     (tmp_path / row.table / "measurements.csv").unlink()
     measured(tmp_path, row, row.mean - 3)
     measured(tmp_path, row, row.mean + 1, method=theirs)
-    (found,) = (each for each in judged(tmp_path) if each.row == row)
+    found = of(row, tmp_path)
     assert found.verdict == EXPLAINED and found.page == "docs/fedgcn.md" and share_unexplained(judged(tmp_path)) == 0
 
 
@@ -143,8 +149,7 @@ def test_a_printed_count_of_one_partition_is_explained_between_ours(
     measured(tmp_path, row, row.mean + 50, row.mean + 20)
 
     def now() -> str:
-        (found,) = (each for each in judged(tmp_path) if each.row == row)
-        return found.verdict
+        return of(row, tmp_path).verdict
 
     assert now() == MISSED
     measured(tmp_path, row, row.mean + 50, row.mean + 20, row.mean - 1)
@@ -223,14 +228,13 @@ def test_an_accuracy_of_one_split_is_explained_between_enough_of_ours(
     def now(*gaps: float, method: str = row.method) -> str:
         assert row.mean is not None
         measured(tmp_path, row, *(row.mean + gap for gap in gaps), method=method)
-        (found,) = (each for each in judged(tmp_path) if each.row == row)
-        return found.verdict
+        return of(row, tmp_path).verdict
 
     assert now(-0.5, 9, 8, 7, 6) == MISSED, "five partitions are too few"
     assert now(0.5, 9, 8, 7, 6, 5) == MISSED, "all six lie above"
     assert now(-0.5, 9, 8, 7, 6, 5) == EXPLAINED
     assert now(0.5, 9, 8, 7, 6, 5) == MISSED
-    assert now(-9, -8, -7, -6, -5, 0.5, method=row.method + status.AS_PUBLISHED) == EXPLAINED
+    assert now(-9, -8, -7, -6, -5, 0.5, method=row.method + BY_THEIR_CODE) == EXPLAINED
 
 
 def test_one_split_explains_no_other_papers_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,5 +242,5 @@ def test_one_split_explains_no_other_papers_figures(tmp_path: Path, monkeypatch:
     row = printed("fedgcn-table2", ZERO_HOPS)
     assert row.mean is not None
     measured(tmp_path, row, *(row.mean + gap for gap in (-0.5, 9, 8, 7, 6, 5, 4)))
-    (found,) = (each for each in judged(tmp_path, ["fedgcn-table2"]) if each.row == row)
+    found = of(row, tmp_path)
     assert found.verdict == MISSED

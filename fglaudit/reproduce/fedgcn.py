@@ -21,14 +21,14 @@ from fglaudit.protocols.distributed_gcn.bds_gcn import BDSGCN
 from fglaudit.protocols.distributed_gcn.distributed_gcn import DistributedGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.reproduce import published_one_hop, unprinted
-from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
 SEEDS = range(10)
-AS_PUBLISHED = "FedGCN(1-hop), as published code"
-BDS_AS_PUBLISHED = "BDS-GCN, as published code"
+AS_PUBLISHED = f"FedGCN(1-hop){BY_THEIR_CODE}"
+BDS_AS_PUBLISHED = f"BDS-GCN{BY_THEIR_CODE}"
 _ONE_HOP: dict[str, dict[str, float]] = {
     AS_PUBLISHED: {},
     "FedSage+": {"noise": 0.1},

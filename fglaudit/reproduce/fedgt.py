@@ -44,7 +44,7 @@ from fglaudit.protocols.fedgt.sources import AS_PUBLISHED
 from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.reproduce import unprinted
-from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.reproduce.published_fedavg import PublishedFedAvg, PublishedFedPer
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
@@ -79,11 +79,9 @@ _VARIANTS: dict[str, dict[str, Any]] = {
     "FedGT (FedAvg aggregation)": {"similarity": "fedavg"},
 }
 """Without noise global nodes start near the origin, as one of them takes all nodes otherwise."""
-CODE = ", as published code"
-AS_PUBLISHED_CODE = f"FedGT{CODE}"
-_SETTINGS_OF_CODE = {"learning_rate": AS_PUBLISHED["learning_rate"], "weight_decay": AS_PUBLISHED["weight_decay"]}
+AS_PUBLISHED_CODE = f"FedGT{BY_THEIR_CODE}"
 _ALONE = {name: value for name, value in AS_PUBLISHED.items() if name != "similarity"}
-_AVERAGED = _SETTINGS_OF_CODE | {"rounds": 100, "tested": "local"}
+_AVERAGED = {name: AS_PUBLISHED[name] for name in ("learning_rate", "weight_decay")} | {"tested": "local"}
 _OF_CODE: dict[str, SubgraphProtocol] = {
     "FedGT": FedGT(**AS_PUBLISHED),
     "Local": LocalGT(**_ALONE),
@@ -136,8 +134,8 @@ def training(row: Published, root: str | None, **changes: Any) -> Training:
 
 def protocol(row: Published, **changes: Any) -> FederatedProtocol:
     """Return what trains the row's method."""
-    if row.method.endswith(CODE):
-        theirs = _OF_CODE[row.method.removesuffix(CODE)]
+    if row.method.endswith(BY_THEIR_CODE):
+        theirs = _OF_CODE[row.method.removesuffix(BY_THEIR_CODE)]
         fields = SETTINGS.get(row.dataset, {})
         if isinstance(theirs, HybridProtocol):
             fields = {"rounds": 100} if row.setting == "overlapping" else {}
@@ -152,7 +150,7 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
     """Return data set and partition of ``row``."""
     scheme = row.setting.split(", ")[0]
     fractions = (0.6, 0.2, 0.2) if scheme == "louvain" else (0.2, 0.4, 0.4)
-    code = row.method.endswith(CODE)
+    code = row.method.endswith(BY_THEIR_CODE)
     shared = "random-shared" if scheme == "overlapping" or code else "random"
     features = "row-normalised" if code else "raw"
     dataset = DatasetSpec(row.dataset, root, features, None, shared, *fractions, component="largest")
@@ -163,7 +161,7 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     """Return the rows of Tables 1, 2, 4 and 11 once more that FedGT's or FED-PUB's authors' code computes otherwise."""
     tables = ("fedgt-table1", "fedgt-table2", "fedgt-table4", "fedgt-table11")
     mine = [row for row in rows if row.method in _OF_CODE and row.table in tables]
-    return tuple(replace(row, method=row.method + CODE) for row in mine)
+    return tuple(replace(row, method=row.method + BY_THEIR_CODE) for row in mine)
 
 
 def federated(dataset: str, setting: str, clients: int, seed: int, root: str | None) -> FederatedGraph:

@@ -3,7 +3,8 @@
 Settings of appendix A.2.2; what it leaves open holds for all rows: Glorot's initial weights, raw features, the model of
 the lowest validation loss (centralized GCN: the last one; centralized GAT: the best validation accuracy), accuracy over
 single test samples. A draw takes the place of a seed. ``averaging all`` is Algorithm 1's mean over all clients instead
-of those in training.
+of those in training. Rows ``as published code`` have the authors' own graphs, what their code does (``source: code``,
+:mod:`.published_baselines`), and how it counts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.baselines.graphsage import GraphSAGE
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import unprinted
-from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.reproduce.published_baselines import PublishedAPPNP, PublishedGAT, PublishedSAGE
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
@@ -39,10 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "csbm-snc": {"updates": 5000, "learning_rate": 0.2},
     "csbm-sc": {"updates": 2000, "learning_rate": 0.2, "batch_size": 5},
 }
-AS_PUBLISHED = "as published code"
-"""End of a method: the authors' own graphs, what their code does (``source: code``, :mod:`.published_baselines`), and
-how it counts."""
-_BY_MAJORITY = tuple(f"{method}, {AS_PUBLISHED}" for method in ("GFL-APPNP I=1", "GFL-APPNP-V1 I=10"))
+_BY_MAJORITY = tuple(method + BY_THEIR_CODE for method in ("GFL-APPNP I=1", "GFL-APPNP-V1 I=10"))
 """Whose runs on csbm-snc the authors counted by node: right where most of its samples are (their code at 6c51dbf)."""
 _CONNECTIVITY: dict[str, Any] = {"updates": 1500, "learning_rate": 0.5, "batch_size": 5}
 V1, V2 = "GFL-APPNP-V1 I=10", "GFL-APPNP-V2 I=10"
@@ -51,7 +49,7 @@ _V2_SNC = {"updates": 8000, "learning_rate": 0.6}
 
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row`` on draw ``seed``."""
-    published = row.method.endswith(AS_PUBLISHED)
+    published = row.method.endswith(BY_THEIR_CODE)
     name = "subcora-published" if published and row.dataset == "subcora" else row.dataset
     dataset = DatasetSpec(name, draw=seed, root=root if row.dataset == "subcora" else None, task=_task(row))
     partition = PartitionSpec("per-node")
@@ -65,7 +63,7 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
 
 def _task(row: Published) -> CsbmTask | None:
     """Return the sizes of Figure 2(a)'s graphs (appendix A.2.3), or a fixed topology; None: as in the tables."""
-    if row.method.endswith(AS_PUBLISHED) and row.dataset != "subcora":
+    if row.method.endswith(BY_THEIR_CODE) and row.dataset != "subcora":
         return CsbmTask(published=True)
     if row.setting.startswith("fixed"):
         return CsbmTask(**unprinted.fields(row.setting))
@@ -86,8 +84,8 @@ def protocol(row: Published) -> FederatedProtocol:
     connectivity = row.setting.startswith("connectivity")
     cora, settings = row.dataset == "subcora", dict(_CONNECTIVITY if connectivity else SETTINGS[row.dataset])
     full_batch: dict[str, Any] = {"rounds": 400, "local_steps": 10, "weight_decay": 0.0, "dropout": 0.0}
-    published = row.method.endswith(AS_PUBLISHED)
-    match row.method.removesuffix(f", {AS_PUBLISHED}"):
+    published = row.method.endswith(BY_THEIR_CODE)
+    match row.method.removesuffix(BY_THEIR_CODE):
         case "APPNP":
             appnp = PublishedAPPNP if published else APPNP
             return appnp(rounds=settings["updates"] // 10, learning_rate=settings["learning_rate"])
@@ -137,4 +135,4 @@ def lambda_max(graph: FederatedGraph) -> float:
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     """Return the rows once more that come out otherwise with the authors' subgraphs or their code."""
     other = [row for row in rows if row.dataset != "csbm-sc" or row.method in (V1, V2)]
-    return tuple(replace(row, method=f"{row.method}, {AS_PUBLISHED}") for row in other)
+    return tuple(replace(row, method=row.method + BY_THEIR_CODE) for row in other)

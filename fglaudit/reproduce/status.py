@@ -23,7 +23,7 @@ from pathlib import Path
 from fglaudit.reproduce.data_tables import PARTITIONS
 from fglaudit.reproduce.figures import obstacle
 from fglaudit.reproduce.measurements import Table
-from fglaudit.reproduce.published import TITLES, Published, all_published
+from fglaudit.reproduce.published import BY_THEIR_CODE, TITLES, Published, all_published
 from fglaudit.reproduce.run import KEY, VALUES
 
 POINTS = 1.5
@@ -34,8 +34,6 @@ VERDICTS = (HIT, EXPLAINED, MISSED, OPEN, BARRED)
 
 OF_A_MACHINE = ("computation-cost", "preprocessing-time")
 """Metrics that no other machine repeats."""
-AS_PUBLISHED = ", as published code"
-"""End of the method of a row that is computed once more as its authors' code does."""
 PAGES = {
     "fedgcn": "docs/fedgcn.md",
     "fedgat": "docs/fedgat.md",
@@ -124,20 +122,23 @@ def _judge(row: Published, by_key: Mapping[_Key, Found]) -> Judged:
         return Judged(row, None, 0, BARRED if reason else OPEN, "", reason)
     if off(row, found.mean) <= POINTS:
         return Judged(row, found.mean, found.runs, HIT, found.page, "")
-    assert row.mean is not None
-    theirs = by_key.get(_key(row.table, row.key | {"method": row.method + AS_PUBLISHED}))
+    theirs = by_key.get(_key(row.table, row.key | {"method": row.method + BY_THEIR_CODE}))
     page, cause = _cause(row, theirs)
-    if not cause and (cause := _one_draw(row.mean, row, [each for each in (found, theirs) if each])):
+    if not cause and (cause := _one_draw(row, found, theirs)):
         page = PAGES["fedgt"]
     return Judged(row, found.mean, found.runs, EXPLAINED if cause else MISSED, page or found.page, cause)
 
 
-def _one_draw(printed: float, row: Published, sources: Sequence[Found]) -> str:
+def _one_draw(row: Published, found: Found, by_their_code: Found | None) -> str:
     """Return what explains a figure of one partition that lies among those of several of ours; "" for any other."""
-    if row.metric in PARTITIONS and sources[0].around(printed):
+    assert row.mean is not None
+    if row.metric in PARTITIONS and found.around(row.mean):
         return ONE_PARTITION
-    fedgt = row.table.startswith("fedgt") and row.metric == "accuracy"
-    return ONE_SPLIT if fedgt and any(each.runs >= ENOUGH and each.around(printed) for each in sources) else ""
+    if row.table.startswith("fedgt") and row.metric == "accuracy":
+        for each in (found, by_their_code):
+            if each is not None and each.runs >= ENOUGH and each.around(row.mean):
+                return ONE_SPLIT
+    return ""
 
 
 def _cause(row: Published, by_their_code: Found | None) -> tuple[str, str]:
