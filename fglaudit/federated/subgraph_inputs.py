@@ -83,8 +83,11 @@ class SubgraphInputs:
     def project(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return ``[x, encoding] W + b`` of all rows [K, n, d]; ``weight`` [K, F + p, d], ``bias`` [K, d]."""
         of_features, of_encoding = weight[:, : self.num_features], weight[:, self.num_features :]
-        encoded = torch.baddbmm(bias.unsqueeze(1), self.encoding, of_encoding)
+        shift = bias.unsqueeze(1)
+        encoded = torch.baddbmm(shift, self.encoding, of_encoding) if of_encoding.shape[1] else shift
         if self.sparse is not None:
-            return encoded + (self.sparse @ of_features.reshape(-1, weight.shape[2])).view_as(encoded)
+            return encoded + (self.sparse @ of_features.reshape(-1, weight.shape[2])).view(
+                len(weight), -1, weight.shape[2]
+            )
         assert self.features is not None
         return torch.baddbmm(encoded, self.features, of_features)

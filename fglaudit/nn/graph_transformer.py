@@ -24,6 +24,8 @@ Weights = Mapping[str, Tensor]
 
 NUMBERS_AT_ONCE = 2**25
 """Keys and values of neighbours that are gathered at once, for all clients; 128 MiB in single precision."""
+NUMBERS_IN_CACHE = 2**22
+"""The same on a CPU, where larger blocks leave the cache before they are read again and cost three times the time."""
 PAIR_COST = 4
 """Cost of one pair's score in one head, relative to one number of a gathered row (measured on a CPU)."""
 
@@ -167,10 +169,12 @@ def hybrid_layer(
     key_value = linear(weights, f"{name}.key_value", normed)
     far = linear(weights, f"{name}.key_value", normed_global).view(clients, -1, 2, heads, d // heads)
     far_key, far_value = far.unbind(2)
+    at_once = NUMBERS_IN_CACHE if rows.device.type == "cpu" else NUMBERS_AT_ONCE
+    numbers = clients * min(where.neighbors.shape[2] * 2 * d, PAIR_COST * rows.shape[1] * heads)
     attended = torch.cat(
         [
             _attend(query[:, part], key_value, where.part(part), far_key, far_value)
-            for part in row_blocks(query.shape[1], clients * where.neighbors.shape[2] * 2 * d)
+            for part in row_blocks(query.shape[1], numbers, at_once)
         ],
         1,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,9 +39,21 @@ def product(matrix: Tensor, dense: Tensor) -> Tensor:
 class SparseMatrix:
     """A constant matrix [R, C] and its transpose, both stored by rows, so that no product has to transpose."""
 
-    def __init__(self, forward: Tensor, transposed: Tensor | None = None) -> None:
-        """Set up from a CSR matrix [R, C]; its transpose [C, R] is made where a gradient first needs it."""
-        self.forward, self._transposed = forward, transposed
+    def __init__(self, forward: Tensor | Callable[[], Tensor], transposed: Tensor | None = None) -> None:
+        """Set up from a CSR matrix [R, C]; its transpose [C, R] is made where a gradient first needs it.
+
+        Args:
+            forward: the matrix, or a function that makes it in the first product: ``torch.func`` knows no sparse
+                tensors but within an autograd function.
+        """
+        self._forward, self._transposed = forward, transposed
+
+    @property
+    def forward(self) -> Tensor:
+        """The matrix [R, C], by rows."""
+        if not isinstance(self._forward, Tensor):
+            self._forward = self._forward()
+        return self._forward
 
     @property
     def transposed(self) -> Tensor:

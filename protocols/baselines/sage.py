@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from fglaudit.errors import FglauditError
 from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights, linear, take
+from fglaudit.nn.sparse import SparseMatrix, csr
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,24 @@ class Sage:
                 rows = linear(weights, f"layers.{index}", dropout(functional.relu(rows)))
             half = rows.shape[2] // 2
             own = rows[:, :, :half] if where.targets is None else take(rows[:, :, :half], where.targets)
-            near = take(rows[:, :, half:], where.neighbors)
-            share = torch.zeros_like(near[..., 0]) if where.log_counts is None else where.log_counts
-            rows = own + (near * share.softmax(2).unsqueeze(3)).sum(2)
+            rows = own + _mean(rows[:, :, half:], where)
         return rows
+
+
+def _mean(rows: Tensor, where: Neighborhood) -> Tensor:
+    """Return the mean of every target's neighbours [K, m, d] among ``rows`` [K, n, d].
+
+    As a sparse product: rows that are gathered first would take many times its memory and time.
+    """
+    clients, size, width = rows.shape
+
+    def shares() -> Tensor:
+        neighbors, logs = where.neighbors, where.log_counts
+        shape, device = neighbors.shape, neighbors.device
+        even = torch.full(shape, 1 / shape[2], dtype=rows.dtype, device=device)
+        share = even if logs is None else logs.softmax(2).to(rows.dtype)
+        columns = neighbors + (torch.arange(clients, device=device) * size).view(-1, 1, 1)
+        starts = torch.arange(0, neighbors.numel() + 1, shape[2], device=device)
+        return csr(starts, columns.flatten(), share.flatten(), clients * size)
+
+    return (SparseMatrix(shares) @ rows.flatten(0, 1)).view(clients, -1, width)
