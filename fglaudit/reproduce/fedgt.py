@@ -10,10 +10,11 @@ one is 2.
 features, no noise, splits drawn over all nodes, 200 rounds (100 where clients overlap), one local epoch on all sets.
 
 All other methods have such a row too, on the same data, and but for ``Local`` for the text's rounds: ``FedAvg`` is that
-code's (:mod:`.published_fedavg`), and so is ``FED-PUB``, whose penalties have no gradient there: FedGT prints FED-PUB's
-own figures, which were measured on such data. ``Local``, ``FedPer``, ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in
-neither code: what they take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test
-after local training, ``Local`` also the network, and ``FedPer`` FedAvg's network.
+code's (:mod:`.published_fedavg`), and so is ``FED-PUB``, whose penalties have no gradient there and whose tau is 5
+where clients overlap: FedGT prints FED-PUB's own figures, which were measured on such data. ``Local``, ``FedPer``,
+``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in neither code: what they take from it is the learning rate of 0.01 (the
+text has 0.001), the L2 penalty of 1e-6, the test after local training, ``Local`` also the network, and ``FedPer``
+FedAvg's network.
 
 "20 % of each subgraph": overlapping clients that draw apart train on labels that others are tested on, so they share a
 split here.
@@ -139,6 +140,8 @@ def protocol(row: Published, **changes: Any) -> FederatedProtocol:
         fields = SETTINGS.get(row.dataset, {})
         if isinstance(theirs, HybridProtocol):
             fields = {"rounds": 100} if row.setting == "overlapping" else {}
+        elif isinstance(theirs, FedPub) and row.setting == "overlapping":
+            fields = fields | {"tau": 5.0}
         return replace(theirs, **fields | changes)
     settings = SETTINGS.get(row.dataset, {}) | changes
     if row.method in _BASELINES:

@@ -9,12 +9,12 @@ What is observed: the server sees every client's weights and functional embeddin
 differ is the masks; a client sees averages. Masks never leave their client.
 
 Facts from the authors' code (``JinheonBaek/FED-PUB``): 128 units, Adam at 0.01 with L2 penalty 1e-6, one full-batch
-step a round, 100 rounds, dropout 0.5, tau 3 on Cora (10 by default), a random graph of 5 communities of 100 nodes with
-edges of probability 0.1 inside them and rows from N(0, 1), masks that start at 1. It uploads the weights, not their
-products with the masks, and so does this protocol. Its two penalties (each 0.001) are taken of detached
-copies (``state_dict``), so that they have no gradient: with ``sparsity: 0`` and ``proximal: 0`` training is as there,
-but for tests, which leave out entries of masks near 0. Its accuracies are those of the clients' models after local
-training; the round with the best validation accuracy counts.
+step a round, 100 rounds, dropout 0.5, tau 3 on Cora and 5 where clients overlap (10 by default), a random graph of 5
+communities of 100 nodes with edges of probability 0.1 inside them and rows from N(0, 1), masks that start at 1. It
+uploads the weights, not their products with the masks, and so does this protocol. Its two penalties (each 0.001) are
+taken of detached copies (``state_dict``), so that they have no gradient: with ``sparsity: 0`` and ``proximal: 0``
+training is as there, but for tests, which leave out entries of masks near 0. Its accuracies are those of the clients'
+models after local training; the round with the best validation accuracy counts.
 """
 
 from __future__ import annotations
