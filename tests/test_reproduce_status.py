@@ -15,7 +15,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.reproduce import status
 from fglaudit.reproduce.figures import measure, obstacle, seeds_of
 from fglaudit.reproduce.measurements import Table
-from fglaudit.reproduce.published import BY_THEIR_CODE, TITLES, Published, all_published
+from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, TITLES, Published, all_published
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import KEY, VALUES
 from fglaudit.reproduce.status import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
@@ -235,6 +235,23 @@ def test_an_accuracy_of_one_split_is_explained_between_enough_of_ours(
     assert now(-0.5, 9, 8, 7, 6, 5) == EXPLAINED
     assert now(0.5, 9, 8, 7, 6, 5) == MISSED
     assert now(-9, -8, -7, -6, -5, 0.5, method=row.method + BY_THEIR_CODE) == EXPLAINED
+
+
+@pytest.mark.parametrize(
+    ("ours", "parted", "verdict"),
+    [(-5.0, 4.0, EXPLAINED), (-5.0, 1.4, EXPLAINED), (5.0, 2.0, MISSED), (-5.0, -2.0, MISSED), (-5.0, None, MISSED)],
+)
+def test_a_figure_of_gcfl_is_explained_by_the_bound_that_is_not_printed(
+    ours: float, parted: float | None, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invented(monkeypatch)
+    row = printed("fedgt-table1", "GCFL+, cora, non-overlapping, 10 clients")
+    assert row.mean is not None
+    measured(tmp_path, row, row.mean + ours)
+    if parted is not None:
+        measured(tmp_path, row, row.mean + parted, method=row.method + PARTED_CLUSTERS)
+    found = of(row, tmp_path)
+    assert found.verdict == verdict and (found.page == "docs/fedgt-accuracy.md") == (verdict == EXPLAINED)
 
 
 def test_one_split_explains_no_other_papers_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

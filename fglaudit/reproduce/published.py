@@ -9,6 +9,8 @@ from importlib.resources import files
 
 BY_THEIR_CODE = ", as published code"
 """End of the method of a row that is no row of a paper: one computed once more as its authors' code does."""
+PARTED_CLUSTERS = ", parted"
+"""The same for GCFL+ with a bound at which its clusters part."""
 TITLES = {
     "fedgcn-table2": "FedGCN, Table 2: accuracy of federated GCNs over 10 clients",
     "fedgcn-figure2": "FedGCN, Figure 2: accuracy against the number of layers, Cora",
