@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
-from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights, linear, take
+from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights, linear
 from fglaudit.nn.sparse import SparseMatrix, csr
 
 
@@ -53,16 +53,17 @@ class Sage:
         for index, where in enumerate(neighborhoods):
             if index:
                 rows = linear(weights, f"layers.{index}", dropout(functional.relu(rows)))
-            half = rows.shape[2] // 2
-            own = rows[:, :, :half] if where.targets is None else take(rows[:, :, :half], where.targets)
-            rows = own + _mean(rows[:, :, half:], where)
+            rows = _own_and_mean(rows, where)
         return rows
 
 
-def _mean(rows: Tensor, where: Neighborhood) -> Tensor:
-    """Return the mean of every target's neighbours [K, m, d] among ``rows`` [K, n, d].
+def _own_and_mean(rows: Tensor, where: Neighborhood) -> Tensor:
+    """Return every target's own row plus the mean of its neighbours' [K, m, d].
 
-    As a sparse product: rows that are gathered first would take many times its memory and time.
+    One sparse product: rows that are gathered first would take many times its memory and time.
+
+    Args:
+        rows: [K, n, 2 d], what a node adds to itself and, beside it, what its neighbours average of it.
     """
     clients, size, width = rows.shape
 
@@ -71,8 +72,15 @@ def _mean(rows: Tensor, where: Neighborhood) -> Tensor:
         shape, device = neighbors.shape, neighbors.device
         even = torch.full(shape, 1 / shape[2], dtype=rows.dtype, device=device)
         share = even if logs is None else logs.softmax(2).to(rows.dtype)
-        columns = neighbors + (torch.arange(clients, device=device) * size).view(-1, 1, 1)
-        starts = torch.arange(0, neighbors.numel() + 1, shape[2], device=device)
-        return csr(starts, columns.flatten(), share.flatten(), clients * size)
+        everyone = torch.arange(size, device=device).expand(clients, -1)
+        targets = everyone if where.targets is None else where.targets
+        node = torch.cat([targets.unsqueeze(2), neighbors], 2) + (torch.arange(clients, device=device) * size).view(
+            -1, 1, 1
+        )
+        half = torch.ones_like(node)
+        half[:, :, 0] = 0
+        weight = torch.cat([torch.ones_like(share[:, :, :1]), share], 2)
+        starts = torch.arange(0, node.numel() + 1, node.shape[2], device=device)
+        return csr(starts, (2 * node + half).flatten(), weight.flatten(), 2 * clients * size)
 
-    return (SparseMatrix(shares) @ rows.flatten(0, 1)).view(clients, -1, width)
+    return (SparseMatrix(shares) @ rows.reshape(-1, width // 2)).view(clients, -1, width // 2)
