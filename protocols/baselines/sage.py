@@ -74,9 +74,8 @@ def _own_and_mean(rows: Tensor, where: Neighborhood) -> Tensor:
         share = even if logs is None else logs.softmax(2).to(rows.dtype)
         everyone = torch.arange(size, device=device).expand(clients, -1)
         targets = everyone if where.targets is None else where.targets
-        node = torch.cat([targets.unsqueeze(2), neighbors], 2) + (torch.arange(clients, device=device) * size).view(
-            -1, 1, 1
-        )
+        first = (torch.arange(clients, device=device) * size).view(-1, 1, 1)
+        node = first + torch.cat([targets.unsqueeze(2), neighbors], 2)
         half = torch.ones_like(node)
         half[:, :, 0] = 0
         weight = torch.cat([torch.ones_like(share[:, :, :1]), share], 2)
