@@ -1,7 +1,8 @@
 """``python -m bench.keep_reproduced [FOLDER]``: keeps runs of ``fglaudit reproduce`` in the package.
 
 The lines of ``FOLDER/*/measurements.csv`` (``runs/reproduce`` without a folder) are added to ``stored.csv``, in place
-of those of the same row and seed, and the counts between the two marks of ``docs/reproduce.md`` are written anew.
+of those of the same row and seed; the counts between the two marks of ``docs/reproduce.md`` and the tables of
+``docs/fedgt-accuracy.md`` are written anew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import csv
 import io
 from pathlib import Path
 
+from bench import fedgt_accuracy
 from fglaudit.own_files import write_atomic
 from fglaudit.reproduce import status
 from fglaudit.reproduce.measurements import Table
@@ -42,12 +44,13 @@ def keep(folder: Path) -> int:
     return len(latest)
 
 
-def update_page() -> None:
-    """Write the counts of what ships into ``PAGE``."""
+def update_pages() -> None:
+    """Write the counts of what ships into ``PAGE``, and FedGT's tables."""
     before, rest = PAGE.read_text().split(MARKS[0])
     after = rest.split(MARKS[1])[1]
     counts = summary(status.judged(REPOSITORY / "no runs of one's own"))
     write_atomic(PAGE, f"{before}{MARKS[0]}\n{counts}{MARKS[1]}{after}")
+    fedgt_accuracy.update()
 
 
 def main() -> None:
@@ -58,7 +61,7 @@ def main() -> None:
     if not any(folder.glob("*/measurements.csv")):
         parser.error(f"no TABLE/measurements.csv in {folder}; run `fglaudit reproduce TABLE`, or name another folder")
     print(keep(folder), "runs are kept")
-    update_page()
+    update_pages()
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bench import fedgt_accuracy
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
-from fglaudit.reproduce import status
 from fglaudit.reproduce.figures import measure, obstacle, seeds_of
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, TITLES, Published, all_published
@@ -59,7 +59,10 @@ def test_causes_are_those_of_printed_rows_and_have_a_page() -> None:
 
 
 def invented(monkeypatch: pytest.MonkeyPatch, **tables: list[dict[str, str]]) -> None:
-    monkeypatch.setattr(status, "_packaged", lambda name: tuple(tables.get(name.removesuffix(".csv"), ())))
+    for module in ("found", "status"):
+        monkeypatch.setattr(
+            f"fglaudit.reproduce.{module}.packaged", lambda name: tuple(tables.get(name.removesuffix(".csv"), ()))
+        )
 
 
 def measured(folder: Path, row: Published, *values: float, method: str = "") -> None:
@@ -200,6 +203,10 @@ def test_the_page_begins_with_the_answer() -> None:
     page = (DOCS / "docs" / "reproduce.md").read_text()
     assert summary(judged(EMPTY)).strip() in page
     assert page.index("**Of ") < 900
+
+
+def test_fedgts_page_has_the_runs_that_ship() -> None:
+    assert fedgt_accuracy.tables() in fedgt_accuracy.PAGE.read_text(), "run python -m bench.fedgt_accuracy"
 
 
 def test_the_command_measures_nothing(tmp_path: Path) -> None:

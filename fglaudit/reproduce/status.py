@@ -1,9 +1,5 @@
 """Which printed figures were measured, and which of them miss: from stored runs, never from a list of verdicts.
 
-Three sources, all CSV: ``stored.csv``, a line per run of ``fglaudit reproduce`` that ships with the package; the user's
-own ``runs/reproduce/*/measurements.csv``; and ``recorded.csv``, means of earlier runs whose single figures were not
-kept, each with the page where it stands. Of a row that has several, the source with the most runs counts.
-
 A figure misses that is more than ``POINTS`` from the printed one, on either side: percentage points for accuracies and
 percent of the printed figure for all others. ``causes.csv`` names the pages that show by experiment why a row misses.
 A count of one random partition, whose seed is not published, is explained where our partitions lie on both sides of it,
@@ -12,19 +8,14 @@ and so is an accuracy of FedGT's tables, which was measured on one partition and
 
 from __future__ import annotations
 
-import csv
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from fglaudit.reproduce.data_tables import PARTITIONS
 from fglaudit.reproduce.figures import obstacle
-from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.found import Found, RowKey, key_of, measured, packaged
 from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, TITLES, Published, all_published
-from fglaudit.reproduce.run import KEY, VALUES
 
 POINTS = 1.5
 AIM = 0.05
@@ -56,8 +47,6 @@ UNPRINTED_BOUND = (
     " here, at a larger one the figure is met or lies between the two"
 )
 
-_Key = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -84,24 +73,9 @@ class Judged:
         return self.mean - self.row.mean
 
 
-@dataclass(frozen=True)
-class Found:
-    """What one source has of a row: ``low`` and ``high`` are the smallest and the largest run."""
-
-    mean: float
-    runs: int
-    page: str
-    low: float
-    high: float
-
-    def around(self, figure: float) -> bool:
-        """Whether ``figure`` lies between the smallest and the largest run."""
-        return self.low <= figure <= self.high
-
-
 def judged(runs: Path = Path("runs") / "reproduce", tables: Iterable[str] = TITLES) -> list[Judged]:
     """Judge every printed figure of ``tables`` but seconds; ``runs`` is the folder of the user's own measurements."""
-    found = _found(runs)
+    found = measured(runs)
     wanted = set(tables)
     return [_judge(row, found) for row in all_published() if row.table in wanted and row.metric not in OF_A_MACHINE]
 
@@ -120,15 +94,16 @@ def share_unexplained(rows: Sequence[Judged]) -> float:
     return sum(row.verdict == MISSED for row in ran) / len(ran) if ran else 0.0
 
 
-def _judge(row: Published, by_key: Mapping[_Key, Found]) -> Judged:
-    found = by_key.get(_key(row.table, row.key))
+def _judge(row: Published, by_key: Mapping[RowKey, Found]) -> Judged:
+    found = by_key.get(key_of(row.table, row.key))
     if found is None:
         reason = obstacle(row)
         return Judged(row, None, 0, BARRED if reason else OPEN, "", reason)
     if off(row, found.mean) <= POINTS:
         return Judged(row, found.mean, found.runs, HIT, found.page, "")
     theirs, parted = (
-        by_key.get(_key(row.table, row.key | {"method": row.method + end})) for end in (BY_THEIR_CODE, PARTED_CLUSTERS)
+        by_key.get(key_of(row.table, row.key | {"method": row.method + end}))
+        for end in (BY_THEIR_CODE, PARTED_CLUSTERS)
     )
     page, cause = _cause(row, theirs)
     if not cause and (cause := _one_draw(row, found, theirs) or _of_a_bound(row, found, parted)):
@@ -163,42 +138,9 @@ def _cause(row: Published, by_their_code: Found | None) -> tuple[str, str]:
     Args:
         by_their_code: the same row as its authors' code computes it, if it was measured.
     """
-    for line in _packaged("causes.csv"):
+    for line in packaged("causes.csv"):
         if line["table"] == row.table and all(word in row.label for word in line["words"].split("; ")):
             return line["page"], line["cause"]
     if by_their_code is not None and off(row, by_their_code.mean) <= POINTS:
         return PAGES[row.table.rpartition("-")[0]], THEIR_CODE
     return "", ""
-
-
-def _key(table: str, key: Mapping[str, str]) -> _Key:
-    """A row that two tables print is one measurement: FedGT's Table 11 calls Table 1's clients the default."""
-    named = {**key, "setting": {"default": "non-overlapping"}.get(key["setting"], key["setting"])}
-    return (table.rpartition("-")[0], *(named[column] for column in KEY[:-1]))
-
-
-def _found(runs: Path) -> dict[_Key, Found]:
-    by_seed: dict[_Key, dict[str, float]] = {}
-    for line in _packaged("stored.csv"):
-        by_seed.setdefault(_key(line["table"], line), {})[line["seed"]] = float(line["value"])
-    for path in sorted(runs.glob("*/measurements.csv")):
-        if path.parent.name in TITLES:
-            for line in Table(path, KEY, VALUES).rows():
-                by_seed.setdefault(_key(path.parent.name, line), {})[line["seed"]] = float(line["value"])
-    found = {key: _of_runs(tuple(values.values())) for key, values in by_seed.items()}
-    for line in _packaged("recorded.csv"):
-        key, count = _key(line["table"], line), int(line["runs"])
-        if key not in found or found[key].runs < count:
-            mean = float(line["mean"])
-            found[key] = Found(mean, count, line["page"], mean, mean)
-    return found
-
-
-def _of_runs(values: Sequence[float]) -> Found:
-    return Found(statistics.fmean(values), len(values), "", min(values), max(values))
-
-
-@cache
-def _packaged(name: str) -> tuple[dict[str, str], ...]:
-    text = files("fglaudit.reproduce").joinpath(name).read_text("utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
