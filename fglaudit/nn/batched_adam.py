@@ -31,6 +31,8 @@ class BatchedAdam:
         self._steps = torch.zeros(len(first), dtype=torch.float64, device=first.device)
         self._mean = {name: torch.zeros_like(w) for name, w in self._weights.items()}
         self._square = {name: torch.zeros_like(w) for name, w in self._weights.items()}
+        # Fresh memory for intermediate results, step by step, would cost as much as the step.
+        self._first, self._second = ({n: torch.empty_like(w) for n, w in self._weights.items()} for _ in range(2))
 
     @torch.no_grad()
     def step(self, gradients: Mapping[str, Tensor], active: Tensor | None = None) -> None:
@@ -41,7 +43,7 @@ class BatchedAdam:
         correction = (1 - BETAS[1] ** done).sqrt()
         for name, weight in self._weights.items():
             shape = (-1, *[1] * (weight.dim() - 1))
-            gradient = torch.add(gradients[name], weight, alpha=self._decay)
+            gradient = torch.add(gradients[name], weight, alpha=self._decay, out=self._first[name])
             mean, square = self._mean[name], self._square[name]
             if active is None:
                 mean.lerp_(gradient, 1 - BETAS[0])
@@ -52,5 +54,5 @@ class BatchedAdam:
                 mean.copy_(torch.where(chosen, mean.lerp(gradient, 1 - BETAS[0]), mean))
                 square.copy_(torch.where(chosen, square * BETAS[1] + (1 - BETAS[1]) * gradient.square(), square))
                 change = size * active
-            scale = (square.sqrt() / correction.to(weight).view(shape)).add_(EPSILON)
-            weight.addcdiv_(mean * -change.to(weight).view(shape), scale)
+            scale = torch.sqrt(square, out=self._first[name]).div_(correction.to(weight).view(shape)).add_(EPSILON)
+            weight.addcdiv_(torch.mul(mean, -change.to(weight).view(shape), out=self._second[name]), scale)
