@@ -20,6 +20,22 @@ def test_entries_in_any_order_and_their_gradient() -> None:
     assert torch.equal(gradient, dense.T @ weight)
 
 
+def test_a_matrix_made_in_the_product_serves_gradients_of_single_examples() -> None:
+    made = []
+
+    def entries() -> torch.Tensor:
+        made.append(1)
+        return csr(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), torch.tensor([2.0, -1.0, 3.0]), 3)
+
+    matrix, x = SparseMatrix(entries), torch.arange(6.0).view(3, 2)
+    dense = torch.tensor([[2.0, 0.0, -1.0], [0.0, 3.0, 0.0]])
+    assert not made
+    values, backward = torch.func.vjp(lambda rows: (matrix @ rows).sum(1), x)  # type: ignore[misc]
+    gradients = torch.func.vmap(lambda direction: backward(direction)[0])(torch.eye(2))
+    assert torch.equal(values, (dense @ x).sum(1))
+    assert torch.equal(gradients, dense.unsqueeze(2).expand(2, 3, 2)) and made == [1]
+
+
 def test_a_product_does_not_read_the_memory_that_it_is_written_to() -> None:
     matrix = csr(torch.tensor([0, 1, 1]), torch.tensor([1]), torch.tensor([2.0]), 3)
 
