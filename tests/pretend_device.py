@@ -159,7 +159,7 @@ def _execute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if held:
         _check_devices(name, tensors, args)
     _check_generator(name, kwargs, bool(held) or goes_up, args)
-    _count(name, tensors, goes_up, bool(held), args)
+    _count(name, tensors, goes_up, bool(held), args, kwargs)
     plain = {key: _plain(value) for key, value in kwargs.items()}
     if "pin_memory" in plain:
         plain["pin_memory"] = False
@@ -212,7 +212,7 @@ def _check_generator(name: str, kwargs: dict[str, Any], on_device: bool, args: A
             raise RefusedError(f"{name} needs a generator on {wanted}; got one on {got}")
 
 
-def _count(name: str, tensors: list[Tensor], goes_up: bool, came_from: bool, args: Any) -> None:
+def _count(name: str, tensors: list[Tensor], goes_up: bool, came_from: bool, args: Any, kwargs: Any) -> None:
     _note("operations")
     if name in _COPIES:
         source = args[1] if name != "_to_copy" and len(args) > 1 else args[0]
@@ -223,6 +223,8 @@ def _count(name: str, tensors: list[Tensor], goes_up: bool, came_from: bool, arg
         return
     elif name == "_local_scalar_dense":
         _note("scalars")
+    elif name == "repeat_interleave" and kwargs.get("output_size") is not None:
+        return  # the size of the result is told
     elif name in _WAITS or (name in _INDEXED and any(t.dtype in (torch.bool, torch.uint8) for t in tensors[1:])):
         _note("waits")
 

@@ -58,11 +58,13 @@ class SparseMatrix:
     @property
     def transposed(self) -> Tensor:
         """The transpose [C, R], by rows."""
-        if self._transposed is None:
-            start, columns = self.forward.crow_indices(), self.forward.col_indices()
-            rows = torch.repeat_interleave(torch.arange(len(start) - 1, device=start.device), start.diff().long())
-            shape = (self.forward.shape[1], self.forward.shape[0])
-            self._transposed = _sorted_csr(columns.long(), rows, self.forward.values(), shape)
+        if self._transposed is None:  # without a question to the host: batches on a GPU have matrices of their own
+            start, columns = self.forward.crow_indices().long(), self.forward.col_indices().long()
+            count, width = self.forward.shape
+            rows = torch.arange(count, device=start.device).repeat_interleave(start.diff(), output_size=len(columns))
+            order = torch.argsort(columns, stable=True)
+            ends = torch.searchsorted(columns[order], torch.arange(width + 1, device=start.device))
+            self._transposed = csr(ends, rows[order], self.forward.values()[order], count)
         return self._transposed
 
     @property
