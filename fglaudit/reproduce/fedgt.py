@@ -14,7 +14,7 @@ code's (:mod:`.published_fedavg`), and so is ``FED-PUB``, whose penalties have n
 where clients overlap: FedGT prints FED-PUB's own figures, which were measured on such data. ``Local``, ``FedPer``,
 ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in neither code: what they take from it is the learning rate of 0.01 (the
 text has 0.001), the L2 penalty of 1e-6, the test after local training, ``Local`` also the network, and ``FedPer``
-FedAvg's network.
+and ``GCFL+`` FedAvg's network.
 
 ``GCFL+, parted`` has a bound of 1 on the mean change below which a cluster is parted, instead of 0.05: FedGT does not
 print the bound, and below the one of GCFL+'s authors, who had small networks, no mean change ever falls here.
@@ -49,7 +49,7 @@ from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, Published
-from fglaudit.reproduce.published_fedavg import PublishedFedAvg, PublishedFedPer
+from fglaudit.reproduce.published_fedavg import PublishedFedAvg, PublishedFedPer, PublishedGCFL
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
 
@@ -94,7 +94,7 @@ _OF_CODE: dict[str, SubgraphProtocol] = {
     "FedAvg": PublishedFedAvg(),
     "FED-PUB": FedPub(sparsity=0.0, proximal=0.0),
     "FedPer": PublishedFedPer(),
-    "GCFL+": GCFLSage(**_AVERAGED),
+    "GCFL+": PublishedGCFL(),
     "Gophormer": FedAvgGophormer(**_AVERAGED),
     "GraphGPS": FedAvgGraphGPS(**_AVERAGED),
 }

@@ -4,7 +4,7 @@ FedGT's text has GraphSAGE. Its code has FED-PUB's network: two graph convolutio
 trained in one full-batch step of Adam a round, learning rate 0.01 and L2 penalty 1e-6, tested after that step and
 before the average. Not as there: the average is weighted by training nodes (the code's weights are all equal).
 
-FedPer is in neither code. Over this network its clients keep the layer of classes at home.
+FedPer and GCFL+ are in neither code. Over this network FedPer's clients keep the layer of classes at home.
 """
 
 from __future__ import annotations
@@ -17,25 +17,18 @@ import torch
 
 from fglaudit.federated.subgraph_average import AveragedSubgraphs, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
+from fglaudit.federated.subgraph_training import Surroundings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.weights import Layout
 from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedpub.full_graph import FullGraph, with_propagated_rows
 
 
-@dataclass(frozen=True)
-class PublishedFedAvg(AveragedSubgraphs):
-    """FedAvg over FED-PUB's network without its masks."""
-
-    name: ClassVar[str] = "published-fedavg"
-    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
-
-    batch_size: int = FedPub.batch_size
-    learning_rate: float = FedPub.learning_rate
-    weight_decay: float = FedPub.weight_decay
-    tested: str = "local"
+class _GraphConvolutions:
+    """FED-PUB's network without its masks, for a protocol whose clients train on subgraphs."""
 
     def layout(self, num_inputs: int, num_classes: int) -> Layout:
         return FedPub().shared(num_inputs, num_classes)
@@ -45,8 +38,23 @@ class PublishedFedAvg(AveragedSubgraphs):
     ) -> Sequence[ClientGraph]:
         return [with_propagated_rows(client) for client in clients]
 
-    def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> FullGraph:
+    def surroundings(
+        self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
+    ) -> Surroundings:
         return FullGraph.of(clients, inputs.present)
+
+
+@dataclass(frozen=True)
+class PublishedFedAvg(_GraphConvolutions, AveragedSubgraphs):
+    """FedAvg over FED-PUB's network without its masks."""
+
+    name: ClassVar[str] = "published-fedavg"
+    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+
+    batch_size: int = FedPub.batch_size
+    learning_rate: float = FedPub.learning_rate
+    weight_decay: float = FedPub.weight_decay
+    tested: str = "local"
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         return train_average(self, graph, channel, rng, device, changes=False)
@@ -61,3 +69,15 @@ class PublishedFedPer(PublishedFedAvg):
     def shared(self, num_inputs: int, num_classes: int) -> Layout:
         shapes = self.layout(num_inputs, num_classes)
         return {name: shape for name, shape in shapes.items() if not name.startswith("classes.")}
+
+
+@dataclass(frozen=True)
+class PublishedGCFL(_GraphConvolutions, GCFLSage):
+    """GCFL+ over FED-PUB's network, at the bounds of its authors."""
+
+    name: ClassVar[str] = "published-gcfl"
+
+    batch_size: int = FedPub.batch_size
+    learning_rate: float = FedPub.learning_rate
+    weight_decay: float = FedPub.weight_decay
+    tested: str = "local"

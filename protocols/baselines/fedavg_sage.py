@@ -21,6 +21,7 @@ from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.federated.fedavg import largest_share
 from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
+from fglaudit.federated.subgraph_training import Surroundings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.weights import Layout
@@ -59,7 +60,7 @@ class FedAvgSage(AveragedSubgraphs):
 
     def surroundings(
         self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator
-    ) -> SampledNeighbors:
+    ) -> Surroundings:
         candidates = find_candidates(clients, "neighbors", self.candidates, 1.0, rng).to(inputs.labels.device)
         return SampledNeighbors(self.network(), candidates, inputs.present, self.neighbors, self.candidates)
 
