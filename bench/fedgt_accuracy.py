@@ -10,10 +10,10 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fglaudit.own_files import write_atomic
+from bench.pages import write_between
 from fglaudit.reproduce.found import Found, RowKey, key_of, measured
 from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, Published, all_published
-from fglaudit.reproduce.status import ENOUGH, POINTS
+from fglaudit.reproduce.status import POINTS, among_enough, off
 
 PAGE = Path(__file__).parents[1] / "docs" / "fedgt-accuracy.md"
 MARKS = ("<!-- tables: python -m bench.fedgt_accuracy -->\n", "<!-- end of tables -->\n")
@@ -44,8 +44,7 @@ def tables() -> str:
 
 def update() -> None:
     """Write them into ``PAGE``."""
-    before, rest = PAGE.read_text().split(MARKS[0])
-    write_atomic(PAGE, f"{before}{MARKS[0]}\n{tables()}{MARKS[1]}{rest.split(MARKS[1])[1]}")
+    write_between(PAGE, MARKS, tables())
 
 
 def _of_method(rows: Sequence[Published], found: Mapping[RowKey, Found]) -> Iterator[str]:
@@ -67,9 +66,9 @@ def _cell(row: Published, found: Found | None) -> str:
     assert row.mean is not None
     spread = "" if found.spread is None else f" ± {found.spread:.1f}"
     text = f"{found.mean:.1f}{spread} ({found.runs})"
-    if abs(found.mean - row.mean) <= POINTS:
+    if off(row, found.mean) <= POINTS:
         return f"**{text}**"
-    return f"{text} *" if found.runs >= ENOUGH and found.around(row.mean) else text
+    return f"{text} *" if among_enough(found, row.mean) else text
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ class Network(nn.Module):
 
 def run(clients: list[ClientGraph], classes: int, *, tau: float | None, seed: int) -> float:
     """Train and return the accuracy in percent; ``tau`` None is FedAvg with equal weights."""
-    torch.manual_seed(seed)
+    torch.manual_seed(seed)  # torch's dropout draws from the global state
     count, features = len(clients), clients[0].x.shape[1]
     first = Network(features, classes, masked=tau is not None)
     networks = [Network(features, classes, masked=tau is not None) for _ in clients]
@@ -86,11 +86,14 @@ def run(clients: list[ClientGraph], classes: int, *, tau: float | None, seed: in
             network.eval()
             with torch.no_grad():
                 right.append(network(*graph).argmax(1) == client.y)
-                embedded.append(network(*probe, probe=True).mean(0))
+                if tau is not None:
+                    embedded.append(network(*probe, probe=True).mean(0))
         validation.append(_mean_share(right, [client.val for client in clients]))
         test.append(_mean_share(right, [client.test for client in clients]))
-        unit = normalize(torch.stack(embedded), dim=1)
-        share = torch.full((count, count), 1 / count) if tau is None else (tau * unit @ unit.T).softmax(1)
+        share = torch.full((count, count), 1 / count)
+        if tau is not None:
+            unit = normalize(torch.stack(embedded), dim=1)
+            share = (tau * unit @ unit.T).softmax(1)
         stacked = [
             torch.stack([weight.detach() for weight in each])
             for each in zip(*(n.shared() for n in networks), strict=True)

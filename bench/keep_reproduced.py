@@ -13,6 +13,7 @@ import io
 from pathlib import Path
 
 from bench import fedgt_accuracy
+from bench.pages import write_between
 from fglaudit.own_files import write_atomic
 from fglaudit.reproduce import status
 from fglaudit.reproduce.measurements import Table
@@ -46,10 +47,7 @@ def keep(folder: Path) -> int:
 
 def update_pages() -> None:
     """Write the counts of what ships into ``PAGE``, and FedGT's tables."""
-    before, rest = PAGE.read_text().split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    counts = summary(status.judged(REPOSITORY / "no runs of one's own"))
-    write_atomic(PAGE, f"{before}{MARKS[0]}\n{counts}{MARKS[1]}{after}")
+    write_between(PAGE, MARKS, summary(status.judged(REPOSITORY / "no runs of one's own")))
     fedgt_accuracy.update()
 
 

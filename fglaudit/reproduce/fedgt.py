@@ -25,8 +25,9 @@ split here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from fglaudit.datasets import DatasetSpec
@@ -64,12 +65,12 @@ _SCHEMES = {
 PARTED = f"GCFL+{PARTED_CLUSTERS}"
 _LONG = {"rounds": 200, "local_epochs": 2}
 SETTINGS: dict[str, dict[str, Any]] = {"cora": {}, "citeseer": {}, "pubmed": {}, "photo": _LONG, "computers": _LONG}
-_BASELINES: dict[str, type[FederatedProtocol]] = {
+_BASELINES: dict[str, Callable[..., FederatedProtocol]] = {
     "Local": LocalGT,
     "FedAvg": FedAvgSage,
     "FedPer": FedPerSage,
     "GCFL+": GCFLSage,
-    PARTED: GCFLSage,
+    PARTED: partial(GCFLSage, largest_mean=1.0),
     "FedSage+": FedSage,
     "FED-PUB": FedPub,
     "Gophormer": FedAvgGophormer,
@@ -149,8 +150,6 @@ def protocol(row: Published, **changes: Any) -> FederatedProtocol:
             fields = fields | {"tau": 5.0}
         return replace(theirs, **fields | changes)
     settings = SETTINGS.get(row.dataset, {}) | changes
-    if row.method == PARTED:
-        settings = {"largest_mean": 1.0, **settings}
     if row.method in _BASELINES:
         return _BASELINES[row.method](**settings)
     return FedGT(**settings | _VARIANTS[row.method] | unprinted.fields(row.setting))

@@ -27,8 +27,14 @@ from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedpub.full_graph import FullGraph, with_propagated_rows
 
 
-class _GraphConvolutions:
-    """FED-PUB's network without its masks, for a protocol whose clients train on subgraphs."""
+@dataclass(frozen=True)
+class _GraphConvolutions(AveragedSubgraphs):
+    """FED-PUB's network without its masks, and how it is trained and tested."""
+
+    batch_size: int = FedPub.batch_size
+    learning_rate: float = FedPub.learning_rate
+    weight_decay: float = FedPub.weight_decay
+    tested: str = "local"
 
     def layout(self, num_inputs: int, num_classes: int) -> Layout:
         return FedPub().shared(num_inputs, num_classes)
@@ -45,16 +51,11 @@ class _GraphConvolutions:
 
 
 @dataclass(frozen=True)
-class PublishedFedAvg(_GraphConvolutions, AveragedSubgraphs):
+class PublishedFedAvg(_GraphConvolutions):
     """FedAvg over FED-PUB's network without its masks."""
 
     name: ClassVar[str] = "published-fedavg"
     emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
-
-    batch_size: int = FedPub.batch_size
-    learning_rate: float = FedPub.learning_rate
-    weight_decay: float = FedPub.weight_decay
-    tested: str = "local"
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         return train_average(self, graph, channel, rng, device, changes=False)
@@ -76,8 +77,3 @@ class PublishedGCFL(_GraphConvolutions, GCFLSage):
     """GCFL+ over FED-PUB's network, at the bounds of its authors."""
 
     name: ClassVar[str] = "published-gcfl"
-
-    batch_size: int = FedPub.batch_size
-    learning_rate: float = FedPub.learning_rate
-    weight_decay: float = FedPub.weight_decay
-    tested: str = "local"

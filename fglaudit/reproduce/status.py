@@ -88,6 +88,11 @@ def off(row: Published, mean: float) -> float:
     return 100 * abs(mean - row.mean) / abs(row.mean) if row.mean else 100 * abs(mean)
 
 
+def among_enough(found: Found, figure: float) -> bool:
+    """Whether ``figure`` lies among runs on ``ENOUGH`` partitions."""
+    return found.runs >= ENOUGH and found.around(figure)
+
+
 def share_unexplained(rows: Sequence[Judged]) -> float:
     """Return the share of the measured rows that miss without a cause; 0 where none is measured."""
     ran = [row for row in rows if row.mean is not None]
@@ -118,7 +123,7 @@ def _one_draw(row: Published, found: Found, by_their_code: Found | None) -> str:
         return ONE_PARTITION
     if row.table.startswith("fedgt") and row.metric == "accuracy":
         for each in (found, by_their_code):
-            if each is not None and each.runs >= ENOUGH and each.around(row.mean):
+            if each is not None and among_enough(each, row.mean):
                 return ONE_SPLIT
     return ""
 
