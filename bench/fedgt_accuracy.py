@@ -22,7 +22,12 @@ METHODS = ("FedGT", "Local", "FedAvg", "FedPer", "FED-PUB", "GCFL+", "FedSage+",
 SETTINGS = tuple(("non-overlapping", k) for k in ("5", "10", "20")) + tuple(
     ("overlapping", k) for k in ("10", "30", "50")
 )
-READINGS = {"text": "", "code": BY_THEIR_CODE, "parted": PARTED_CLUSTERS}
+READINGS = {
+    "text": "",
+    "code": BY_THEIR_CODE,
+    "parted": PARTED_CLUSTERS,
+    "parted, code": PARTED_CLUSTERS + BY_THEIR_CODE,
+}
 
 
 def tables() -> str:

@@ -131,6 +131,18 @@ def test_a_miss_that_the_authors_code_explains(tmp_path: Path, monkeypatch: pyte
     assert found.verdict == EXPLAINED and found.page == "docs/fedgcn.md" and share_unexplained(judged(tmp_path)) == 0
 
 
+@pytest.mark.parametrize(("gap", "verdict"), [(1.0, HIT), (3.0, MISSED)])
+def test_a_row_measured_by_the_code_alone_is_judged_by_it(
+    gap: float, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invented(monkeypatch)
+    row = printed("fedgcn-table2", "FedGCN(1-hop), cora, beta=1, 10 clients")
+    assert row.mean is not None
+    measured(tmp_path, row, row.mean + gap, method=row.method + BY_THEIR_CODE)
+    found = of(row, tmp_path)
+    assert (found.verdict, found.mean, found.runs) == (verdict, row.mean + gap, 1)
+
+
 def test_a_named_cause_counts_for_its_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cause = {"table": "fedgcn-table2", "words": "FedGCN(0-hop); cora", "page": "docs/fedgcn.md", "cause": "a reason"}
     invented(monkeypatch, causes=[cause])
@@ -248,15 +260,16 @@ def test_an_accuracy_of_one_split_is_explained_between_enough_of_ours(
     ("ours", "parted", "verdict"),
     [(-5.0, 4.0, EXPLAINED), (-5.0, 1.4, EXPLAINED), (5.0, 2.0, MISSED), (-5.0, -2.0, MISSED), (-5.0, None, MISSED)],
 )
+@pytest.mark.parametrize("reading", ["", BY_THEIR_CODE])
 def test_a_figure_of_gcfl_is_explained_by_the_bound_that_is_not_printed(
-    ours: float, parted: float | None, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ours: float, parted: float | None, verdict: str, reading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     invented(monkeypatch)
     row = printed("fedgt-table1", "GCFL+, cora, non-overlapping, 10 clients")
     assert row.mean is not None
-    measured(tmp_path, row, row.mean + ours)
+    measured(tmp_path, row, row.mean + ours, method=row.method + reading)
     if parted is not None:
-        measured(tmp_path, row, row.mean + parted, method=row.method + PARTED_CLUSTERS)
+        measured(tmp_path, row, row.mean + parted, method=row.method + PARTED_CLUSTERS + reading)
     found = of(row, tmp_path)
     assert found.verdict == verdict and (found.page == "docs/fedgt-accuracy.md") == (verdict == EXPLAINED)
 

@@ -16,6 +16,11 @@ from fglaudit.structure import Propagation
 from fglaudit.view import View
 
 
+def propagation_of(rule: Propagation, edges: Tensor, num_nodes: int) -> Tensor:
+    """Return the propagation matrix [N, N] of a graph with these edges [2, E]."""
+    return personalised_propagation(edges, num_nodes, rule.alpha, rule.steps, truncated=rule.truncated)
+
+
 def propagation_row(rule: Propagation, edges: Tensor, num_nodes: int, client: int) -> Tensor:
     """Return row ``client`` [N] of the propagation matrix of a graph, without the client itself.
 
@@ -23,8 +28,7 @@ def propagation_row(rule: Propagation, edges: Tensor, num_nodes: int, client: in
         rule: what the protocol states of it.
         edges: [2, E].
     """
-    matrix = personalised_propagation(edges, num_nodes, rule.alpha, rule.steps)
-    row = matrix[client].clone()
+    row = propagation_of(rule, edges, num_nodes)[client].clone()
     row[client] = 0
     return row
 

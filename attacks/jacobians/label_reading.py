@@ -42,11 +42,10 @@ from fglaudit.attacks.jacobians.encoder import (
     never_sent,
 )
 from fglaudit.attacks.jacobians.hidden_history import grid_step
-from fglaudit.attacks.jacobians.known_propagation import known_propagation
+from fglaudit.attacks.jacobians.known_propagation import known_propagation, propagation_of
 from fglaudit.attacks.jacobians.planting import plant_labels
 from fglaudit.facts import GRADIENTS, ROWS, Additive, Clipped, Fact, KeptColumns, Randomised, Rounded, Sampled
 from fglaudit.interfaces import Attack, Inference, Planted
-from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.payloads import SERVER, HiddenRepresentations, ModelUpdate, Payload, PropagatedRepresentations
 from fglaudit.structure import Models, Propagation
 from fglaudit.view import View
@@ -206,10 +205,9 @@ def _parts(view: View, share: float = 0.0) -> tuple[Tensor, Tensor]:
     shape = encoder_shape(view)
     assert shape is not None
     rule = view.public.structure.of(Propagation)
-    alpha, steps = rule.alpha, rule.steps
-    own_weight = torch.full((view.public.num_nodes,), alpha, dtype=torch.double)
+    own_weight = torch.full((view.public.num_nodes,), rule.alpha, dtype=torch.double)
     if view.topology is not None:
-        own_weight = personalised_propagation(view.topology, view.public.num_nodes, alpha, steps).diagonal().double()
+        own_weight = propagation_of(rule, view.topology, view.public.num_nodes).diagonal().double()
     hidden, _ = _late_means(view, HiddenRepresentations, shape.classes, share)
     return own_weight[:, None] * hidden, _late_means(view, PropagatedRepresentations, shape.classes, share)[0]
 

@@ -42,6 +42,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 _BY_MAJORITY = tuple(method + BY_THEIR_CODE for method in ("GFL-APPNP I=1", "GFL-APPNP-V1 I=10"))
 """Whose runs on csbm-snc the authors counted by node: right where most of its samples are (their code at 6c51dbf)."""
+_TRUNCATED = "csbm-dnc"
+"""Their runs on it, which are stored at 0e8b938, are of the code that cut the propagation off."""
 _CONNECTIVITY: dict[str, Any] = {"updates": 1500, "learning_rate": 0.5, "batch_size": 5}
 V1, V2 = "GFL-APPNP-V1 I=10", "GFL-APPNP-V2 I=10"
 _V2_SNC = {"updates": 8000, "learning_rate": 0.6}
@@ -85,10 +87,12 @@ def protocol(row: Published) -> FederatedProtocol:
     cora, settings = row.dataset == "subcora", dict(_CONNECTIVITY if connectivity else SETTINGS[row.dataset])
     full_batch: dict[str, Any] = {"rounds": 400, "local_steps": 10, "weight_decay": 0.0, "dropout": 0.0}
     published = row.method.endswith(BY_THEIR_CODE)
+    truncated = published and row.dataset == _TRUNCATED
     match row.method.removesuffix(BY_THEIR_CODE):
         case "APPNP":
             appnp = PublishedAPPNP if published else APPNP
-            return appnp(rounds=settings["updates"] // 10, learning_rate=settings["learning_rate"])
+            rounds, rate = settings["updates"] // 10, settings["learning_rate"]
+            return appnp(rounds=rounds, learning_rate=rate, truncated=truncated)
         case "GCN":
             return GCN(hidden=64, learning_rate=0.01 if cora else 0.1, **full_batch)
         case "GAT":
@@ -113,7 +117,8 @@ def protocol(row: Published) -> FederatedProtocol:
     source = "code" if published else "paper"
     if (row.dataset, variant, source) == ("csbm-sc", "v1", "code"):
         settings["learning_rate"] = 0.1  # the code's experiments.txt; the text has 0.2 for all variants
-    return GFLAPPNP(source=source, variant=variant, averaging=averaging, rounds=rounds, local_steps=steps, **settings)
+    settings |= {"averaging": averaging, "rounds": rounds, "local_steps": steps}
+    return GFLAPPNP(source=source, variant=variant, truncated=truncated, **settings)
 
 
 def by_majority(outcome: Trained, samples: int) -> float:

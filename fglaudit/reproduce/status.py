@@ -2,6 +2,7 @@
 
 A figure misses that is more than ``POINTS`` from the printed one, on either side: percentage points for accuracies and
 percent of the printed figure for all others. ``causes.csv`` names the pages that show by experiment why a row misses.
+A row that was measured as its authors' code computes it alone, not by the text, is judged by that.
 A count of one random partition, whose seed is not published, is explained where our partitions lie on both sides of it,
 and so is an accuracy of FedGT's tables, which was measured on one partition and split, where ``ENOUGH`` of ours do.
 """
@@ -100,18 +101,20 @@ def share_unexplained(rows: Sequence[Judged]) -> float:
 
 
 def _judge(row: Published, by_key: Mapping[RowKey, Found]) -> Judged:
-    found = by_key.get(key_of(row.table, row.key))
+    by_text, theirs, parted, parted_theirs = (
+        by_key.get(key_of(row.table, row.key | {"method": row.method + clusters + code}))
+        for clusters in ("", PARTED_CLUSTERS)
+        for code in ("", BY_THEIR_CODE)
+    )
+    found = by_text or theirs
     if found is None:
         reason = obstacle(row)
         return Judged(row, None, 0, BARRED if reason else OPEN, "", reason)
     if off(row, found.mean) <= POINTS:
         return Judged(row, found.mean, found.runs, HIT, found.page, "")
-    theirs, parted = (
-        by_key.get(key_of(row.table, row.key | {"method": row.method + end}))
-        for end in (BY_THEIR_CODE, PARTED_CLUSTERS)
-    )
     page, cause = _cause(row, theirs)
-    if not cause and (cause := _one_draw(row, found, theirs) or _of_a_bound(row, found, parted)):
+    bounds = ((by_text, parted), (theirs, parted_theirs))
+    if not cause and (cause := _one_draw(row, found, theirs) or _of_a_bound(row, bounds)):
         page = PAGES["fedgt"]
     return Judged(row, found.mean, found.runs, EXPLAINED if cause else MISSED, page or found.page, cause)
 
@@ -128,13 +131,20 @@ def _one_draw(row: Published, found: Found, by_their_code: Found | None) -> str:
     return ""
 
 
-def _of_a_bound(row: Published, found: Found, parted: Found | None) -> str:
-    """Return what explains a figure of GCFL+ if one with parted clusters meets it, or the two lie around it."""
-    if parted is None:
-        return ""
+def _of_a_bound(row: Published, bounds: Iterable[tuple[Found | None, Found | None]]) -> str:
+    """Return what explains a figure of GCFL+ if parted clusters meet it, or lie on the other side of it than one.
+
+    Args:
+        bounds: per reading one cluster and parted ones, where they were run.
+    """
     assert row.mean is not None
-    low, high = sorted((found.mean, parted.mean))
-    return UNPRINTED_BOUND if off(row, parted.mean) <= POINTS or low <= row.mean <= high else ""
+    for one, parted in bounds:
+        if parted is None:
+            continue
+        around = one is not None and min(one.mean, parted.mean) <= row.mean <= max(one.mean, parted.mean)
+        if around or off(row, parted.mean) <= POINTS:
+            return UNPRINTED_BOUND
+    return ""
 
 
 def _cause(row: Published, by_their_code: Found | None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
+from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol, Trained, bound
 from fglaudit.partition import PartitionSpec
 from fglaudit.rng import derive
@@ -50,10 +51,17 @@ def trained(training: Training, seed: int, *, partition: int | None = None) -> t
     whole = training.dataset.load()
     of_clients = derive(seed if partition is None else partition, "partition")
     graph = training.partition.apply(whole, training.dataset, of_clients)
-    training.protocol.check(graph)
-    session = bound(training.defense, training.protocol.context(graph))
+    return trained_on(graph, training.protocol, training.defense, seed)
+
+
+def trained_on(
+    graph: FederatedGraph, protocol: FederatedProtocol, defense: Defense, seed: int
+) -> tuple[Trained, Measured]:
+    """Train once on ``graph``, as :func:`trained` does."""
+    protocol.check(graph)
+    session = bound(defense, protocol.context(graph))
     channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
     start = time.process_time()
-    outcome = training.protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
+    outcome = protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
     up, down = (float(count.sum().item()) / 1e9 for count in (channel.bytes_up, channel.bytes_down))
     return outcome, Measured(0.0, time.process_time() - start, up, down)

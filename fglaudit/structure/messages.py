@@ -129,6 +129,7 @@ class Propagation(Statement):
     Attributes:
         alpha: teleport probability.
         steps: M.
+        truncated: ``P^M`` has the weight ``alpha (1 - alpha)^M``.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (PropagatedRepresentations, PropagatedJacobians)
@@ -136,6 +137,7 @@ class Propagation(Statement):
 
     alpha: float
     steps: int
+    truncated: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class APPNP(FullBatchProtocol):
     local_steps: int = 10
     learning_rate: float = 0.5
     choice: str = "validation"
+    truncated: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
@@ -54,7 +55,8 @@ class APPNP(FullBatchProtocol):
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         self.check(graph)
-        propagate = propagator(graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps)
+        edges = graph.edge_index.to(device)
+        propagate = propagator(edges, graph.num_nodes, self.alpha, self.propagation_steps, truncated=self.truncated)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
         x = graph.x.to(device)
 

@@ -14,7 +14,9 @@ Variants (table 2): ``full``; ``v1`` adds standard normal noise to every entry o
 
 Choices where the paper's text is silent or misprinted:
 
-* A has APPNP's weights, alpha on the node itself; equation (13b) prints alpha and 1 - alpha swapped.
+* A has APPNP's weights, alpha on the node itself; equation (13b) prints alpha and 1 - alpha swapped. ``truncated``: the
+  authors' code gave the last power the weight ``alpha (1 - alpha)^M`` when their tables were made (0e8b938; not from
+  August 2022 on).
 * The gradient is ``(prediction - y) (A_kk dh_k + dC_k)``; equations (14), (15b) and Algorithm 1 print its negative and
   descend along it.
 * ``averaging: trainers`` (default): clients without training samples send no models, and the mean is over those that
@@ -92,6 +94,8 @@ class GFLAPPNP(FederatedProtocol):
         learning_rate, batch_size: see :class:`fglaudit.federated.perceptron_steps.LocalSteps`.
         jacobian_noise: standard deviation of V1's noise.
         choice: the round that counts: "validation" for the one with the lowest validation loss, or "last".
+        source: "paper", or "code" for what the authors' code does otherwise (see above).
+        truncated: the last power of the propagation has the weight ``alpha (1 - alpha)^M``, not ``(1 - alpha)^M``.
     """
 
     name: ClassVar[str] = "gfl-appnp"
@@ -117,6 +121,7 @@ class GFLAPPNP(FederatedProtocol):
     jacobian_noise: float = 1.0
     choice: str = "validation"
     source: str = "paper"
+    truncated: bool = False
 
     def __post_init__(self) -> None:
         tables = {"variant": VARIANTS, "task": ("auto", *TASKS), "averaging": AVERAGINGS, "choice": CHOICES}
@@ -158,7 +163,7 @@ class GFLAPPNP(FederatedProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         samples = "training" if self.shares_training(graph) else "all"
         encoder = Encoder("relu", self.jacobian_noise if self.variant == "v1" else 0.0, samples)
-        propagation = Propagation(self.alpha, self.propagation_steps)
+        propagation = Propagation(self.alpha, self.propagation_steps, self.truncated)
         return Structure((encoder, propagation, Models("weights"), self.local().training()))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
@@ -192,7 +197,7 @@ class GFLAPPNP(FederatedProtocol):
         senders = graph.num_clients if self.averaging == "all" else len(trainers(graph))
         found = averaged_models(layout, graph.num_clients, senders, self.rounds)
         everyone, classes = torch.arange(graph.num_clients), graph.num_classes
-        used = personalised_propagation(graph.edge_index, graph.num_nodes, self.alpha, self.propagation_steps)
+        used = self.propagation(graph.edge_index, graph.num_nodes)
         weight = float((used.sum(1) - used.diagonal()).max().item()) * (1 + ROUNDING)
         sums: list[tuple[type[Payload], type[Payload], int, int]] = [
             (HiddenRepresentations, PropagatedRepresentations, classes, self.rounds + 1)
@@ -218,6 +223,12 @@ class GFLAPPNP(FederatedProtocol):
         """Whether ``h_j`` is the mean over training samples alone."""
         return self.source == "code" and task_of(graph) == "sc"
 
+    def propagation(self, edge_index: Tensor, num_nodes: int) -> Tensor:
+        """Return A [N, N]."""
+        return personalised_propagation(
+            edge_index, num_nodes, self.alpha, self.propagation_steps, truncated=self.truncated
+        )
+
     def layout(self, graph: FederatedGraph) -> Layout:
         return gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
 
@@ -226,9 +237,7 @@ class GFLAPPNP(FederatedProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         data = NodeClients.of(clients, device)
         rows = data.training_rows(graph.num_classes)
-        weights = personalised_propagation(
-            graph.edge_index.to(device), graph.num_nodes, self.alpha, self.propagation_steps
-        )
+        weights = self.propagation(graph.edge_index.to(device), graph.num_nodes)
         own = weights.diagonal().clone()
         layout = self.layout(graph)
         first_weights = fan_in if self.source == "code" else glorot

@@ -170,12 +170,14 @@ def test_discrete_rows_name_their_weight(scaled: bool) -> None:
     assert graph.num_nodes == 60
 
 
-def test_weights_are_those_of_the_protocol() -> None:
-    view = recorded().view(ONE)
+@pytest.mark.parametrize("truncated", [False, True])
+def test_weights_are_those_of_the_protocol(truncated: bool) -> None:
+    view = recorded(truncated=truncated).view(ONE)
     weights = known_propagation(view, view.own[0])
     rule = view.public.structure.of(Propagation)
     assert view.topology is not None and weights is not None
-    matrix = personalised_propagation(view.topology, 60, rule.alpha, rule.steps)
+    assert rule.truncated == truncated
+    matrix = personalised_propagation(view.topology, 60, rule.alpha, rule.steps, truncated=truncated)
     assert float(weights[3]) == 0
     torch.testing.assert_close(torch.cat([weights[:3], weights[4:]]), torch.cat([matrix[3, :3], matrix[3, 4:]]))
     alone = recorded().view(Observer(parties=(3,)))

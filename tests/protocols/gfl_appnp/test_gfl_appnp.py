@@ -110,10 +110,11 @@ def messages(run: Any, payload: type[Payload], round: int) -> Any:
     return torch.cat([next(iter(b.payload.tensors().values())) for b in batches]), batches
 
 
-def test_server_returns_the_sums_over_all_other_nodes() -> None:
+@pytest.mark.parametrize("truncated", [False, True])
+def test_server_returns_the_sums_over_all_other_nodes(truncated: bool) -> None:
     graph = small("csbm-snc")
-    run = record(GFLAPPNP(**SMALL), graph)
-    a = personalised_propagation(graph.edge_index, graph.num_nodes, 0.1, 10)
+    run = record(GFLAPPNP(**SMALL, truncated=truncated), graph)
+    a = personalised_propagation(graph.edge_index, graph.num_nodes, 0.1, 10, truncated=truncated)
     for round in (0, 2):
         h, _ = messages(run, HiddenRepresentations, round)
         c, _ = messages(run, PropagatedRepresentations, round)

@@ -51,12 +51,25 @@ def test_propagation_is_appnps_iteration() -> None:
     torch.testing.assert_close(personalised_propagation(edges, N, 0.1, 4) @ h, z)
 
 
-def test_propagation_step_by_step_equals_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_propagation_is_the_sum_cut_off() -> None:
+    edges = canonical_edges(torch.randint(N, (2, 20), generator=derive(3)), N)
+    closed = torch.eye(N)
+    closed[edges[0], edges[1]] = 1
+    step = closed / (closed.sum(1, keepdim=True) * closed.sum(1)).sqrt()
+    cut = sum((0.1 * 0.9**power * torch.linalg.matrix_power(step, power) for power in range(5)), torch.zeros(N, N))
+    found = personalised_propagation(edges, N, 0.1, 4, truncated=True)
+    torch.testing.assert_close(found, cut)
+    whole = personalised_propagation(edges, N, 0.1, 4)
+    torch.testing.assert_close(whole - found, 0.9**5 * torch.linalg.matrix_power(step, 4))
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_propagation_step_by_step_equals_the_matrix(truncated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     edges = canonical_edges(torch.randint(N, (2, 20), generator=derive(3)), N)
     rows = torch.randn(N, 3, generator=derive(4)).requires_grad_()
-    whole = propagator(edges, N, 0.1, 6)(rows)
+    whole = propagator(edges, N, 0.1, 6, truncated=truncated)(rows)
     monkeypatch.setattr(propagation, "DENSE_UP_TO", 0)
-    steps = propagator(edges, N, 0.1, 6)(rows)
+    steps = propagator(edges, N, 0.1, 6, truncated=truncated)(rows)
     torch.testing.assert_close(steps, whole)
     for found, expected in zip(*(torch.autograd.grad(out.square().sum(), rows) for out in (steps, whole)), strict=True):
         torch.testing.assert_close(found, expected)
