@@ -115,9 +115,13 @@ def main() -> None:
     parser.add_argument("--seeds", choices=("zero", "draw"), default="zero")
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
+    sage = options.method == "GraphSAGE"
+    if options.whole if sage else options.seeds != "zero":
+        parser.error("--whole belongs to --method V2, --seeds to --method GraphSAGE; drop it")
+    if not (options.folder / "data/train_ids.npy").is_file():
+        parser.error(f"no data/train_ids.npy in {options.folder}; give the folder 0.78phi of a clone at 0e8b938")
     torch.set_num_threads(1)
     ids = {name: torch.from_numpy(np.load(options.folder / f"data/{name}_ids.npy")).long() for name in _PARTS}
-    sage = options.method == "GraphSAGE"
     stored = _stored(options.folder / "result", options.draws, sage=sage)
     ours = []
     for draw in range(options.draws):
