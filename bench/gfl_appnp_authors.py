@@ -116,8 +116,10 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
     sage = options.method == "GraphSAGE"
-    if options.whole if sage else options.seeds != "zero":
-        parser.error("--whole belongs to --method V2, --seeds to --method GraphSAGE; drop it")
+    if sage and options.whole:
+        parser.error("--whole belongs to --method V2; drop it")
+    if not sage and options.seeds != "zero":
+        parser.error("--seeds belongs to --method GraphSAGE; drop it")
     if not (options.folder / "data/train_ids.npy").is_file():
         parser.error(f"no data/train_ids.npy in {options.folder}; give the folder 0.78phi of a clone at 0e8b938")
     torch.set_num_threads(1)
@@ -130,9 +132,10 @@ def main() -> None:
         x, y = (torch.as_tensor(np.stack([np.asarray(part) for part in parts])) for parts in (graph.Xs, graph.ys))
         x, y = x.float().squeeze(1), y.long().squeeze(1)
         edges = torch.as_tensor(np.asarray(graph.A)).nonzero().T.contiguous()
-        seed = 0 if options.seeds == "zero" else 1000 + draw
-        found = accuracy(x, y, edges, ids, seed) if sage else accuracy_of_v2(x, y, edges, draw, whole=options.whole)
-        ours.append(found)
+        if sage:
+            ours.append(accuracy(x, y, edges, ids, seed=0 if options.seeds == "zero" else 1000 + draw))
+        else:
+            ours.append(accuracy_of_v2(x, y, edges, draw, whole=options.whole))
         print(f"draw {draw}: {ours[-1]:.1f}, stored {stored[draw]:.1f}", flush=True)
     print(f"mean {np.mean(ours):.2f}, stored {np.mean(stored):.2f}")
 

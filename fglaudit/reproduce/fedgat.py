@@ -77,21 +77,17 @@ def obstacle(row: Published) -> str:
 def protocol(row: Published) -> FederatedProtocol:
     """Return what trains the row's method."""
     shared = SETTINGS[row.dataset] | {"output_heads": 8 if row.dataset == "pubmed" else 1}
-    match row.method:
-        case "GCN":
-            return GCN()
-        case "GCN, without penalty":
-            return GCN(optimizer="adam", learning_rate=0.01, rounds=200, weight_decay=0.0)
-        case "FedGCN":
-            return FedGCN(hops=2)
-        case "FedGCN, as published code":
-            return FedGCN(hops=2, rounds=published_sums.ROUNDS)
-        case "GAT":
-            return GAT(**{name: value for name, value in shared.items() if name != "weighting"})
-        case "DistGAT":
-            return DistGAT(**shared)
-        case "DistGAT, weighted, peak":
-            return DistGAT(**shared | {"weighting": "train-nodes"})
+    trained_as = {
+        "GCN": GCN(),
+        UNPENALISED: GCN(optimizer="adam", learning_rate=0.01, rounds=200, weight_decay=0.0),
+        "FedGCN": FedGCN(hops=2),
+        SUMS: FedGCN(hops=2, rounds=published_sums.ROUNDS),
+        "GAT": GAT(**{name: value for name, value in shared.items() if name != "weighting"}),
+        "DistGAT": DistGAT(**shared),
+        WEIGHTED: DistGAT(**shared | {"weighting": "train-nodes"}),
+    }
+    if row.method in trained_as:
+        return trained_as[row.method]
     remote = "embeddings" if row.method.endswith("embeddings") else "matrices"
     return FedGAT(**shared | {"degree": 16, "remote": remote} | unprinted.fields(row.setting))
 
