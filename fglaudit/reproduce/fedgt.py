@@ -92,8 +92,11 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 AS_PUBLISHED_CODE = f"FedGT{BY_THEIR_CODE}"
 _ALONE = {name: value for name, value in AS_PUBLISHED.items() if name != "similarity"}
 _AVERAGED = {name: AS_PUBLISHED[name] for name in ("learning_rate", "weight_decay")} | {"tested": "local"}
+_COMPARED = {name: FedGT(**AS_PUBLISHED | fields) for name, fields in _VARIANTS.items() if "similarity" in fields}
+"""Table 12's ways to compare clients; the code itself is the one ``w/o optimal transport``."""
 _OF_CODE: dict[str, SubgraphProtocol] = {
     "FedGT": FedGT(**AS_PUBLISHED),
+    **_COMPARED,
     "Local": LocalGT(**_ALONE),
     "FedAvg": PublishedFedAvg(),
     "FED-PUB": FedPub(sparsity=0.0, proximal=0.0),
@@ -138,7 +141,7 @@ def training(row: Published, root: str | None, **changes: Any) -> Training:
     Args:
         changes: fields of the protocol that are set.
     """
-    clear = "without noise" in row.method or row.method == AS_PUBLISHED_CODE
+    clear = "without noise" in row.method or row.method.endswith(BY_THEIR_CODE)
     noisy = row.method.startswith("FedGT") and not clear
     return Training(*split_of(row, root), protocol(row, **changes), NOISE if noisy else NoDefense())
 
@@ -171,9 +174,9 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
 
 
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
-    """Return rows of Tables 1, 2, 4 and 11 once more: as FedGT's or FED-PUB's authors' code computes them, and those
-    of GCFL+ with clusters that part."""
-    tables = ("fedgt-table1", "fedgt-table2", "fedgt-table4", "fedgt-table11")
+    """Return rows of Tables 1, 2, 4, 11 and 12 once more: as FedGT's or FED-PUB's authors' code computes them, and
+    those of GCFL+ with clusters that part."""
+    tables = ("fedgt-table1", "fedgt-table2", "fedgt-table4", "fedgt-table11", "fedgt-table12")
     mine = [row for row in rows if row.method in _OF_CODE and row.table in tables]
     parted = [replace(row, method=PARTED) for row in mine if row.method == "GCFL+"]
     as_published = [replace(row, method=row.method + BY_THEIR_CODE) for row in (*mine, *parted)]
