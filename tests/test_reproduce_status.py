@@ -221,6 +221,16 @@ def test_fedgts_page_has_the_runs_that_ship() -> None:
     assert fedgt_accuracy.tables() in fedgt_accuracy.PAGE.read_text(), "run python -m bench.fedgt_accuracy"
 
 
+def test_a_miss_shows_what_the_authors_code_gives_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    invented(monkeypatch)
+    row = printed("fedgt-table1", "FedPer, citeseer, non-overlapping, 20 clients")
+    assert row.mean is not None
+    measured(tmp_path, row, row.mean + 3)
+    assert f"| {row.mean + 3:.5g} | +3 | 1 |  |" in status_of("", tmp_path)
+    measured(tmp_path, row, row.mean - 2, method=row.method + BY_THEIR_CODE)
+    assert f"| {row.mean + 3:.5g} | +3 | 1 | {row.mean - 2:.5g} |" in status_of("", tmp_path)
+
+
 def test_the_command_measures_nothing(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["reproduce", "--status", "--out", str(tmp_path)])
     assert done.exit_code == 0 and done.stdout == status_of("", tmp_path) and not list(tmp_path.iterdir())

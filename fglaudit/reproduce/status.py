@@ -58,6 +58,7 @@ class Judged:
         runs: behind it.
         page: where the figure stands or, of one that misses, where the cause is shown; "" for plain stored runs.
         reason: the cause of a miss, or why a row cannot be run.
+        by_code: the mean of the same row as its authors' code computes it; None where that was not measured.
     """
 
     row: Published
@@ -66,6 +67,7 @@ class Judged:
     verdict: str
     page: str
     reason: str
+    by_code: float | None = None
 
     @property
     def gap(self) -> float:
@@ -116,7 +118,8 @@ def _judge(row: Published, by_key: Mapping[RowKey, Found]) -> Judged:
     bounds = ((by_text, parted), (theirs, parted_theirs))
     if not cause and (cause := _one_draw(row, found, theirs) or _of_a_bound(row, bounds)):
         page = PAGES["fedgt"]
-    return Judged(row, found.mean, found.runs, EXPLAINED if cause else MISSED, page or found.page, cause)
+    verdict, by_code = EXPLAINED if cause else MISSED, theirs.mean if theirs is not None else None
+    return Judged(row, found.mean, found.runs, verdict, page or found.page, cause, by_code)
 
 
 def _one_draw(row: Published, found: Found, by_their_code: Found | None) -> str:

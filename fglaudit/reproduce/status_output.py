@@ -59,13 +59,13 @@ def misses(rows: Sequence[Judged]) -> str:
         lines += [
             "Missed, no cause shown:",
             "",
-            "| table | row | printed | here | gap | runs |",
-            "|---|---|---|---|---|---|",
+            "| table | row | printed | here | gap | runs | as published code |",
+            "|---|---|---|---|---|---|---|",
         ]
-        lines += [
-            f"| {row.row.table} | {row.row.label} | {row.row.mean:g} | {row.mean:.5g} | {row.gap:+.4g} | {row.runs} |"
-            for row in without
-        ]
+        for row in without:
+            ours = f"{row.mean:.5g} | {row.gap:+.4g} | {row.runs}"
+            code = "" if row.by_code is None else f"{row.by_code:.5g}"
+            lines.append(f"| {row.row.table} | {row.row.label} | {row.row.mean:g} | {ours} | {code} |")
         lines += [""]
     if explained := [row for row in rows if row.verdict == EXPLAINED]:
         lines += ["Missed, cause shown by an experiment:", ""]
