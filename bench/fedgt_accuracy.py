@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.pages import write_between
 from fglaudit.reproduce.found import Found, RowKey, key_of, measured
-from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, Published, all_published
+from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, PARTED_CLUSTERS, Published, all_published
 from fglaudit.reproduce.status import POINTS, among_enough, off
 
 PAGE = Path(__file__).parents[1] / "docs" / "fedgt-accuracy.md"
@@ -25,6 +25,7 @@ SETTINGS = tuple(("non-overlapping", k) for k in ("5", "10", "20")) + tuple(
 READINGS = {
     "text": "",
     "code": BY_THEIR_CODE,
+    "rate": AT_THEIR_RATE,
     "parted": PARTED_CLUSTERS,
     "parted, code": PARTED_CLUSTERS + BY_THEIR_CODE,
 }

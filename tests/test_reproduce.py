@@ -28,7 +28,7 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import data_tables, fedgt, fedgt_costs, gfl_appnp, message_sizes, nfedgnn, run, unprinted
 from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, seeds_of, table_rows
 from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
-from fglaudit.reproduce.published import BY_THEIR_CODE, TITLES, Published, all_published
+from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, TITLES, Published, all_published
 from fglaudit.reproduce.published_fedavg import PublishedFedPer
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
@@ -321,6 +321,18 @@ def test_fedgts_rows_as_published_have_the_codes_settings() -> None:
             "Local" + BY_THEIR_CODE,
         )
         assert trained_as.local_epochs == (2 if long else 1)
+
+
+def test_fedgts_rows_at_the_codes_rate_differ_from_the_text_in_that_alone() -> None:
+    rows = {row.label: row for table in ("fedgt-table1", "fedgt-table2", "fedgt-table12") for row in rows_of(table)}
+    ours = [row for row in rows.values() if row.method.endswith(AT_THEIR_RATE) and not fedgt.obstacle(row)]
+    assert len(ours) == 9 * 6 * 5 + 4 * 3, "FedGT of Table 12 is that of Table 2"
+    for row in ours:
+        by_text = rows[row.label.replace(AT_THEIR_RATE, "")]
+        trained, as_written = fedgt.training(row, None), fedgt.training(by_text, None)
+        assert isinstance(trained.protocol, SubgraphProtocol) and isinstance(as_written.protocol, SubgraphProtocol)
+        assert (trained.protocol.learning_rate, as_written.protocol.learning_rate) == (0.01, 0.001)
+        assert replace(trained, protocol=replace(trained.protocol, learning_rate=0.001)) == as_written
 
 
 def test_published_fedper_keeps_its_layer_of_classes() -> None:

@@ -15,7 +15,14 @@ from fglaudit.cli import app
 from fglaudit.errors import FglauditError
 from fglaudit.reproduce.figures import measure, obstacle, seeds_of
 from fglaudit.reproduce.measurements import Table
-from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, TITLES, Published, all_published
+from fglaudit.reproduce.published import (
+    AT_THEIR_RATE,
+    BY_THEIR_CODE,
+    PARTED_CLUSTERS,
+    TITLES,
+    Published,
+    all_published,
+)
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import KEY, VALUES
 from fglaudit.reproduce.status import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
@@ -129,6 +136,21 @@ def test_a_miss_that_the_authors_code_explains(tmp_path: Path, monkeypatch: pyte
     measured(tmp_path, row, row.mean + 1, method=theirs)
     found = of(row, tmp_path)
     assert found.verdict == EXPLAINED and found.page == "docs/fedgcn.md" and share_unexplained(judged(tmp_path)) == 0
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(1.0, EXPLAINED), (-1.0, EXPLAINED), (-3.0, MISSED)])
+def test_a_miss_that_the_codes_learning_rate_explains(
+    gap: float, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invented(monkeypatch)
+    row = printed("fedgt-table12", "FedGT (FedAvg aggregation), cora, overlapping, 50 clients")
+    assert row.mean is not None
+    measured(tmp_path, row, row.mean + gap, method=row.method + AT_THEIR_RATE)
+    assert of(row, tmp_path).verdict == OPEN, "the text was not measured"
+    measured(tmp_path, row, row.mean + 8)
+    found = of(row, tmp_path)
+    assert found.verdict == verdict and found.mean == row.mean + 8
+    assert ("0.01" in found.reason) == (verdict == EXPLAINED)
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(1.0, HIT), (3.0, MISSED)])

@@ -16,6 +16,8 @@ where clients overlap: FedGT prints FED-PUB's own figures, which were measured o
 text has 0.001), the L2 penalty of 1e-6, the test after local training, ``Local`` also the network, and ``FedPer``
 and ``GCFL+`` FedAvg's network.
 
+Rows ``learning rate 0.01`` are the text's but for that one number, which is the code's: the text has 0.001.
+
 ``GCFL+, parted``, of the text and as published code, has a bound of 1 on the mean change below which a cluster is
 parted, instead of 0.05: FedGT does not print the bound, and below the one of GCFL+'s authors, who had small networks,
 no mean change ever falls here.
@@ -50,7 +52,7 @@ from fglaudit.protocols.fedgt.sources import AS_PUBLISHED
 from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.reproduce import unprinted
-from fglaudit.reproduce.published import BY_THEIR_CODE, PARTED_CLUSTERS, Published
+from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, PARTED_CLUSTERS, Published
 from fglaudit.reproduce.published_fedavg import PublishedFedAvg, PublishedFedPer, PublishedGCFL
 from fglaudit.reproduce.trainings import Measured, Training, trained
 from fglaudit.rng import derive
@@ -148,6 +150,9 @@ def training(row: Published, root: str | None, **changes: Any) -> Training:
 
 def protocol(row: Published, **changes: Any) -> FederatedProtocol:
     """Return what trains the row's method."""
+    if row.method.endswith(AT_THEIR_RATE):
+        method = row.method.removesuffix(AT_THEIR_RATE)
+        return protocol(replace(row, method=method), learning_rate=AS_PUBLISHED["learning_rate"], **changes)
     if row.method.endswith(BY_THEIR_CODE):
         theirs = _OF_CODE[row.method.removesuffix(BY_THEIR_CODE)]
         fields = SETTINGS.get(row.dataset, {})
@@ -174,13 +179,14 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
 
 
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
-    """Return rows of Tables 1, 2, 4, 11 and 12 once more: as FedGT's or FED-PUB's authors' code computes them, and
-    those of GCFL+ with clusters that part."""
+    """Return rows of Tables 1, 2, 4, 11 and 12 once more: as FedGT's or FED-PUB's authors' code computes them, at its
+    learning rate, and those of GCFL+ with clusters that part."""
     tables = ("fedgt-table1", "fedgt-table2", "fedgt-table4", "fedgt-table11", "fedgt-table12")
     mine = [row for row in rows if row.method in _OF_CODE and row.table in tables]
     parted = [replace(row, method=PARTED) for row in mine if row.method == "GCFL+"]
     as_published = [replace(row, method=row.method + BY_THEIR_CODE) for row in (*mine, *parted)]
-    return (*as_published, *parted)
+    at_rate = [replace(row, method=row.method + AT_THEIR_RATE) for row in rows if row.table in tables]
+    return (*as_published, *parted, *at_rate)
 
 
 def federated(dataset: str, setting: str, clients: int, seed: int, root: str | None) -> FederatedGraph:

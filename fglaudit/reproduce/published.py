@@ -9,6 +9,8 @@ from importlib.resources import files
 
 BY_THEIR_CODE = ", as published code"
 """End of the method of a row that is no row of a paper: one computed once more as its authors' code does."""
+AT_THEIR_RATE = ", learning rate 0.01"
+"""The same for one of FedGT's tables, computed as its text says but for the learning rate, which is its code's."""
 PARTED_CLUSTERS = ", parted"
 """The same for GCFL+ with a bound at which its clusters part."""
 TITLES = {
