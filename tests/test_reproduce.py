@@ -18,12 +18,14 @@ from fglaudit import registry
 from fglaudit.cli import app
 from fglaudit.datasets import CsbmTask, DatasetSpec
 from fglaudit.datasets.csbm_tasks import PUBLISHED
+from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import data_tables, fedgt, fedgt_costs, gfl_appnp, message_sizes, nfedgnn, run, unprinted
 from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, seeds_of, table_rows
@@ -333,6 +335,23 @@ def test_fedgts_rows_at_the_codes_rate_differ_from_the_text_in_that_alone() -> N
         assert isinstance(trained.protocol, SubgraphProtocol) and isinstance(as_written.protocol, SubgraphProtocol)
         assert (trained.protocol.learning_rate, as_written.protocol.learning_rate) == (0.01, 0.001)
         assert replace(trained, protocol=replace(trained.protocol, learning_rate=0.001)) == as_written
+
+
+def test_table_12_as_published_compares_clients_as_its_rows_say_and_has_no_noise() -> None:
+    rows = [row for row in rows_of("fedgt-table12") if row.method.endswith(BY_THEIR_CODE)]
+    compared = {}
+    for row in rows:
+        training = fedgt.training(row, None)
+        assert isinstance(training.protocol, FedGT) and isinstance(training.defense, NoDefense)
+        assert (training.protocol.source, training.protocol.rounds) == ("code", 100)
+        compared[row.method.removesuffix(BY_THEIR_CODE)] = training.protocol.similarity
+    assert len(rows) == 15 and compared == {
+        "FedGT": "global-nodes-unaligned",
+        "FedGT w/o optimal transport": "global-nodes-unaligned",
+        "FedGT (local-update similarity)": "local-updates",
+        "FedGT (label-distribution similarity)": "label-distributions",
+        "FedGT (FedAvg aggregation)": "fedavg",
+    }
 
 
 def test_published_fedper_keeps_its_layer_of_classes() -> None:
