@@ -11,10 +11,9 @@ features, no noise, splits drawn over all nodes, 200 rounds (100 where clients o
 
 All other methods have such a row too, on the same data, and but for ``Local`` for the text's rounds: ``FedAvg`` is that
 code's (:mod:`.published_fedavg`), and so is ``FED-PUB``, whose penalties have no gradient there and whose tau is 5
-where clients overlap: FedGT prints FED-PUB's own figures, which were measured on such data. ``Local``, ``FedPer``,
-``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in neither code: what they take from it is the learning rate of 0.01 (the
-text has 0.001), the L2 penalty of 1e-6, the test after local training, ``Local`` also the network, and ``FedPer``
-and ``GCFL+`` FedAvg's network.
+where clients overlap. ``Local``, ``FedPer``, ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in neither code: what they
+take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test after local training,
+``Local`` also the network, and ``FedPer`` and ``GCFL+`` FedAvg's network.
 
 Rows ``learning rate 0.01`` are the text's but for that one number, which is the code's: the text has 0.001. ``FED-PUB``
 has the settings of its own authors, 0.01 among them, in both.
