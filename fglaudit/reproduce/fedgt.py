@@ -151,8 +151,8 @@ def training(row: Published, root: str | None, **changes: Any) -> Training:
 def protocol(row: Published, **changes: Any) -> FederatedProtocol:
     """Return what trains the row's method."""
     if row.method.endswith(AT_THEIR_RATE):
-        method = row.method.removesuffix(AT_THEIR_RATE)
-        return protocol(replace(row, method=method), learning_rate=AS_PUBLISHED["learning_rate"], **changes)
+        as_written = replace(row, method=row.method.removesuffix(AT_THEIR_RATE))
+        return protocol(as_written, **{"learning_rate": AS_PUBLISHED["learning_rate"]} | changes)
     if row.method.endswith(BY_THEIR_CODE):
         theirs = _OF_CODE[row.method.removesuffix(BY_THEIR_CODE)]
         fields = SETTINGS.get(row.dataset, {})
@@ -182,11 +182,11 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     """Return rows of Tables 1, 2, 4, 11 and 12 once more: as FedGT's or FED-PUB's authors' code computes them, at its
     learning rate, and those of GCFL+ with clusters that part."""
     tables = ("fedgt-table1", "fedgt-table2", "fedgt-table4", "fedgt-table11", "fedgt-table12")
-    mine = [row for row in rows if row.method in _OF_CODE and row.table in tables]
+    mine = [row for row in rows if row.table in tables]
     parted = [replace(row, method=PARTED) for row in mine if row.method == "GCFL+"]
-    as_published = [replace(row, method=row.method + BY_THEIR_CODE) for row in (*mine, *parted)]
-    slower = [row for row in rows if row.table in tables and row.method != "FED-PUB"]
-    at_rate = [replace(row, method=row.method + AT_THEIR_RATE) for row in slower]
+    of_code = [row for row in (*mine, *parted) if row.method in _OF_CODE]
+    as_published = [replace(row, method=row.method + BY_THEIR_CODE) for row in of_code]
+    at_rate = [replace(row, method=row.method + AT_THEIR_RATE) for row in mine if row.method != "FED-PUB"]
     return (*as_published, *parted, *at_rate)
 
 

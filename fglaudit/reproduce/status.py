@@ -62,7 +62,7 @@ class Judged:
         runs: behind it.
         page: where the figure stands or, of one that misses, where the cause is shown; "" for plain stored runs.
         reason: the cause of a miss, or why a row cannot be run.
-        by_code: the mean of the same row as its authors' code computes it; None where that was not measured.
+        by_code: of a miss, the mean of the same row as its authors' code computes it, where that was measured.
     """
 
     row: Published
@@ -121,7 +121,8 @@ def _judge(row: Published, by_key: Mapping[RowKey, Found]) -> Judged:
     bounds = ((by_text, parted), (theirs, parted_theirs))
     if not cause and (cause := _one_draw(row, found, theirs) or _of_a_bound(row, bounds)):
         page = PAGES["fedgt"]
-    verdict, by_code = EXPLAINED if cause else MISSED, theirs.mean if theirs is not None else None
+    verdict = EXPLAINED if cause else MISSED
+    by_code = None if theirs is None else theirs.mean
     return Judged(row, found.mean, found.runs, verdict, page or found.page, cause, by_code)
 
 
