@@ -347,6 +347,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
     only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
     seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     root: RootOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.")
@@ -359,14 +360,18 @@ def reproduce(
     if status:
         from fglaudit.reproduce.status_output import status_of
 
-        given = [name for name, value in (("--quick", quick), ("--only", only), ("--seeds", seeds)) if value]
+        changed = (("--quick", quick), ("--only", only), ("--seeds", seeds), ("--device", device != "auto"))
+        given = [name for name, value in changed if value]
         if given:
             raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
         print(status_of(table, out or Path("runs") / "reproduce"), end="")
         return
+    import torch
+
     from fglaudit.reproduce.output import markdown, write
     from fglaudit.reproduce.published import TITLES
     from fglaudit.reproduce.run import reproduce as measured
+    from fglaudit.suite.overrides import pick_device
 
     if not table:
         for name, title in TITLES.items():
@@ -376,6 +381,7 @@ def reproduce(
     folder = out or Path("runs") / "reproduce" / table
     rows = measured(
         table, folder, quick=quick, only=only, root=str(root) if root else None, seeds=seeds,
+        device=torch.device(pick_device(device)),
         announce=lambda text: print(text, file=sys.stderr, flush=True),
     )  # fmt: skip
     print(markdown(table, rows), end="")

@@ -6,6 +6,7 @@ import csv
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,6 +25,7 @@ from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
+from fglaudit.protocols.baselines.fedper_sage import FedPerSage
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
@@ -128,7 +130,7 @@ def test_updates_do_not_depend_on_how_often_models_are_averaged() -> None:
 def test_rows_as_published_have_the_authors_graphs_or_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Training] = []
 
-    def kept(training: Training, seed: int) -> None:
+    def kept(training: Training, seed: int, *, device: torch.device) -> None:
         asked.append(training)
         raise ReachedError
 
@@ -192,8 +194,10 @@ def test_nfedgnn_chooses_lambda_on_validation_nodes(monkeypatch: pytest.MonkeyPa
     tried: list[tuple[float, float]] = []
     validated = nfedgnn.validated
 
-    def kept(protocol: FederatedProtocol, graph: FederatedGraph, seed: int) -> tuple[float, Measured]:
-        found = validated(protocol, graph, seed)
+    def kept(
+        protocol: FederatedProtocol, graph: FederatedGraph, seed: int, device: torch.device
+    ) -> tuple[float, Measured]:
+        found = validated(protocol, graph, seed, device)
         tried.append((found[0], found[1].value))
         return found
 
@@ -236,18 +240,18 @@ def test_costs_of_a_round_are_those_of_longer_trainings(monkeypatch: pytest.Monk
     assert fedgt_costs.preprocessing(graph) > 0
 
 
-def invented(row: Published, seed: int, root: str | None) -> Measured | str:
+def invented(row: Published, seed: int, root: str | None, device: torch.device) -> Measured | str:
     return "not built" if row.method == "FedSage+" else Measured((row.mean or 0.0) + seed, 1.5, 0.25, 0.5)
 
 
 def test_a_stopped_table_goes_on_and_files_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
 
-    def counted(row: Published, seed: int, root: str | None) -> Measured | str:
+    def counted(row: Published, seed: int, root: str | None, device: torch.device) -> Measured | str:
         asked.append((row.label, seed))
         if len(asked) == 12:
             raise KeyboardInterrupt
-        return invented(row, seed, root)
+        return invented(row, seed, root, device)
 
     monkeypatch.setattr(run, "measure", counted)
     with pytest.raises(KeyboardInterrupt):
@@ -271,6 +275,35 @@ def test_a_stopped_table_goes_on_and_files_agree(tmp_path: Path, monkeypatch: py
     assert "not built: FedSage+, cora" in text and text.count("\n| ") == len(done) + 1
     ElementTree.parse(paths[2])
     assert paths[2].read_text().count('fill="#1d4ed8"') == len(done) + 1
+
+
+def test_files_of_before_devices_were_named_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "measure", invented)
+    again = partial(reproduce, "fedgcn-table2", tmp_path, only="FedGCN(2-hop), cora, beta=1,", seeds=2)
+    again()
+    file = tmp_path / "measurements.csv"
+    whole = file.read_text()
+    first, *_ = (line.rpartition(",")[0] for line in whole.splitlines()[1:])
+    assert whole.splitlines()[0].endswith(",device")
+    file.write_text(whole.splitlines()[0].removesuffix(",device") + f"\n{first}\n")
+    (row,) = again()
+    lines = file.read_text().splitlines()
+    assert len(row.values) == 2 and lines[:1] + lines[2:] == whole.splitlines()[:1] + whole.splitlines()[2:]
+    assert lines[1] == first + ","
+
+
+def test_trainings_are_on_the_device_that_is_asked_for(tmp_path: Path) -> None:
+    def trains_there(self: FedPerSage, *_: object, device: torch.device, **__: object) -> None:
+        assert device.type == "meta"
+        raise ReachedError
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ReachedError):
+        patch.setattr(PartitionSpec, "apply", lambda *_: example_graph())
+        patch.setattr(DatasetSpec, "load", lambda *_: None)
+        patch.setattr(FedPerSage, "train", trains_there)
+        reproduce("fedgt-table2", tmp_path, only="FedPer, cora, overlapping, 10 clients", device=torch.device("meta"))
+    done = CliRunner().invoke(app, ["reproduce", "fedgt-table2", "--device", "gpu", "--out", str(tmp_path)])
+    assert isinstance(done.exception, FglauditError) and "cuda" in str(done.exception)
 
 
 def test_gaps_are_given_in_points_and_in_deviations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def measured(folder: Path, row: Published, *values: float, method: str = "") -> 
     table = Table(folder / row.table / "measurements.csv", KEY, VALUES)
     for seed, value in enumerate(values):
         key = row.key | ({"method": method} if method else {})
-        table.add({**key, "seed": seed, "value": value, "seconds": 1, "gb_up": 0, "gb_down": 0})
+        table.add({**key, "seed": seed, "value": value, "seconds": 1, "gb_up": 0, "gb_down": 0, "device": "cpu"})
 
 
 def of(row: Published, folder: Path) -> Judged:

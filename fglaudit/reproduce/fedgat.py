@@ -21,6 +21,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
@@ -31,7 +33,7 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.reproduce import published_sums, unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
-from fglaudit.reproduce.trainings import Measured, Training, trained
+from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
@@ -55,7 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """By data set, what the paper leaves open or what does not train as printed; the same for FedGAT, GAT and DistGAT."""
 
 
-def figure(row: Published, seed: int, root: str | None) -> Measured | str:
+def figure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
     """Return our figure for ``row``."""
     scheme = row.setting.split(", ")[0]
     peak = scheme == "centralized" or row.method == WEIGHTED
@@ -64,7 +66,7 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     dataset = DatasetSpec(row.dataset, root=root)
     if row.method == SUMS:
         return _of_sums(dataset, partition, seed)
-    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed)
+    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
     accuracy = float(outcome.accuracy_global.max().item()) if peak else outcome.whole_test_set
     return replace(measured, value=100 * accuracy)
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import torch
+
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
@@ -23,7 +25,7 @@ from fglaudit.protocols.distributed_gcn.distributed_gcn import DistributedGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.reproduce import published_one_hop, unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
-from fglaudit.reproduce.trainings import Measured, Training, trained
+from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
@@ -41,7 +43,7 @@ _OF_CODE: dict[str, dict[str, float]] = {
 _HOPS = {"FedGCN(0-hop)": 0, "FedGCN(1-hop)": 1, "FedGCN(2-hop)": 2}
 
 
-def figure(row: Published, seed: int, root: str | None) -> Measured | str:
+def figure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
     if reason := obstacle(row):
         return reason
@@ -51,7 +53,7 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
     if row.method in _OF_CODE:
         return _as_published(dataset, partition, seed, **_OF_CODE[row.method])
-    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed)
+    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
     return replace(measured, value=100 * outcome.client_mean)
 
 

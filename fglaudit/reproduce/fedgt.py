@@ -33,6 +33,8 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+import torch
+
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
@@ -54,7 +56,7 @@ from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, PARTED_CLUSTERS, Published
 from fglaudit.reproduce.published_fedavg import PublishedFedAvg, PublishedFedPer, PublishedGCFL
-from fglaudit.reproduce.trainings import Measured, Training, trained
+from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 
 SEEDS = range(2, 12)
@@ -116,11 +118,11 @@ NOISE = ClippedLaplace(clip=0.002, scale=0.001)
 """The paper's, on global nodes; its baselines have none."""
 
 
-def figure(row: Published, seed: int, root: str | None) -> Measured | str:
+def figure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
     if reason := obstacle(row):
         return reason
-    outcome, measured = _trained(training(row, root), seed)
+    outcome, measured = _trained(training(row, root), seed, device)
     if row.metric == OWN_WEIGHT:
         return replace(measured, value=float(outcome.series["own_weight"].mean().item()))
     return replace(measured, value=100 * outcome.client_mean)
@@ -132,9 +134,9 @@ def obstacle(row: Published) -> str:
 
 
 @lru_cache(maxsize=1)
-def _trained(training: Training, seed: int) -> tuple[Trained, Measured]:
+def _trained(training: Training, seed: int, device: torch.device) -> tuple[Trained, Measured]:
     """Train once for rows that follow one another and ask different figures of the same training."""
-    return trained(training, seed)
+    return trained(training, seed, device=device)
 
 
 def training(row: Published, root: str | None, **changes: Any) -> Training:

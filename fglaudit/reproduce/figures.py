@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
+
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.reproduce import data_tables, fedgat, fedgcn, fedgt, fedgt_costs, gfl_appnp, message_sizes, nfedgnn
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.rows import rows_of
-from fglaudit.reproduce.trainings import Measured
+from fglaudit.reproduce.trainings import CPU, Measured
 
 
 class Paper(Protocol):
@@ -17,8 +19,8 @@ class Paper(Protocol):
 
     SEEDS: range
 
-    def figure(self, row: Published, seed: int, root: str | None) -> Measured | str:
-        """Return our figure for an accuracy of the paper, or why there is none."""
+    def figure(self, row: Published, seed: int, root: str | None, device: torch.device) -> Measured | str:
+        """Return our figure for an accuracy of the paper, or why there is none; ``device`` trains."""
 
     def protocol(self, row: Published) -> FederatedProtocol | str:
         """Return what trains the row's method, or why nothing does."""
@@ -84,8 +86,12 @@ def obstacle(row: Published) -> str:
     return paper(row).obstacle(row) if row.metric == "accuracy" else ""
 
 
-def measure(row: Published, seed: int, root: str | None) -> Measured | str:
-    """Return our figure for ``row``, or why there is none: data that are not there, methods that are not built."""
+def measure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
+    """Return our figure for ``row``, or why there is none: data that are not there, methods that are not built.
+
+    Args:
+        device: trains; costs in CPU seconds, and code of authors that is no protocol here, stay on the CPU.
+    """
     try:
         if row.metric in data_tables.COUNTS or row.metric == "label-rate":
             return data_tables.count(row, root)
@@ -95,6 +101,6 @@ def measure(row: Published, seed: int, root: str | None) -> Measured | str:
             return message_sizes.figure(row)
         if row.metric in fedgt_costs.METRICS:
             return fedgt_costs.figure(row, seed, root)
-        return paper(row).figure(row, seed, root)
+        return paper(row).figure(row, seed, root, device)
     except FglauditError as error:
         return str(error)

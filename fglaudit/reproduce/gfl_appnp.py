@@ -30,7 +30,7 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.reproduce.published_baselines import PublishedAPPNP, PublishedGAT, PublishedSAGE
-from fglaudit.reproduce.trainings import Measured, Training, trained
+from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 
 SEEDS = range(20)
@@ -49,7 +49,7 @@ V1, V2 = "GFL-APPNP-V1 I=10", "GFL-APPNP-V2 I=10"
 _V2_SNC = {"updates": 8000, "learning_rate": 0.6}
 
 
-def figure(row: Published, seed: int, root: str | None) -> Measured | str:
+def figure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
     """Return our figure for ``row`` on draw ``seed``."""
     published = row.method.endswith(BY_THEIR_CODE)
     name = "subcora-published" if published and row.dataset == "subcora" else row.dataset
@@ -57,7 +57,7 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     partition = PartitionSpec("per-node")
     if row.metric == unprinted.CONNECTIVITY:
         return Measured(lambda_max(partition.apply(dataset.load(), dataset, derive(seed, "partition"))))
-    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed)
+    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
     if row.dataset == "csbm-snc" and row.method in _BY_MAJORITY:
         return replace(measured, value=100 * by_majority(outcome, PUBLISHED["csbm-snc"].samples))
     return replace(measured, value=100 * outcome.whole_test_set)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
+
+from fglaudit.own_files import write_atomic
 
 
 @dataclass(frozen=True)
@@ -33,14 +37,29 @@ class Table:
         """Append one row; it is on disk when this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._drop_partial_line()
+        self._bring_up_to_date()
         new = not self.path.exists() or self.path.stat().st_size == 0
         with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, [*self.key, *self.values], lineterminator="\n")
+            writer = self._writer(file)
             if new:
                 writer.writeheader()
             writer.writerow({column: row[column] for column in writer.fieldnames})
             file.flush()
             os.fsync(file.fileno())
+
+    def _writer(self, file: TextIO) -> csv.DictWriter[str]:
+        return csv.DictWriter(file, [*self.key, *self.values], lineterminator="\n")
+
+    def _bring_up_to_date(self) -> None:
+        """Give the rows of a version that had fewer columns empty fields in the others."""
+        header = self.path.read_text().partition("\n")[0] if self.path.exists() else ""
+        if not header or not set(header.split(",")) < {*self.key, *self.values}:
+            return
+        text = io.StringIO()
+        writer = self._writer(text)
+        writer.writeheader()
+        writer.writerows({column: row.get(column, "") for column in writer.fieldnames} for row in self.rows())
+        write_atomic(self.path, text.getvalue())
 
     def _drop_partial_line(self) -> None:
         if self.path.exists():

@@ -14,21 +14,20 @@ Welling's code does; the paper takes its data from there and says nothing of it.
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import Any
 
 import torch
 
 from fglaudit.datasets import DatasetSpec
+from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.reproduce.published import Published
-from fglaudit.reproduce.trainings import Measured, Training, trained
+from fglaudit.reproduce.trainings import CPU, Measured, Training, trained, trained_on
 from fglaudit.rng import derive
-from fglaudit.wire.channel import RecordingChannel
 
 SEEDS = range(3)
 ROUNDS = 200
@@ -52,7 +51,7 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def figure(row: Published, seed: int, root: str | None) -> Measured | str:
+def figure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
     if row.metric == "communication" and row.method == "CNFGNN-GAT":
         return with_weights(row, seed, root)
@@ -61,13 +60,13 @@ def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     features = "row-normalised" if row.method.endswith("row-normalised") else "raw"
     dataset, found = DatasetSpec(row.dataset, root=root, features=features), protocol(row)
     if row.metric == "communication":
-        _, measured = trained(Training(dataset, _PER_NODE, dataclasses.replace(found, rounds=1)), seed)
+        _, measured = trained(Training(dataset, _PER_NODE, dataclasses.replace(found, rounds=1)), seed, device=device)
         return dataclasses.replace(measured, value=measured.gigabytes_up * 1e9 * ROUNDS / 2**20)
     graph = _PER_NODE.apply(dataset.load(), dataset, derive(0, "partition"))
     tried: list[NFedGNN | CNFGNN] = [found]
     if isinstance(found, NFedGNN) and "lambda 0" not in row.method:
         tried = [dataclasses.replace(found, smoothness=value) for value in LAMBDAS[row.dataset]]
-    return max((validated(each, graph, seed) for each in tried), key=lambda pair: pair[0])[1]
+    return max((validated(each, graph, seed, device) for each in tried), key=lambda pair: pair[0])[1]
 
 
 def obstacle(row: Published) -> str:
@@ -93,13 +92,13 @@ def with_weights(row: Published, seed: int, root: str | None) -> Measured | str:
     return Measured(latents.value * (1 + DatasetSpec(row.dataset, root=root).load().num_features))
 
 
-def validated(protocol: FederatedProtocol, graph: FederatedGraph, seed: int) -> tuple[float, Measured]:
+def validated(
+    protocol: FederatedProtocol, graph: FederatedGraph, seed: int, device: torch.device = CPU
+) -> tuple[float, Measured]:
     """Return validation accuracy and figure of one training; validation nodes are tested along with the test nodes."""
     val, test = torch.cat(graph.val), torch.cat(graph.test)
     both: FederatedGraph = dataclasses.replace(graph, test=torch.split(val | test, 1))
-    channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(seed, "defense"))
-    start = time.process_time()
-    outcome = protocol.train(both, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
-    last, seconds = outcome.accuracy[-1], time.process_time() - start
-    up, down = (float(count.sum().item()) / 1e9 for count in (channel.bytes_up, channel.bytes_down))
-    return float(last[val].mean().item()), Measured(100 * float(last[test].mean().item()), seconds, up, down)
+    outcome, measured = trained_on(both, protocol, NoDefense(), seed, device)
+    last = outcome.accuracy[-1]
+    value = 100 * float(last[test].mean().item())
+    return float(last[val].mean().item()), dataclasses.replace(measured, value=value)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from fglaudit.reproduce.figures import measure, seeds_of, table_rows
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.published import Published
-from fglaudit.reproduce.trainings import Measured
+from fglaudit.reproduce.trainings import CPU, Measured
 
 KEY = ("dataset", "setting", "clients", "method", "metric", "seed")
-VALUES = ("value", "seconds", "gb_up", "gb_down")
+VALUES = ("value", "seconds", "gb_up", "gb_down", "device")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def reproduce(
     only: str = "",
     root: str | None = None,
     seeds: int | None = None,
+    device: torch.device = CPU,
     announce: Callable[[str], None] = lambda text: None,
 ) -> list[Compared]:
     """Measure what ``folder/measurements.csv`` lacks and return all rows; stopped, it goes on where it was.
@@ -67,6 +70,7 @@ def reproduce(
     Seeds are in the outer loop, so that a stopped table is a fair one with fewer seeds.
 
     Args:
+        device: trains, where the row's figure is not one of cost.
         seeds: how many, at most; None: as many as the paper's table is reproduced with.
 
     Raises:
@@ -80,7 +84,7 @@ def reproduce(
         for row, each in planned.items():
             if place >= len(each) or row in reasons or stored.has({**row.key, "seed": each[place]}):
                 continue
-            found = measure(row, each[place], root)
+            found = measure(row, each[place], root, device)
             if isinstance(found, str):
                 if found not in reasons.values():
                     announce(f"left out: {found}")
@@ -101,6 +105,7 @@ def _store(row: Published, seed: int, found: Measured, stored: Table, announce: 
             "seconds": f"{found.seconds:.2f}",
             "gb_up": f"{found.gigabytes_up:.4f}",
             "gb_down": f"{found.gigabytes_down:.4f}",
+            "device": found.device,
         }
     )
 

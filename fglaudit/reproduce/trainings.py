@@ -15,6 +15,8 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Training:
@@ -32,17 +34,21 @@ class Measured:
 
     Attributes:
         value: in the unit that the paper prints.
-        seconds: CPU seconds that it took on this machine.
+        seconds: CPU seconds that it took on this machine; with a GPU, those of the process that waits for it.
         gigabytes_up, gigabytes_down: sent by all clients, and to all clients.
+        device: the kind that trained: "cpu" or "cuda".
     """
 
     value: float
     seconds: float = 0.0
     gigabytes_up: float = 0.0
     gigabytes_down: float = 0.0
+    device: str = CPU.type
 
 
-def trained(training: Training, seed: int, *, partition: int | None = None) -> tuple[Trained, Measured]:
+def trained(
+    training: Training, seed: int, *, partition: int | None = None, device: torch.device = CPU
+) -> tuple[Trained, Measured]:
     """Train once with the random streams that an audit cell of this seed uses; ``Measured.value`` is left at 0.
 
     Args:
@@ -51,17 +57,17 @@ def trained(training: Training, seed: int, *, partition: int | None = None) -> t
     whole = training.dataset.load()
     of_clients = derive(seed if partition is None else partition, "partition")
     graph = training.partition.apply(whole, training.dataset, of_clients)
-    return trained_on(graph, training.protocol, training.defense, seed)
+    return trained_on(graph, training.protocol, training.defense, seed, device)
 
 
 def trained_on(
-    graph: FederatedGraph, protocol: FederatedProtocol, defense: Defense, seed: int
+    graph: FederatedGraph, protocol: FederatedProtocol, defense: Defense, seed: int, device: torch.device = CPU
 ) -> tuple[Trained, Measured]:
     """Train once on ``graph``, as :func:`trained` does."""
     protocol.check(graph)
     session = bound(defense, protocol.context(graph))
     channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
     start = time.process_time()
-    outcome = protocol.train(graph, channel, rng=derive(seed, "train"), device=torch.device("cpu"))
+    outcome = protocol.train(graph, channel, rng=derive(seed, "train"), device=device)
     up, down = (float(count.sum().item()) / 1e9 for count in (channel.bytes_up, channel.bytes_down))
-    return outcome, Measured(0.0, time.process_time() - start, up, down)
+    return outcome, Measured(0.0, time.process_time() - start, up, down, device.type)
