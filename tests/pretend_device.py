@@ -5,8 +5,8 @@ of two devices, a generator of another device than the tensor that it fills, and
 raise :class:`RefusedError`, where a GPU raises as well. ``traffic`` counts what crosses between the two memories.
 Numbers are those of the CPU: the same seed gives the same values on both, so results can be compared bit for bit.
 
-It rests on torch's Python backend for ``PrivateUse1``, which is experimental; where torch is too old to have one,
-``AVAILABLE`` is false and :func:`pretending` skips the test. What it cannot show: ``numpy()`` that a
+It rests on torch's Python backend for ``PrivateUse1``, which is experimental; where torch is too old to have one, or
+beside a GPU, :func:`pretending` skips the test and says why. What it cannot show: ``numpy()`` that a
 library calls inside, pinned memory, branches on ``device.type == "cuda"``, races between streams, and COO tensors,
 which claim to be strided here; code that runs on devices uses CSR (:mod:`fglaudit.nn.sparse`).
 """
@@ -24,13 +24,18 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-try:
-    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
-except ImportError:  # the oldest versions that the package allows, torch 2.6 among them
-    AVAILABLE, NAME = False, "privateuseone"
+NAME, WHY_NOT = "privateuseone", ""
+"""The device's kind, and why it cannot be used here; "" where it can."""
+if torch.cuda.is_available():
+    WHY_NOT = "this machine has a GPU, and gradients on it fail in a process with another kind of device beside it"
 else:
-    AVAILABLE, NAME = True, "pretend"
-    _setup_privateuseone_for_python_backend(NAME)
+    try:
+        from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+    except ImportError:
+        WHY_NOT = f"torch {torch.__version__} has no Python backends"
+    else:
+        NAME = "pretend"
+        _setup_privateuseone_for_python_backend(NAME)
 PRETEND = torch.device(NAME, 0)
 CPU = torch.device("cpu")
 
@@ -237,8 +242,8 @@ class _Everywhere(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @contextlib.contextmanager
 def pretending() -> Iterator[Traffic]:
     """Make ``PRETEND`` usable, and yield what crosses to and from it."""
-    if not AVAILABLE:
-        pytest.skip(f"torch {torch.__version__} has no Python backends")
+    if WHY_NOT:
+        pytest.skip(WHY_NOT)
     traffic = Traffic()
     lifted = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(list, device=) by way of the CPU
