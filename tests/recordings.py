@@ -84,6 +84,8 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-2": Setup("fedgcn", {"hops": 2, "rounds": 3, "optimizer": "adam", "learning_rate": 0.01}),
     "fedgcn-smoothed": Setup("fedgcn", {"hops": 2, "rounds": 3, "smoothing_hops": 2}),
     "fedgcn-3": Setup("fedgcn", {"hops": 3, "layers": 3, "rounds": 3, "participation": 0.5}),
+    "fedgcn-batchnorm": Setup("fedgcn", {"network": "gcn-batchnorm", "layers": 3, "rounds": 3}),
+    "fedgcn-sage": Setup("fedgcn", {"network": "sage", "aggregate": "counts", "rounds": 3}),
     "fedgat-matrix": Setup("fedgat", {"variant": "matrix", **ATTENTION}),
     "fedgat-smoothed": Setup("fedgat", {"smoothing_hops": 2, **ATTENTION}),
     "fedgat-vector": Setup("fedgat", {"variant": "vector", **ATTENTION}),

@@ -10,6 +10,7 @@ import torch
 from fglaudit.federated.neighborhood import HeldRows
 from fglaudit.federated.problem import Gathered, Problem
 from fglaudit.nn.gcn import Field
+from fglaudit.nn.networks import GCN, Network
 from fglaudit.nn.shared_rows import SharedRows
 
 Block = tuple[int, int]
@@ -17,7 +18,13 @@ Block = tuple[int, int]
 
 
 def block_fields(
-    data: Gathered, rows: HeldRows, blocks: Sequence[Block], inputs: SharedRows | None, hops: int, layers: int
+    data: Gathered,
+    rows: HeldRows,
+    blocks: Sequence[Block],
+    inputs: SharedRows | None,
+    hops: int,
+    layers: int,
+    network: Network = GCN,
 ) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
     """Return the receptive fields of the training and of the test nodes, one per block of clients.
 
@@ -28,7 +35,7 @@ def block_fields(
     train: list[Field] = []
     test: list[Field] = []
     for low, high in blocks:
-        problem = Problem.among(data.targets, data.edges, rows.of_clients(low, high), hops, layers)
+        problem = Problem.among(data.targets, data.edges, rows.of_clients(low, high), hops, layers, network)
         if inputs is None:
             sums = problem.own_sums(data.x, layers)
             held = SharedRows.of(sums, torch.arange(len(sums), device=sums.device))

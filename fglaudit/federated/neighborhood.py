@@ -185,6 +185,11 @@ def symmetric_weights(row: Tensor, column: Tensor, degrees: Tensor) -> Tensor:
     return (scale[row] * scale[column]).float()
 
 
+def mean_weights(row: Tensor, degrees: Tensor) -> Tensor:
+    """Return ``1 / (d_row + 1)`` [e] in float32: means over closed neighbourhoods; ``degrees`` as above."""
+    return (degrees.double() + 1).reciprocal()[row].float()
+
+
 def local_degrees(row: Tensor, column: Tensor, num_rows: int) -> Tensor:
     """Return the degrees [num_rows] within an edge list, self-loops not counted."""
     return torch.bincount(row[row != column], minlength=num_rows)

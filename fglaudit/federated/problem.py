@@ -10,9 +10,10 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.federated.neighbor_sums import local_sums
-from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees, symmetric_weights
+from fglaudit.federated.neighborhood import HeldRows, KeptEdges, local_degrees, mean_weights, symmetric_weights
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.nn.gcn import Field, Propagation, build_field, needed_rows
+from fglaudit.nn.networks import GCN, Network
 from fglaudit.nn.shared_rows import SharedRows
 
 
@@ -102,6 +103,8 @@ class Problem:
         propagation: the layers after the first.
         labels: [M].
         train, test: masks [M], own rows only.
+        whole: whether hidden layers are computed of all rows, not only of those that outputs depend on; batch
+            normalisation takes their mean.
     """
 
     rows: HeldRows
@@ -109,16 +112,24 @@ class Problem:
     labels: Tensor
     train: Tensor
     test: Tensor
+    whole: bool = False
 
     @staticmethod
-    def of(clients: Sequence[ClientGraph], edges: KeptEdges, hops: int) -> Problem:
+    def of(clients: Sequence[ClientGraph], edges: KeptEdges, hops: int, network: Network = GCN) -> Problem:
         """Set up training with sums over ``hops`` hops, see :meth:`among`; rows up to ``hops - 1`` hops away are
         held."""
         rows = HeldRows.within(edges, len(clients), max(hops - 1, 0))
-        return Problem.among(Targets.of(clients, len(edges.owner)), edges, rows, hops)
+        return Problem.among(Targets.of(clients, len(edges.owner)), edges, rows, hops, network=network)
 
     @staticmethod
-    def among(targets: Targets, edges: KeptEdges, rows: HeldRows, hops: int, layers: int | None = None) -> Problem:
+    def among(
+        targets: Targets,
+        edges: KeptEdges,
+        rows: HeldRows,
+        hops: int,
+        layers: int | None = None,
+        network: Network = GCN,
+    ) -> Problem:
         """Set up training with sums over ``hops`` hops on the ``rows`` of some clients.
 
         With ``hops >= 1`` a client knows the edges with an end at most ``hops - 2`` hops away (of its own edges always
@@ -128,27 +139,32 @@ class Problem:
         Args:
             layers: of the model, where edges that no output depends on may be left out; None keeps all.
         """
-        row, column = rows.known_edges(edges, max(hops - 2, 0), None if layers is None else max(layers - 2, 0))
+        reach = None if layers is None or network.batch_norm else max(layers - 2, 0)
+        row, column = rows.known_edges(edges, max(hops - 2, 0), reach)
         degrees = edges.degrees[rows.node] if hops > 0 else local_degrees(row, column, len(rows.node))
-        return Problem.on(targets, rows, row, column, degrees)
+        return Problem.on(targets, rows, row, column, degrees, network)
 
     @staticmethod
-    def on(targets: Targets, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor) -> Problem:
+    def on(
+        targets: Targets, rows: HeldRows, row: Tensor, column: Tensor, degrees: Tensor, network: Network = GCN
+    ) -> Problem:
         """Set up training on M ``rows`` with edges ``row <- column`` [e] among them, normalised by ``degrees`` [M]."""
         own, node, device = rows.distance == 0, rows.node, rows.node.device
-        weight, num_clients = symmetric_weights(row, column, degrees), len(rows.splits) - 1
+        weight = mean_weights(row, degrees) if network.means else symmetric_weights(row, column, degrees)
+        num_clients = len(rows.splits) - 1
         return Problem(
             rows=rows,
             propagation=Propagation(row, column, weight, rows.client, num_clients),
             labels=targets.labels.to(device)[node],
             train=targets.train.to(device)[node] & own,
             test=targets.test.to(device)[node] & own,
+            whole=network.batch_norm,
         )
 
     @staticmethod
-    def local(clients: Sequence[ClientGraph], degrees: Tensor, device: torch.device) -> Problem:
+    def local(clients: Sequence[ClientGraph], degrees: Tensor, device: torch.device, network: Network = GCN) -> Problem:
         """Set up training on the clients' own subgraphs alone; ``degrees`` [N] are those of the whole graph."""
-        return Problem.of(clients, KeptEdges.of(clients, degrees).to(device), hops=0)
+        return Problem.of(clients, KeptEdges.of(clients, degrees).to(device), 0, network)
 
     def own_sums(self, x: Tensor, layers: int) -> Tensor:
         """Return the first-layer input [H, F] of the :meth:`needed` rows where no sums are exchanged; ``x`` [N, F]."""
@@ -158,9 +174,13 @@ class Problem:
 
     def needed(self, layers: int) -> Tensor:
         """Return the mask [M] of rows whose input training or testing uses."""
-        return (
-            needed_rows(self.propagation, self.train, layers)[0] | needed_rows(self.propagation, self.test, layers)[0]
-        )
+        return self.reached(self.train, layers)[0] | self.reached(self.test, layers)[0]
+
+    def reached(self, targets: Tensor, layers: int) -> list[Tensor]:
+        """Return, for layers 1 ... L, the mask [M] of rows that are computed for the ``targets`` [M]."""
+        if self.whole:
+            return [*[torch.ones_like(targets)] * (layers - 1), targets]
+        return needed_rows(self.propagation, targets, layers)
 
     def fields(self, inputs: Tensor | SharedRows, layers: int) -> tuple[Field, Field]:
         """Return the receptive fields of the training and of the test nodes.
@@ -169,9 +189,8 @@ class Problem:
             inputs: first-layer input [H, F] of the :meth:`needed` rows, in their order.
         """
         position = self.needed(layers).long().cumsum(0) - 1
-        train = needed_rows(self.propagation, self.train, layers)
-        test = needed_rows(self.propagation, self.test, layers)
-        return (
-            build_field(self.propagation, inputs, position, train, self.labels),
-            build_field(self.propagation, inputs, position, test, self.labels),
+        train, test = (
+            build_field(self.propagation, inputs, position, self.reached(targets, layers), self.labels)
+            for targets in (self.train, self.test)
         )
+        return train, test

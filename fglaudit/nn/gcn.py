@@ -17,9 +17,12 @@ from torch.nn import functional
 
 from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import SparseMatrix
+from fglaudit.nn.weights import NORM
 
 SPARSE_BELOW = 0.25
 """Share of non-zero inputs under which the first layer multiplies them as a sparse matrix."""
+NORM_FLOOR = 1e-5
+"""Added to variances by batch normalisation, torch's default."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Field:
         rows: padded row counts R_1 ... R_L; the last are the targets.
         labels: [K, R_L]; 0 where padded.
         mask: [K, R_L], True for targets.
+        present: per layer but the last, which rows [K, R_l] are no padding.
         drawn: per layer but the last, for how many rows of a client dropout is drawn; empty: for ``rows``. Clients that
             are taken a few at a time are padded less, and are to draw what they would draw all together.
     """
@@ -52,6 +56,7 @@ class Field:
     rows: tuple[int, ...]
     labels: Tensor
     mask: Tensor
+    present: tuple[Tensor, ...] = ()
     drawn: tuple[int, ...] = ()
 
     @cached_property
@@ -98,6 +103,11 @@ def build_field(
     padded_labels[target] = labels[masks[-1]]
     mask = torch.zeros_like(padded_labels, dtype=torch.bool)
     mask[target] = True
+    present = []
+    for place, held_here, size in zip(places[:-1], masks[:-1], sizes[:-1], strict=True):
+        grid = torch.zeros(clients * size, dtype=torch.bool, device=labels.device)
+        grid[place[held_here]] = True
+        present.append(grid.view(clients, size))
     first = masks[0].nonzero().squeeze(1)
     at = places[0][first], graph.client[first], clients, sizes[0]
     rows = inputs[held[first]]
@@ -107,6 +117,7 @@ def build_field(
         rows=tuple(sizes),
         labels=padded_labels.view(clients, -1),
         mask=mask.view(clients, -1),
+        present=tuple(present),
     )
 
 
@@ -152,17 +163,23 @@ def logits(
     """Return the targets' logits [K, R_L, classes].
 
     Args:
-        weights: [K, in, out] per layer, in order.
+        weights: [K, in, out] per layer, in order; where they have scales and shifts (``NORM``), the layer before is
+            normalised by :func:`batch_norm`.
         dropout: share of hidden units dropped between layers (as in the paper, none on the input).
         rng: draws the dropout; on the device of the weights. None evaluates.
     """
-    first, *later = weights.values()
+    first, *later = (weight for name, weight in weights.items() if not name.endswith(NORM))
+    norms = [weight for name, weight in weights.items() if name.endswith(NORM)]
     if isinstance(field.inputs, SparseMatrix):
         hidden = (field.inputs @ first.flatten(0, 1)).view(len(first), field.rows[0], -1)
     else:
         hidden = field.inputs @ first
     drawn = field.drawn or field.rows[:-1]
-    for adjacency, draws, rows, weight in zip(field.adjacency, drawn, field.rows[1:], later, strict=True):
+    for layer, (adjacency, draws, rows, weight) in enumerate(
+        zip(field.adjacency, drawn, field.rows[1:], later, strict=True)
+    ):
+        if norms:
+            hidden = batch_norm(hidden, field.present[layer], norms[layer])
         hidden = functional.relu(hidden)
         if rng is not None and dropout > 0:
             clients, held, width = hidden.shape
@@ -171,6 +188,22 @@ def logits(
             hidden = hidden * kept / (1 - dropout)
         hidden = (adjacency @ (hidden @ weight).flatten(0, 1)).view(len(weight), rows, -1)
     return hidden
+
+
+def batch_norm(hidden: Tensor, present: Tensor, scale_shift: Tensor) -> Tensor:
+    """Normalise every client's hidden units by their mean and variance over its rows (Ioffe and Szegedy 2015).
+
+    Nothing is kept between steps: a client has all of its rows in every step, in tests too.
+
+    Args:
+        hidden: [K, R, d].
+        present: which rows count [K, R].
+        scale_shift: [K, 2, d].
+    """
+    share = (present / present.sum(1, keepdim=True).clamp(min=1)).unsqueeze(2)
+    centred = hidden - (hidden * share).sum(1, keepdim=True)
+    variance = (centred.square() * share).sum(1, keepdim=True)
+    return centred * (variance + NORM_FLOOR).rsqrt() * scale_shift[:, :1] + scale_shift[:, 1:]
 
 
 def loss(field: Field, outputs: Tensor) -> Tensor:

@@ -13,16 +13,35 @@ Layout = Mapping[str, tuple[int, ...]]
 """Shape of each weight of one model, in the order in which they are concatenated."""
 
 
-def gcn_layout(num_features: int, hidden: int, num_classes: int, layers: int) -> dict[str, tuple[int, ...]]:
-    """Return the weight shapes [in, out] of a GCN, which has no biases, as the original."""
+NORM = "norm"
+"""Last part of the names of scale and shift [2, d] after which batch normalisation leaves a layer."""
+
+
+def gcn_layout(
+    num_features: int, hidden: int, num_classes: int, layers: int, *, normalised: bool = False
+) -> dict[str, tuple[int, ...]]:
+    """Return the weight shapes [in, out] of a GCN, which has no biases, as the original.
+
+    Args:
+        normalised: with a scale and a shift [2, hidden] after every layer but the last, for batch normalisation.
+    """
     widths = [num_features, *[hidden] * (layers - 1), num_classes]
-    return {f"layers.{index}.weight": shape for index, shape in enumerate(itertools.pairwise(widths))}
+    layout: dict[str, tuple[int, ...]] = {}
+    for index, shape in enumerate(itertools.pairwise(widths)):
+        layout[f"layers.{index}.weight"] = shape
+        if normalised and index < layers - 1:
+            layout[f"layers.{index}.{NORM}"] = (2, hidden)
+    return layout
 
 
 def glorot(layout: Layout, rng: torch.Generator) -> Tensor:
-    """Draw one model [D], uniform with bound ``sqrt(6 / (in + out))`` per weight (Glorot and Bengio 2010)."""
+    """Draw one model [D], uniform with bound ``sqrt(6 / (in + out))`` per weight (Glorot and Bengio 2010); scales of
+    batch normalisation begin at 1, shifts at 0."""
     parts = []
-    for fan_in, fan_out in layout.values():
+    for name, (fan_in, fan_out) in layout.items():
+        if name.endswith(NORM):
+            parts.append(torch.cat([torch.ones(fan_out), torch.zeros(fan_out)]))
+            continue
         bound = math.sqrt(6 / (fan_in + fan_out))
         parts.append((torch.rand(fan_in * fan_out, generator=rng) * 2 - 1) * bound)
     return torch.cat(parts)

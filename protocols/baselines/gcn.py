@@ -17,6 +17,7 @@ from fglaudit.federated.problem import Problem, check_trainable, pooled
 from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.networks import network
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import node_examples
@@ -33,6 +34,7 @@ class GCN(FederatedProtocol):
     pooled: ClassVar[bool] = True
     """Whether one party trains on all clients' nodes; otherwise every client trains a model of its own."""
 
+    network: str = "gcn"
     layers: int = 2
     hidden: int = 16
     rounds: int = 300
@@ -46,6 +48,7 @@ class GCN(FederatedProtocol):
         for field in ("layers", "hidden", "rounds", "local_steps"):
             if getattr(self, field) < 1:
                 raise FglauditError(f"{self.name} needs {field} >= 1; got {getattr(self, field)}; raise it")
+        network(self.network)
         self.settings()
 
     def settings(self) -> LocalSettings:
@@ -61,7 +64,9 @@ class GCN(FederatedProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         return Structure((self.settings().training(self.local_steps, keep_optimizer=True),))
 
-    def examples(self, graph: FederatedGraph) -> Examples:
+    def examples(self, graph: FederatedGraph) -> Examples | str:
+        if network(self.network).batch_norm:
+            return f"{self.name} normalises over all rows that train together: each of them is in every loss"
         passes = self.rounds * self.local_steps
         return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, pooled=self.pooled)
 
@@ -70,9 +75,11 @@ class GCN(FederatedProtocol):
         initial, dropout = split(rng, "weights"), split(rng, "dropout")
         parts = [pooled(graph)] if self.pooled else [graph.client(k) for k in range(graph.num_clients)]
         clients = [channel.prepare(part) for part in parts]
-        problem = Problem.local(clients, graph.degrees(), device)
+        chosen = network(self.network)
+        problem = Problem.local(clients, graph.degrees(), device, chosen)
         train, test = problem.fields(problem.own_sums(graph.x.to(device), self.layers), self.layers)
-        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        sizes = graph.num_features, self.hidden, graph.num_classes, self.layers
+        layout = gcn_layout(*sizes, normalised=chosen.batch_norm)
         noise = moved(dropout, device)
         start = glorot(layout, initial).to(device).expand(len(clients), -1)
         models = LocalModels(start, layout, train, self.settings(), noise, channel.local_update())

@@ -17,7 +17,10 @@ Choices where the paper's text is silent:
 * ``aggregate: counts`` sends plain sums (integers for binary features); the receiver divides row i by ``d_i + 1``, a
   mean over the closed neighbourhood, because it cannot recover single neighbours to weight them by their degrees. It
   has no effect at 0 hops.
-* Weight decay acts on every layer.
+* Weight decay acts on every layer, scales and shifts of batch normalisation among them.
+* ``network: gcn-batchnorm`` normalises by means over all rows that a client holds, in tests too; nothing is kept from
+  round to round, and only scales and shifts are averaged. Attacks that compute with the clients' network, of which only
+  ``gcn`` is stated, do not apply to the others.
 * The first global model is a message too (round 0).
 * Models are averaged with equal weights; ``weighting: train-nodes`` weights by training nodes. A client without
   training nodes uploads nothing. Clients that were not sampled still receive the new model.
@@ -55,7 +58,8 @@ from fglaudit.federated.smoothing import random_rows, remarks
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.gcn import Field, needed_rows
+from fglaudit.nn.gcn import Field
+from fglaudit.nn.networks import network
 from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
@@ -75,7 +79,9 @@ class FedGCN(FederatedProtocol):
     Attributes:
         hops: 0, 1, 2 or more.
         aggregate: "normalised" or "counts".
-        layers, hidden: of the GCN.
+        network: "gcn", "gcn-batchnorm" or "sage", see :mod:`fglaudit.nn.networks`; "sage" averages, so with 1 hop or
+            more it needs ``aggregate: counts``.
+        layers, hidden: of the network.
         rounds, local_steps, participation, weighting: see ``fglaudit.federated.fedavg.FedAvg``.
         smoothing_hops: steps of propagation of what arrived; 0: none. For 1 or 2 hops.
         optimizer, learning_rate, weight_decay, dropout: see ``fglaudit.federated.training.LocalSettings``.
@@ -87,6 +93,7 @@ class FedGCN(FederatedProtocol):
 
     hops: int = 2
     aggregate: str = "normalised"
+    network: str = "gcn"
     layers: int = 2
     hidden: int = 16
     rounds: int = 300
@@ -110,6 +117,11 @@ class FedGCN(FederatedProtocol):
             )
         if self.aggregate not in AGGREGATES:
             raise unknown("aggregate", self.aggregate, AGGREGATES)
+        if network(self.network).means and self.hops and self.aggregate != "counts":
+            raise FglauditError(
+                f"fedgcn's network: {self.network} averages over neighbours, so clients need plain sums; got "
+                f"aggregate: {self.aggregate}; use aggregate: counts"
+            )
         self.averaging()
 
     def averaging(self) -> FedAvg:
@@ -127,7 +139,8 @@ class FedGCN(FederatedProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         sums = (Sums(self.aggregate, self.hops),) if self.hops else ()
         smoothed = (Codes(0, 0, self.smoothing_hops),) if self.smoothing_hops else ()
-        return Structure((*sums, *smoothed, Models("weights"), Convolutions(), self.averaging().training()))
+        known = (Convolutions(),) if self.network == "gcn" else ()
+        return Structure((*sums, *smoothed, Models("weights"), *known, self.averaging().training()))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The sums that clients send before training, once; what the server returns is computed from them.
@@ -156,6 +169,8 @@ class FedGCN(FederatedProtocol):
         """A node's loss sees as many hops as there are layers; with sums some of the nodes are other clients'."""
         if self.smoothing_hops:
             return f"{self.name} smooths over {self.smoothing_hops} hops: a node's features are in almost every loss"
+        if network(self.network).batch_norm:
+            return f"{self.name} normalises over all of a client's rows: each of them is in every loss of that client"
         passes = self.averaging().passes()
         return node_examples(graph, passes=passes, hops=self.layers, by_degree=True, across=self.hops > 0)
 
@@ -201,7 +216,8 @@ class FedGCN(FederatedProtocol):
         return {NeighborSums: smoothed, HopSums: smoothed}
 
     def layout(self, graph: FederatedGraph) -> Layout:
-        return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        normalised = network(self.network).batch_norm
+        return gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers, normalised=normalised)
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
         """Return ids of the nodes whose features are in the sums that the observer sees, ascending."""
@@ -212,8 +228,8 @@ class FedGCN(FederatedProtocol):
         if self.smoothing_hops:
             return None
         edges = KeptEdges.of(clients, graph.degrees())
-        problem = Problem.of(clients, edges, self.hops)
-        used = needed_rows(problem.propagation, problem.train, self.layers)[0]
+        problem = Problem.of(clients, edges, self.hops, network(self.network))
+        used = problem.reached(problem.train, self.layers)[0]
         client, node = problem.rows.client[used], problem.rows.node[used]
         x = gather_features(clients, graph.num_nodes)
         if self.hops == 0:
@@ -273,11 +289,11 @@ class FedGCN(FederatedProtocol):
             train, test = problem.fields(inputs, self.layers)
             return (train,), (test,)
         received = self.shared(data, rows, channel) if self.hops else None
-        return block_fields(data, rows, blocks, received, self.hops, self.layers)
+        return block_fields(data, rows, blocks, received, self.hops, self.layers, network(self.network))
 
     def batched(self, data: Gathered, rows: HeldRows, channel: Channel) -> tuple[Problem, Tensor]:
         """Exchange sums; return what :meth:`pretrain` does."""
-        problem = Problem.among(data.targets, data.edges, rows, self.hops, self.layers)
+        problem = Problem.among(data.targets, data.edges, rows, self.hops, self.layers, network(self.network))
         if self.hops == 0:
             return problem, problem.own_sums(data.x, self.layers)
         needed = problem.needed(self.layers)

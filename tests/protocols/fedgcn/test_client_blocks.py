@@ -83,6 +83,8 @@ def check_alike(few: Trained, whole: Trained) -> None:
         {"hops": 2, "aggregate": "counts", "participation": 0.6, "weighting": "train-nodes"},
         {"hops": 3, "layers": 3, "dropout": 0.0},
         {"hops": 1, "layers": 1},
+        {"hops": 1, "layers": 3, "network": "gcn-batchnorm", "dropout": 0.0},
+        {"hops": 2, "aggregate": "counts", "network": "sage"},
     ],
     ids=str,
 )
