@@ -113,7 +113,8 @@ _OF_CODE: dict[str, SubgraphProtocol] = {
 """By method of the paper, what its row ``as published code`` trains."""
 OWN_WEIGHT = "own-weight"
 """A metric: the weight of a client's own model in its average, mean over clients and rounds."""
-TOO_LARGE = "FedGT's neighbour sampling is not built for graphs of this size"
+TOO_LARGE = "not tried on a graph of this size: choosing neighbours by PageRank alone takes minutes per client"
+"""On a drawn client of 34000 nodes, a fifth of ogbn-arxiv: 223 seconds and 4.8 GB."""
 NOISE = ClippedLaplace(clip=0.002, scale=0.001)
 """The paper's, on global nodes; its baselines have none."""
 
