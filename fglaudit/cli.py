@@ -20,6 +20,7 @@ from fglaudit.data_commands import RootOption, data_app
 from fglaudit.errors import FglauditError, printable, unknown
 from fglaudit.execution.exit_code import ExitCode, Trouble, combined, troubles
 from fglaudit.interruption import EXIT, end_at_once, interrupt
+from fglaudit.tool_commands import DeviceOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +103,7 @@ def run(
     address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
     gpus: Annotated[float, typer.Option(help="GPUs that Ray gives each cell; 0.5: two cells share one.")] = 0.0,
     memory: Annotated[float, typer.Option(help="GiB that Ray sets aside for each cell.")] = 0.0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -262,7 +263,7 @@ def attack(
     sensitive: Annotated[
         list[int] | None, typer.Option(help="A column that they lack in every second of these; may be repeated.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
     """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
     import torch
@@ -341,52 +342,7 @@ def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` p
     print(explain(name))
 
 
-@app.command()
-def reproduce(
-    table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
-    only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
-    seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    root: RootOption = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.")
-    ] = None,
-    status: Annotated[
-        bool, typer.Option("--status", help="Measure nothing: which printed figures were measured, and which miss.")
-    ] = False,
-) -> None:
-    """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
-    if status:
-        from fglaudit.reproduce.status_output import status_of
-
-        changed = (("--quick", quick), ("--only", only), ("--seeds", seeds), ("--device", device != "auto"))
-        given = [name for name, value in changed if value]
-        if given:
-            raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
-        print(status_of(table, out or Path("runs") / "reproduce"), end="")
-        return
-    import torch
-
-    from fglaudit.reproduce.output import markdown, write
-    from fglaudit.reproduce.published import TITLES
-    from fglaudit.reproduce.run import reproduce as measured
-    from fglaudit.suite.overrides import pick_device
-
-    if not table:
-        for name, title in TITLES.items():
-            print(f"{name:<19} {title}")
-        return
-    interrupt()
-    folder = out or Path("runs") / "reproduce" / table
-    rows = measured(
-        table, folder, quick=quick, only=only, root=str(root) if root else None, seeds=seeds,
-        device=torch.device(pick_device(device)),
-        announce=lambda text: print(text, file=sys.stderr, flush=True),
-    )  # fmt: skip
-    print(markdown(table, rows), end="")
-    for path in write(table, rows, folder):
-        print(path, file=sys.stderr)
+app.command()(tool_commands.reproduce)
 
 
 @app.command()

@@ -1,4 +1,7 @@
-"""Commands beside running and reporting: gate, import, new, check, audit-mechanism; :mod:`fglaudit.cli` adds them."""
+"""Commands beside running and reporting: gate, import, new, check, audit-mechanism, reproduce.
+
+:mod:`fglaudit.cli` adds them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fglaudit.data_commands import RootOption
+from fglaudit.errors import FglauditError, printable, shown, unknown
+from fglaudit.interruption import interrupt
+
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
 def gate(
@@ -46,7 +55,6 @@ def import_graph(
     replace: Annotated[bool, typer.Option("--replace", help="Write over the .npz.")] = False,
 ) -> None:
     """Make a graph of your own into an .npz that suites name; says what was decided on the way."""
-    from fglaudit.errors import printable
     from fglaudit.importing.convert import import_graph as convert
     from fglaudit.importing.node_table import Choice
 
@@ -77,7 +85,6 @@ def check(
 ) -> None:
     """Check a plugin: does it keep the rules, and what does an audit say of it? Exit code 3 if its guarantee is
     refuted, 1 if a fault was found or features are still read."""
-    from fglaudit.errors import FglauditError, printable, shown
     from fglaudit.plugin_check import check as run_check
     from fglaudit.plugin_check import load_plugin
     from fglaudit.suite.yaml_text import read_yaml
@@ -124,7 +131,6 @@ def audit_mechanism(
     from fglaudit.empirical.mechanism_audit import audit_mechanism as audited
     from fglaudit.empirical.mechanism_calls import Mechanism, named
     from fglaudit.empirical.mechanism_inputs import Inputs, Norm, Values
-    from fglaudit.errors import printable, unknown
     from fglaudit.execution.exit_code import ExitCode
     from fglaudit.guarantees import Outcome
     from fglaudit.privacy.accounting import Relation
@@ -148,3 +154,50 @@ def audit_mechanism(
     code = {Outcome.REFUTED: ExitCode.REFUTED, Outcome.UNTESTED: ExitCode.FAILED}.get(found.outcome)
     if code:
         raise SystemExit(int(code))
+
+
+def reproduce(
+    table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
+    only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
+    seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
+    device: DeviceOption = "auto",
+    root: RootOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.")
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Measure nothing: which printed figures were measured, and which miss.")
+    ] = False,
+) -> None:
+    """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
+    if status:
+        from fglaudit.reproduce.status_output import status_of
+
+        changed = (("--quick", quick), ("--only", only), ("--seeds", seeds), ("--device", device != "auto"))
+        given = [name for name, value in changed if value]
+        if given:
+            raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
+        print(status_of(table, out or Path("runs") / "reproduce"), end="")
+        return
+    import torch
+
+    from fglaudit.reproduce.output import markdown, write
+    from fglaudit.reproduce.published import TITLES
+    from fglaudit.reproduce.run import reproduce as measured
+    from fglaudit.suite.overrides import pick_device
+
+    if not table:
+        for name, title in TITLES.items():
+            print(f"{name:<19} {title}")
+        return
+    interrupt()
+    folder = out or Path("runs") / "reproduce" / table
+    rows = measured(
+        table, folder, quick=quick, only=only, root=str(root) if root else None, seeds=seeds,
+        device=torch.device(pick_device(device)),
+        announce=lambda text: print(text, file=sys.stderr, flush=True),
+    )  # fmt: skip
+    print(markdown(table, rows), end="")
+    for path in write(table, rows, folder):
+        print(path, file=sys.stderr)

@@ -46,7 +46,7 @@ class Field:
         rows: padded row counts R_1 ... R_L; the last are the targets.
         labels: [K, R_L]; 0 where padded.
         mask: [K, R_L], True for targets.
-        present: per layer but the last, which rows [K, R_l] are no padding.
+        held: per layer but the last, rows of every client [K]; what follows them is padding.
         drawn: per layer but the last, for how many rows of a client dropout is drawn; empty: for ``rows``. Clients that
             are taken a few at a time are padded less, and are to draw what they would draw all together.
     """
@@ -56,7 +56,7 @@ class Field:
     rows: tuple[int, ...]
     labels: Tensor
     mask: Tensor
-    present: tuple[Tensor, ...] = ()
+    held: tuple[Tensor, ...] = ()
     drawn: tuple[int, ...] = ()
 
     @cached_property
@@ -91,7 +91,7 @@ def build_field(
         labels: [M].
     """
     clients = graph.num_clients
-    places, sizes = zip(*(_padded(graph.client, mask, clients) for mask in masks), strict=True)
+    places, sizes, counts = zip(*(_padded(graph.client, mask, clients) for mask in masks), strict=True)
     adjacency = []
     for layer in range(1, len(masks)):
         used = masks[layer][graph.row]
@@ -103,11 +103,6 @@ def build_field(
     padded_labels[target] = labels[masks[-1]]
     mask = torch.zeros_like(padded_labels, dtype=torch.bool)
     mask[target] = True
-    present = []
-    for place, held_here, size in zip(places[:-1], masks[:-1], sizes[:-1], strict=True):
-        grid = torch.zeros(clients * size, dtype=torch.bool, device=labels.device)
-        grid[place[held_here]] = True
-        present.append(grid.view(clients, size))
     first = masks[0].nonzero().squeeze(1)
     at = places[0][first], graph.client[first], clients, sizes[0]
     rows = inputs[held[first]]
@@ -117,16 +112,17 @@ def build_field(
         rows=tuple(sizes),
         labels=padded_labels.view(clients, -1),
         mask=mask.view(clients, -1),
-        present=tuple(present),
+        held=counts[:-1],
     )
 
 
-def _padded(client: Tensor, mask: Tensor, num_clients: int) -> tuple[Tensor, int]:
-    """Return the place [M] of every masked row in a [K, R] grid (rows are ordered by client) and R (at least 1)."""
+def _padded(client: Tensor, mask: Tensor, num_clients: int) -> tuple[Tensor, int, Tensor]:
+    """Return the place [M] of every masked row in a [K, R] grid (rows are ordered by client), R (at least 1), and how
+    many rows every client has [K]: the first of its line."""
     counts = torch.bincount(client[mask], minlength=num_clients)
     size = max(1, int(counts.max().item()))
     rank = mask.long().cumsum(0) - 1 - (counts.cumsum(0) - counts)[client]
-    return client * size + rank, size
+    return client * size + rank, size, counts
 
 
 def client_inputs(inputs: Tensor, places: Tensor, client: Tensor, num_clients: int, size: int) -> SparseMatrix | Tensor:
@@ -179,7 +175,8 @@ def logits(
         zip(field.adjacency, drawn, field.rows[1:], later, strict=True)
     ):
         if norms:
-            hidden = batch_norm(hidden, field.present[layer], norms[layer])
+            present = torch.arange(hidden.shape[1], device=hidden.device) < field.held[layer].unsqueeze(1)
+            hidden = batch_norm(hidden, present, norms[layer])
         hidden = functional.relu(hidden)
         if rng is not None and dropout > 0:
             clients, held, width = hidden.shape

@@ -52,7 +52,10 @@ class Table:
 
     def _bring_up_to_date(self) -> None:
         """Give the rows of a version that had fewer columns empty fields in the others."""
-        header = self.path.read_text().partition("\n")[0] if self.path.exists() else ""
+        if not self.path.exists():
+            return
+        with self.path.open() as file:
+            header = file.readline().strip()
         if not header or not set(header.split(",")) < {*self.key, *self.values}:
             return
         text = io.StringIO()
