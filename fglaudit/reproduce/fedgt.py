@@ -11,9 +11,9 @@ features, no noise, splits drawn over all nodes, 200 rounds (100 where clients o
 
 All other methods have such a row too, on the same data, and but for ``Local`` for the text's rounds: ``FedAvg`` is that
 code's (:mod:`.published_fedavg`), and so is ``FED-PUB``, whose penalties have no gradient there and whose tau is 5
-where clients overlap. ``Local``, ``FedPer``, ``GCFL+``, ``Gophormer`` and ``GraphGPS`` are in neither code: what they
-take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test after local training,
-``Local`` also the network, and ``FedPer`` and ``GCFL+`` FedAvg's network.
+where clients overlap. ``Local``, ``FedPer``, ``GCFL+``, ``FedSage+``, ``Gophormer`` and ``GraphGPS`` are in neither
+code: what they take from it is the learning rate of 0.01 (the text has 0.001), the L2 penalty of 1e-6, the test after
+local training, ``Local`` also the network, and ``FedPer``, ``GCFL+`` and ``FedSage+`` FedAvg's network.
 
 Rows ``learning rate 0.01`` are the text's but for that one number, which is the code's: the text has 0.001. ``FED-PUB``
 has the settings of its own authors, 0.01 among them, in both.
@@ -55,7 +55,7 @@ from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, PARTED_CLUSTERS, Published
-from fglaudit.reproduce.published_fedavg import PublishedFedAvg, PublishedFedPer, PublishedGCFL
+from fglaudit.reproduce.published_fedavg import PublishedFedAvg, PublishedFedPer, PublishedFedSage, PublishedGCFL
 from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 
@@ -107,6 +107,7 @@ _OF_CODE: dict[str, SubgraphProtocol] = {
     "FedPer": PublishedFedPer(),
     "GCFL+": PublishedGCFL(),
     PARTED: PublishedGCFL(largest_mean=_PARTING),
+    "FedSage+": PublishedFedSage(),
     "Gophormer": FedAvgGophormer(**_AVERAGED),
     "GraphGPS": FedAvgGraphGPS(**_AVERAGED),
 }

@@ -4,7 +4,8 @@ FedGT's text has GraphSAGE. Its code has FED-PUB's network: two graph convolutio
 trained in one full-batch step of Adam a round, learning rate 0.01 and L2 penalty 1e-6, tested after that step and
 before the average. Not as there: the average is weighted by training nodes (the code's weights are all equal).
 
-FedPer and GCFL+ are in neither code. Over this network FedPer's clients keep the layer of classes at home.
+FedPer, GCFL+ and FedSage+ are in neither code. Over this network FedPer's clients keep the layer of classes at home,
+and FedSage+ propagates the rows that it generated with the others.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedpub.full_graph import FullGraph, with_propagated_rows
+from fglaudit.protocols.fedsage.fedsage import FedSage
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,16 @@ class PublishedGCFL(_GraphConvolutions, GCFLSage):
     """GCFL+ over FED-PUB's network, at the bounds of its authors."""
 
     name: ClassVar[str] = "published-gcfl"
+
+
+@dataclass(frozen=True)
+class PublishedFedSage(PublishedFedAvg, FedSage):
+    """FedSage+ over FED-PUB's network; generators are trained as in :class:`FedSage`."""
+
+    name: ClassVar[str] = "published-fedsage"
+    emits: ClassVar[tuple[type[Payload], ...]] = FedSage.emits
+
+    def completed(
+        self, clients: Sequence[ClientGraph], channel: Channel, rng: torch.Generator, device: torch.device
+    ) -> Sequence[ClientGraph]:
+        return super().completed(FedSage.completed(self, clients, channel, rng, device), channel, rng, device)

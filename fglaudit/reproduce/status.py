@@ -79,6 +79,14 @@ class Judged:
         assert self.mean is not None and self.row.mean is not None
         return self.mean - self.row.mean
 
+    @property
+    def between(self) -> bool:
+        """Whether the printed figure lies between ours and the one of the authors' code: no cause, but no surprise."""
+        if self.mean is None or self.by_code is None:
+            return False
+        assert self.row.mean is not None
+        return min(self.mean, self.by_code) <= self.row.mean <= max(self.mean, self.by_code)
+
 
 def judged(runs: Path = Path("runs") / "reproduce", tables: Iterable[str] = TITLES) -> list[Judged]:
     """Judge every printed figure of ``tables`` but seconds; ``runs`` is the folder of the user's own measurements."""

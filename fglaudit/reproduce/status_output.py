@@ -97,10 +97,12 @@ def _answer(what: str, bound: str, rows: Sequence[Judged]) -> str:
     possible = len(rows) - count(BARRED)
     above = sum(row.verdict == MISSED and row.gap > 0 for row in rows)
     below, share = count(MISSED) - above, 100 * share_unexplained(rows)
+    between = sum(row.verdict == MISSED and row.between for row in rows)
+    apart = f"; {between} of them between ours and that of the authors' code" if between else ""
     return (
         f"**Of {len(rows)} printed {what} {possible} can be run here and {ran} were: {count(HIT)} are within {bound} of"
         f" the printed figure, {count(EXPLAINED)} miss with a page that shows the cause, {count(MISSED)} miss without"
-        f" ({above} above, {below} below): {share:.1f} % of those run; the aim is {100 * AIM:g} %.**"
+        f" ({above} above, {below} below{apart}): {share:.1f} % of those run; the aim is {100 * AIM:g} %.**"
     )
 
 
