@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.stats import beta, norm
 
 from fglaudit.rng import derive
 
@@ -111,6 +111,37 @@ def scores(
 def score_advantage(mean: float, control: str, idle: float) -> float:
     """Return the true advantage behind :func:`scores`."""
     return (1 - idle) * ((mean - 0.3) / 0.7 if control == "independent" else mean)
+
+
+class Ranked(NamedTuple):
+    """Scores of one run: of positives [P] and negatives [N], and the cluster of each."""
+
+    positive: Floats
+    negative: Floats
+    clusters: NDArray[np.int64]
+    others: NDArray[np.int64]
+
+
+def ranked(
+    rng: np.random.Generator, sizes: Floats, counts: tuple[int, int], correlation: float, shift: float
+) -> Ranked:
+    """Draw normal scores of ``counts`` positives and negatives, each in a cluster drawn by ``sizes``.
+
+    Args:
+        correlation: of two scores of a cluster.
+        shift: how much higher those of positives are.
+    """
+    shares, effects = sizes / sizes.sum(), np.sqrt(correlation) * rng.standard_normal(len(sizes))
+    held = [rng.choice(len(sizes), count, p=shares) for count in counts]
+    drawn = [effects[c] + np.sqrt(1 - correlation) * rng.standard_normal(len(c)) for c in held]
+    return Ranked(drawn[0] + shift, drawn[1], *held)
+
+
+def ranked_advantage(sizes: Floats, correlation: float, shift: float) -> float:
+    """Return the true advantage ``2 AUC - 1`` behind :func:`ranked`: within a cluster its effect plays no part."""
+    within = float(((sizes / sizes.sum()) ** 2).sum())
+    area = within * norm.cdf(shift / np.sqrt(2 * (1 - correlation))) + (1 - within) * norm.cdf(shift / np.sqrt(2))
+    return float(2 * area - 1)
 
 
 def _beta_quantiles(u: Floats, rate: float, correlation: float) -> Floats:

@@ -2,9 +2,9 @@
 
 Clusters of targets are drawn with a known truth (``bench/interval_draws.py``); a cell is a number of clusters, equal or
 uneven sizes, an intra-cluster correlation and a truth. Parts: "rate", "beyond" (rates at correlations above the stated
-0.5), "advantage" (in a rate, over a control on the same targets), "score" (AUC, cosine, F1 ...), "idle" (scores of
-which many clusters show no change), "null" (seven attacks that are no better than their control) and "leak" (one of the
-seven is).
+0.5), "advantage" (in a rate, over a control on the same targets), "score" (cosine, F1 ...), "idle" (scores of which
+many clusters show no change), "auc" (over positives and negatives), "null" (seven attacks that are no better than their
+control) and "leak" (one of the seven is).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from bench import interval_rivals as rivals
 from bench.interval_draws import (
@@ -26,12 +27,16 @@ from bench.interval_draws import (
     generator,
     hits,
     paired_hits,
+    ranked,
+    ranked_advantage,
     score_advantage,
     scores,
 )
+from fglaudit.quantities.ranking import against, placements
 from fglaudit.reproduce.measurements import Table
 from fglaudit.scoring.clusters import Interval, PairedClusters
 from fglaudit.scoring.many_attacks import leaking
+from fglaudit.scoring.metrics import clusters_of, metric_interval
 from fglaudit.scoring.rates import advantage_interval, clusters_needed, rate_interval
 from fglaudit.scoring.scores import score_advantage_interval
 
@@ -40,11 +45,23 @@ VALUES = ("coverage", "width", "median_width", "runs")
 OURS = "ours"
 SIZES = ("equal", "uneven")
 ATTACKS = 7
-RUNS = {"rate": 20000, "beyond": 4000, "advantage": 250, "score": 1000, "idle": 300, "null": 100, "leak": 100}
+RUNS = {
+    "rate": 20000,
+    "beyond": 4000,
+    "advantage": 250,
+    "score": 1000,
+    "idle": 300,
+    "auc": 1000,
+    "null": 100,
+    "leak": 100,
+}
 SCORE_FAMILY_RUNS = 500
 """Runs of "null" and "leak" where scores are attacked, whose intervals are quick."""
 RIVAL_RUNS = 1000
 """Most runs of a cell that other methods see, which are slower where they resample."""
+SIDES = ((500, 500), (500, 100), (1000, 30), (100, 1000))
+"""Positives and negatives of a ranking."""
+ALONE = "positives alone"
 PAIRED_RATES = ((0.01, 0.01), (0.05, 0.01), (0.5, 0.01), (0.3, 0.3), (0.8, 0.3), (0.8, 0.7))
 TIES = ("independent", "alike", "superset", "copy", "opposed")
 STRESS = "opposed"
@@ -107,6 +124,9 @@ def cells() -> Iterator[Cell]:
             yield Cell("score", clusters, sizes, correlation, mean, kind)
     for clusters, sizes, idle, score in product((5, 10), SIZES, (0.3, 0.5, 0.8), (0.1, 0.5)):
         yield Cell("idle", clusters, sizes, 0.3, score, "none", idle)
+    for clusters, sizes, correlation, shift in product((10, 40), SIZES, (0.0, 0.2), (0.0, 0.5)):
+        for positives, negatives in SIDES:
+            yield Cell("auc", clusters, sizes, correlation, shift, f"{positives}/{negatives}")
     for part, clusters, sizes, correlation in product(("null", "leak"), (5, 20), SIZES, (0.0, 0.5)):
         if part == "null" or sizes == "equal":
             better = 0.0 if part == "null" else 0.2
@@ -141,6 +161,8 @@ def simulate(cell: Cell, runs: int) -> dict[str, Result]:
         drawn = scores(rng, sizes, cell.rate, cell.correlation, cell.shape, cell.second, runs)
         truth = score_advantage(cell.rate, cell.shape, cell.second)
         return _advantages(sizes, drawn, truth, score_advantage_interval, rng)
+    if cell.part == "auc":
+        return _rankings(cell, sizes, runs, rng)
     return _families(cell, sizes, SCORE_FAMILY_RUNS if cell.shape == "score" else runs, rng)
 
 
@@ -174,6 +196,22 @@ def _advantages(
     if not drawn.control.any():
         others["logit t"] = rivals.logit_t(net, room)
     return _judged(truth, limits, others)
+
+
+def _rankings(cell: Cell, sizes: Floats, runs: int, rng: np.random.Generator) -> dict[str, Result]:
+    """Ours beside an error that takes the negatives for all there are."""
+    positives, negatives = map(int, cell.shape.split("/"))
+    limits: dict[str, list[tuple[float, float]]] = {OURS: [], ALONE: []}
+    for _ in range(runs):
+        drawn = ranked(rng, sizes, (positives, negatives), cell.correlation, cell.rate)
+        positive, negative, clusters, others = (torch.from_numpy(part) for part in drawn)
+        values, found = placements(positive, negative), against(positive, negative, others)
+        control, half = torch.full_like(values, 0.5), found._replace(values=torch.full_like(found.values, 0.5))
+        for method, sides in ((OURS, (found, half)), (ALONE, None)):
+            limits[method].append(_ends(metric_interval("auc", clusters_of("auc", clusters, values, control, sides))))
+    truth = ranked_advantage(sizes, cell.correlation, cell.rate)
+    ends = {method: np.array(found) for method, found in limits.items()}
+    return {method: Result.of(found[:, 0], found[:, 1], truth) for method, found in ends.items()}
 
 
 def _judged(truth: float, limits: Floats, others: Mapping[str, rivals.Limits]) -> dict[str, Result]:
@@ -241,11 +279,11 @@ Row = Mapping[str, str]
 def report(rows: list[dict[str, str]]) -> Iterator[str]:
     """Yield the tables as Markdown."""
     yield from _zero_hits()
-    for part in ("rate", "beyond", "advantage", "score", "idle"):
+    for part in ("rate", "beyond", "advantage", "score", "idle", "auc"):
         here = [row for row in rows if row["part"] == part]
         groups: dict[str, list[dict[str, str]]] = {"all": [row for row in here if not _stress(row)]}
         for row in here:
-            label = row["truth"].split()[0] if part == "advantage" else f"correlation {row['correlation']}"
+            label = row["truth"].split()[0] if part in ("advantage", "auc") else f"correlation {row['correlation']}"
             groups.setdefault(f"idle {row['truth'].split()[2]}" if part == "idle" else label, []).append(row)
             if not _stress(row):
                 groups.setdefault(f"{row['clusters']} clusters, {row['sizes']}", []).append(row)

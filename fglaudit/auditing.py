@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fglaudit import registry
-from fglaudit.attacking import run_attacks
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.rows import attacked_record
+from fglaudit.execution.run_cell import attacked
 from fglaudit.execution.saved import store_plan, store_record
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
 from fglaudit.graph import Graph
@@ -24,9 +23,8 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.recording import NotApplicableError, record
 from fglaudit.run import write_outputs
-from fglaudit.scoring.score import Scorer
 from fglaudit.suite.cell import Cell
-from fglaudit.suite.checks import check_observers
+from fglaudit.suite.checks import check_attacks, check_observers
 from fglaudit.suite.overrides import dataset_entry, pick_device
 from fglaudit.suite.suite import dataset_spec, fitting
 
@@ -138,6 +136,7 @@ def audit(
     if isinstance(attacks, str) and not every:
         raise FglauditError(f'attacks are "all" or a list; got {attacks!r}; write e.g. attacks=[{attacks!r}]')
     listed = [registry.named("attack", a, "attacks") for a in (registry.names("attack") if every else attacks)]
+    check_attacks(listed)
     where = torch.device(pick_device(device))
     cells = [
         Cell(
@@ -162,9 +161,7 @@ def _audited(cell: Cell, whole: Graph, suite: str, device: torch.device) -> Cell
     except NotApplicableError as error:
         defense, protocol = type(cell.defense).name, type(cell.protocol).name
         raise FglauditError(f"{defense} does not serve {protocol}: {error}; choose another of the two") from error
-    scorer = Scorer(truth)
-    outputs = run_attacks(recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask)
-    return attacked_record(cell, suite, recording, outputs, [scorer.measure(o) for o in outputs])
+    return attacked(cell, recording, truth, suite=suite, device=device, whole=whole)
 
 
 def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Graph]:

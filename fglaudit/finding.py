@@ -24,7 +24,10 @@ YES, NO = "yes", "no"
 
 INTERVALS = ("beta-binomial", "cluster jackknife", "range", "")
 """What the column ``interval`` may say; "range" is the range over fewer than 5 clusters, which shows nothing."""
-CLUSTER_COLUMNS = 4
+CLUSTER_COLUMNS, RANKED_COLUMNS = 4, 8
+"""Numbers per cluster in a record; rankings have four more, of their negatives."""
+WITHOUT_NEGATIVES = ("edges",)
+"""Quantities with an AUC whose negatives are no sample: all pairs of nodes."""
 
 
 class Status(StrEnum):
@@ -113,6 +116,11 @@ class Finding:
     advantage_class_high: float | None = None
 
     @property
+    def key(self) -> str:
+        """What a record keeps this row's clusters, examples and breakdown under."""
+        return f"{self.observer}|{self.observer_knowledge}|{self.attack}"
+
+    @property
     def confused(self) -> bool:
         """Whether the attack does significantly worse than its control."""
         return self.advantage_high is not None and self.advantage_high < 0
@@ -183,8 +191,12 @@ class CellRecord:
         findings = tuple(Finding(**{**row, "status": Status(row["status"])}) for row in data["findings"])
         if odd := next((f.interval for f in findings if f.interval not in INTERVALS), None):
             raise ValueError(f"an interval is one of {', '.join(filter(None, INTERVALS))}; got {odd}; run it again")
-        if any(len(row) != CLUSTER_COLUMNS for rows in data.get("clusters", {}).values() for row in rows):
+        clusters = data.get("clusters", {})
+        if any(len(row) not in (CLUSTER_COLUMNS, RANKED_COLUMNS) for rows in clusters.values() for row in rows):
             raise ValueError("a cluster has targets, control, gained and lost; this record is older: run it again")
+        ranked = [f for f in findings if f.metric == "auc" and f.quantity not in WITHOUT_NEGATIVES]
+        if any(len(row) != RANKED_COLUMNS for f in ranked for row in clusters.get(f.key, ())):
+            raise ValueError("an interval of AUC counts the negatives; this record is older: run it again")
         stored = data.get("verdict")
         return CellRecord(
             **{

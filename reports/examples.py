@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fglaudit.quantities.row_examples import RowExample
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, Leak
-from fglaudit.reports.summary import Setting, record_key
+from fglaudit.reports.summary import Setting
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def shown_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[
 
 def _shown(setting: Setting, leak: Leak, labels: Labels) -> Shown | None:
     for record in setting.records:
-        if rows := record.examples.get(record_key(leak.findings[0])):
+        if rows := record.examples.get(leak.findings[0].key):
             parsed = tuple(RowExample.from_json(row) for row in rows)
             return Shown(labels.setting(setting), leak.observer, leak.attack, record.findings[0].seed, parsed)
     return None

@@ -125,7 +125,7 @@ class Leak:
         if self.clusters is None or not self.clusters.informative:
             return None
         targets, seeds = self.clusters.targets, len(self.scored)
-        has = len(targets)
+        has = self.clusters.count
         if self.metric not in RATES:  # the spread of the scores decides, once there are clusters enough to see it
             need = MIN_CLUSTERS
             return Parties(has, need, -(-need * seeds // has) if self.redrawn else None)

@@ -135,7 +135,7 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
     working = [(record, finding) for record, finding in pairs if finding.status is Status.OK] or [
         (record, finding) for record, finding in pairs if finding.status is Status.BROKEN_ATTACK
     ]
-    breakdowns = [record.breakdowns.get(record_key(finding), {}) for record, finding in working]
+    breakdowns = [record.breakdowns.get(finding.key, {}) for record, finding in working]
     paired, partitions = _clusters(working), [_partition(record) for record, _ in working]
     return Leak(
         findings,
@@ -145,11 +145,6 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
         redrawn=len(set(partitions)) == len(partitions)
         and not any(_one_client_per_node(record) for record, _ in working),
     )
-
-
-def record_key(finding: Finding) -> str:
-    """Return the key under which a record keeps clusters and breakdowns of a finding."""
-    return f"{finding.observer}|{finding.observer_knowledge}|{finding.attack}"
 
 
 def _partition(record: CellRecord) -> str:
@@ -164,7 +159,7 @@ def _one_client_per_node(record: CellRecord) -> bool:
 
 def _clusters(working: Sequence[tuple[CellRecord, Finding]]) -> PairedClusters | None:
     """Return the clusters of all seeds together; None where a finding has none."""
-    kept = [record.clusters.get(record_key(finding), []) for record, finding in working]
+    kept = [record.clusters.get(finding.key, []) for record, finding in working]
     metrics = {finding.metric for _, finding in working}
     if not kept or not all(kept) or len(metrics) > 1:
         return None
@@ -175,7 +170,7 @@ def _clusters(working: Sequence[tuple[CellRecord, Finding]]) -> PairedClusters |
 
 def _interval(findings: Sequence[Finding], paired: PairedClusters | None) -> Interval:
     """Return the advantage over all seeds; over their clusters where every finding has them."""
-    clusters = 0 if paired is None else len(paired.targets)
+    clusters = 0 if paired is None else paired.count
     if len(findings) == 1:  # one seed: what the findings file says, to the digit
         only = findings[0]
         return Interval(only.advantage, only.advantage_low, only.advantage_high, only.interval, clusters)

@@ -145,3 +145,10 @@ def test_a_wrong_argument_is_named(changed: dict[str, Any], told: str) -> None:
 def test_a_wrong_graph_is_named(source: Any, told: str) -> None:
     with pytest.raises(FglauditError, match=told):
         fglaudit.audit(source, protocol=FEDGCN)
+
+
+def test_an_attack_is_listed_once() -> None:
+    """Rows go by its name: a weak setting would stand in the place of a strong one."""
+    twice = [{"name": "maximum-a-posteriori", "rounds": rounds} for rounds in (2, 8)]
+    with pytest.raises(FglauditError, match=r"attacks\[1\].* is attacks\[0\] already"):
+        fglaudit.audit(arrays(), protocol=FEDGCN, observers=["client:0"], attacks=twice)

@@ -50,7 +50,7 @@ def cell_record(
             none of them read.
     """
     findings = [replace(m.finding, suite=suite, cell=cell) for m in measured]
-    keys = [f"{f.observer}|{f.observer_knowledge}|{f.attack}" for f in findings]
+    keys = [f.key for f in findings]
     return CellRecord(
         cell=cell,
         description=description,

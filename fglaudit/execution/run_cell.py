@@ -13,9 +13,11 @@ from fglaudit.attacking import run_attacks
 from fglaudit.execution.rows import attacked_record, blank_record
 from fglaudit.execution.weakened import with_weakened
 from fglaudit.finding import CellRecord, Status
+from fglaudit.graph import Graph
 from fglaudit.own_files import make_folder, remove_tree
-from fglaudit.recording import NotApplicableError, Progress, record
+from fglaudit.recording import NotApplicableError, Progress, Recording, record
 from fglaudit.scoring.score import Scorer
+from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import Cell
 
 
@@ -69,10 +71,26 @@ def run_cell(
             recording.save(kept)
             if truth_dir is not None:
                 truth.save(truth_dir)
-        scorer = Scorer(truth)
-        outputs = run_attacks(
-            recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask
-        )
-        measured = [scorer.measure(output) for output in outputs]
-        measured = with_weakened(cell, outputs, measured, device, key)
+        return attacked(cell, recording, truth, suite=suite, device=device, key=key)
+
+
+def attacked(
+    cell: Cell,
+    recording: Recording,
+    truth: GroundTruth,
+    *,
+    suite: str,
+    device: torch.device,
+    key: bytes = b"",
+    whole: Graph | None = None,
+) -> CellRecord:
+    """Attack what was recorded of a cell, ask rule 4 of attacks that got nothing, and return the cell's record.
+
+    Args:
+        key, whole: what it was recorded with, see :func:`run_cell` and :func:`fglaudit.recording.record`.
+    """
+    scorer = Scorer(truth)
+    outputs = run_attacks(recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask)
+    measured = [scorer.measure(output) for output in outputs]
+    measured = with_weakened(cell, outputs, measured, device, key, whole)
     return attacked_record(cell, suite, recording, outputs, measured)

@@ -17,6 +17,7 @@ import torch
 from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
 from fglaudit.finding import NO, YES, Finding
+from fglaudit.graph import Graph
 from fglaudit.interfaces import Attack
 from fglaudit.observers import expand
 from fglaudit.recording import record
@@ -44,18 +45,26 @@ def asked(measured: Measurement, output: Output) -> bool:
 
 
 def with_weakened(
-    cell: Cell, outputs: Sequence[Output], measured: Sequence[Measurement], device: torch.device, key: bytes = b""
+    cell: Cell,
+    outputs: Sequence[Output],
+    measured: Sequence[Measurement],
+    device: torch.device,
+    key: bytes = b"",
+    whole: Graph | None = None,
 ) -> list[Measurement]:
-    """Return ``measured`` with the column ``succeeds_weakened`` filled in where it is asked."""
+    """Return ``measured`` with the column ``succeeds_weakened`` filled in where it is asked.
+
+    Args:
+        whole: the cell's graph where it is in memory alone.
+    """
     places = [i for i, (m, o) in enumerate(zip(measured, outputs, strict=True)) if asked(m, o)]
     if not places:
         return list(measured)
     weak = cell.defense.weakened(NEXT_TO_NONE)
     if weak == cell.defense:
         return through_planted_rows(outputs, measured, device)
-    succeeded = _recorded_again(
-        dataclasses.replace(cell, defense=weak), [measured[i].finding for i in places], device, key
-    )
+    rows = [measured[i].finding for i in places]
+    succeeded = _recorded_again(dataclasses.replace(cell, defense=weak), rows, device, key, whole)
     result = list(measured)
     for i in places:
         finding = measured[i].finding
@@ -83,7 +92,9 @@ def _answered(measured: Measurement, word: str) -> Measurement:
     return dataclasses.replace(measured, finding=dataclasses.replace(measured.finding, succeeds_weakened=word))
 
 
-def _recorded_again(cell: Cell, rows: Sequence[Finding], device: torch.device, key: bytes) -> set[tuple[str, str, str]]:
+def _recorded_again(
+    cell: Cell, rows: Sequence[Finding], device: torch.device, key: bytes, whole: Graph | None
+) -> set[tuple[str, str, str]]:
     """Return the (observer, knowledge, attack) of ``rows`` that succeed under the weakened cell; none of them where it
     cannot be trained."""
     names = {row.attack for row in rows}
@@ -92,7 +103,7 @@ def _recorded_again(cell: Cell, rows: Sequence[Finding], device: torch.device, k
     observers = tuple(spec for spec in cell.observers if (spec.name, spec.knowledge) in seen)
     weak = dataclasses.replace(cell, attacks=attacks, observers=observers, record="needed", empirical=False)
     try:
-        recording, truth = record(weak, device=device, key=key)
+        recording, truth = record(weak, device=device, key=key, whole=whole)
     except Exception:  # whatever goes wrong, the attack was not seen to succeed
         return set()
     scorer = Scorer(truth)

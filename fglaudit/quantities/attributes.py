@@ -19,7 +19,8 @@ from fglaudit.adversary.imputation import imputed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
-from fglaudit.quantities.ranking import enough_negatives, found_at, placements
+from fglaudit.quantities.negatives import Negatives
+from fglaudit.quantities.ranking import against, enough_negatives, found_at, placements
 from fglaudit.view import View
 
 _RATE = 0.01
@@ -63,17 +64,18 @@ class Attributes(InferredQuantity):
         return Inference(self.name, subjects, found.values[row, column])
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
-        values, hits, clusters = [], [], []
+        values, hits, clusters, others = [], [], [], []
         for column in torch.unique(question.subjects[:, 1]).tolist():
             here = question.subjects[:, 1] == column
             high = question.truth[here] > 0
             positive, negative = estimate[here][high].double(), estimate[here][~high].double()
             values.append(placements(positive, negative))
             clusters.append(question.clusters[here][high])
+            others.append(against(positive, negative, question.clusters[here][~high]))
             if enough_negatives(len(negative), _RATE):
                 hits.append(found_at(positive, negative, _RATE))
         joint = torch.cat(values)
         columns = {"auc": float(joint.mean().item())}
         if len(hits) == len(values):
             columns["tpr_at_fpr_1"] = float(torch.cat(hits).mean().item())
-        return Scores(joint, torch.cat(clusters), columns)
+        return Scores(joint, torch.cat(clusters), columns, Negatives.joined(others))

@@ -14,8 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Attack, FederatedProtocol, Inference, Planted, Reconstruction
+from fglaudit.quantities.negatives import Negatives
 from fglaudit.view import Auxiliary, Observer, PartialRows, View
 
 UNINFORMATIVE = 0.99
@@ -101,11 +103,14 @@ class Scores(NamedTuple):
         values: the primary metric per scored subject [V]; its mean is the finding's value.
         clusters: of the scored subjects [V].
         columns: further columns of ``findings.csv``.
+        negatives: the other side, where the scored subjects are the positives of a ranking whose negatives are a sample
+            too.
     """
 
     values: Tensor
     clusters: Tensor
     columns: Mapping[str, float]
+    negatives: Negatives | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ class Comparison:
         wrong: what shows that the attack is not to be believed whatever its self-test says, or None.
         examples: a few targets with truth and result as plain JSON, for reports.
         told: the primary metric of a guess that is told more than the observer, per target [V]; None: there is none.
+        negatives: of the attack's rankings and of its control's, in the same order; None: the targets are all there is.
     """
 
     metric: str
@@ -132,6 +138,7 @@ class Comparison:
     wrong: str | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
     told: Tensor | None = None
+    negatives: tuple[Negatives, Negatives] | None = None
 
     def among(self, groups: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the mean primary metric of every group of targets, given as masks [V]; none of an empty one."""
@@ -144,10 +151,12 @@ class Excess(NamedTuple):
     Attributes:
         values: the contribution of every target [V]; their mean is the advantage.
         clusters: of the targets [V].
+        negatives: contributions of the negatives of rankings; None: there are none.
     """
 
     values: Tensor
     clusters: Tensor
+    negatives: Negatives | None = None
 
 
 class Quantity(ABC):
@@ -201,9 +210,12 @@ class Quantity(ABC):
     def excess(self, attack: Attack, view: View, question: Any, result: Any, guess: Any) -> tuple[Excess, ...]:
         """Return by how much ``result`` beats ``guess``, in every way in which a report might call it a success."""
         compared = self.compare(attack, [view], [question], [result], [guess])
-        left = 1 - float(compared.controls.double().mean().item())
-        beyond = (compared.values - compared.controls).double() / max(left, 1 - UNINFORMATIVE)
-        return (Excess(beyond, compared.clusters),)
+        left = max(1 - float(compared.controls.double().mean().item()), 1 - UNINFORMATIVE)
+        beyond = (compared.values - compared.controls).double() / left
+        if compared.negatives is None:
+            return (Excess(beyond, compared.clusters),)
+        found, control = compared.negatives
+        return (Excess(beyond, compared.clusters, found._replace(values=(found.values - control.values) / left)),)
 
 
 class InferredQuantity(Quantity):
@@ -251,6 +263,8 @@ class InferredQuantity(Quantity):
         results: Sequence[Inference],
         guesses: Sequence[Inference],
     ) -> Comparison:
+        for result in results:
+            _require_numbers(type(attack).name, result.estimate)
         found = [self.score(q, r, g) for q, r, g in zip(asked, results, guesses, strict=True)]
         control = [self.score(q, g, g) for q, g in zip(asked, guesses, strict=True)]
         beside = {
@@ -264,6 +278,7 @@ class InferredQuantity(Quantity):
             controls=torch.cat([s.values for s in control]),
             clusters=torch.cat([s.clusters for s in found]),
             columns={**_pooled(found), **beside},
+            negatives=_both_negatives(found, control),
         )
 
     def planted_score(self, planted: Planted, result: Inference, rng: torch.Generator) -> float:
@@ -273,6 +288,23 @@ class InferredQuantity(Quantity):
 
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         return f"on a planted plain leak its {self.metric} was {score:.3f}, not {least:g}"
+
+
+def _require_numbers(attack: str, estimate: Tensor) -> None:
+    """Raise :class:`FglauditError` for an estimate that is no number, which a ranking would put above all others."""
+    if odd := int(torch.isnan(estimate).sum().item()):
+        raise FglauditError(
+            f"estimates are numbers, or -inf for what is least likely; {odd} of {estimate.numel()} that {attack} gave"
+            " are not; look for a model that diverged"
+        )
+
+
+def _both_negatives(found: Sequence[Scores], control: Sequence[Scores]) -> tuple[Negatives, Negatives] | None:
+    """Return the negatives of an attack's rankings and of its control's; None unless every view has some."""
+    sides = [[s.negatives for s in scores if s.negatives is not None] for scores in (found, control)]
+    if any(len(side) < len(found) for side in sides):
+        return None
+    return Negatives.joined(sides[0]), Negatives.joined(sides[1])
 
 
 def _pooled(scores: Sequence[Scores]) -> dict[str, float | None]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
-from fglaudit.quantities.ranking import found_at, placements
+from fglaudit.quantities.ranking import against, found_at, placements
 from fglaudit.shuffling import message_codes, shuffled
 from fglaudit.view import View
 
@@ -61,4 +61,4 @@ class Linkage(InferredQuantity):
             "auc": float(values.mean().item()),
             "tpr_at_fpr_1": float(found_at(positive, negative, 0.01).mean().item()),
         }
-        return Scores(values, question.clusters[same], columns)
+        return Scores(values, question.clusters[same], columns, against(positive, negative, question.clusters[~same]))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.quantities.base import Question, Scores
+from fglaudit.quantities.negatives import Negatives
 
 RESAMPLES = 1000
 DRAWN_AT_ONCE = 2**22
@@ -27,6 +28,13 @@ def placements(positive: Tensor, negative: Tensor, *, rest: int = 0, rest_score:
     wins = (below + upto).double() / 2
     wins = wins + rest * ((positive > rest_score).double() + (positive == rest_score).double() / 2)
     return wins / (len(negative) + rest)
+
+
+def against(positive: Tensor, negative: Tensor, clusters: Tensor) -> Negatives:
+    """Return the other side of :func:`placements`: of negatives with scores [N] and ``clusters`` [N]."""
+    values = 1 - placements(negative, positive)
+    weights = torch.full_like(values, len(positive) / max(len(negative), 1))
+    return Negatives(values, clusters, weights, torch.zeros(len(values), dtype=torch.long))
 
 
 def found_at(
@@ -95,4 +103,4 @@ def ranked(question: Question, estimate: Tensor) -> Scores:
     values = placements(positive, negative)
     at_one = found_at(positive, negative, 0.01)
     columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
-    return Scores(values, question.clusters[true], columns)
+    return Scores(values, question.clusters[true], columns, against(positive, negative, question.clusters[~true]))

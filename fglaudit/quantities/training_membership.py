@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fglaudit.interfaces import Attack, Inference
 from fglaudit.quantities.base import Comparison, InferredQuantity, Question, Scores, Truth
-from fglaudit.quantities.ranking import enough_negatives, found_at, found_interval, placements
+from fglaudit.quantities.ranking import against, enough_negatives, found_at, found_interval, placements
 from fglaudit.rng import derive
 from fglaudit.view import View
 
@@ -80,4 +80,5 @@ class TrainingMembership(InferredQuantity):
         for name, rate in RATES.items():
             if enough_negatives(len(negative), rate):
                 columns[name] = float(found_at(positive, negative, rate).mean().item())
-        return Scores(values, question.clusters[member], columns)
+        others = against(positive, negative, question.clusters[~member])
+        return Scores(values, question.clusters[member], columns, others)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.quantities.base import UNINFORMATIVE
+from fglaudit.quantities.negatives import Negatives
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +66,9 @@ class PairedClusters:
         control: sum of the control's values.
         gained: sum over targets of how much the attack's value is above the control's, where it is.
         lost: the same of how much it is below.
+        against: of rankings, whose targets are positives, what the negatives of every cluster weigh (in positives), and
+            by how much they move the sums of control, gained and lost [C, 4]; clusters may hold negatives alone. None:
+            there are none.
         uninformative: a mean of the control from which on there is nothing left to show.
     """
 
@@ -72,6 +76,7 @@ class PairedClusters:
     control: Floats
     gained: Floats
     lost: Floats
+    against: Floats | None = field(default=None, kw_only=True)
     uninformative: float = field(default=UNINFORMATIVE, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -91,10 +96,20 @@ class PairedClusters:
 
     @staticmethod
     def of(
-        clusters: Tensor, values: Tensor, controls: Tensor, *, uninformative: float = UNINFORMATIVE
+        clusters: Tensor,
+        values: Tensor,
+        controls: Tensor,
+        *,
+        negatives: tuple[Negatives, Negatives] | None = None,
+        uninformative: float = UNINFORMATIVE,
     ) -> PairedClusters:
-        """Sum ``values`` and ``controls`` [T], in [0, 1], over the targets of every distinct id in ``clusters`` [T]."""
-        _, index = torch.unique(clusters.cpu(), return_inverse=True)
+        """Sum ``values`` and ``controls`` [T], in [0, 1], over the targets of every distinct id in ``clusters`` [T].
+
+        Args:
+            negatives: of the attack's rankings and of its control's, if the targets are positives of rankings.
+        """
+        ids = clusters if negatives is None else torch.cat([clusters, negatives[0].clusters])
+        _, index = torch.unique(ids.cpu(), return_inverse=True)
         values, controls = values.cpu().double(), controls.cpu().double()
         for name, part in (("attack", values), ("control", controls)):
             off = part[~((part >= -_SLACK) & (part <= 1 + _SLACK))]
@@ -103,27 +118,36 @@ class PairedClusters:
                     f"values of targets must be finite and lie in [0, 1]; the {name} has {off[0].item():g}; rescale the"
                     " score"
                 )
-        moved = values - controls
-        columns = torch.stack([torch.ones_like(values), controls, moved.clamp(min=0), (-moved).clamp(min=0)], 1)
-        sums = torch.zeros(int(index.max().item()) + 1 if len(index) else 0, 4, dtype=torch.double)
-        return PairedClusters.from_rows(sums.index_add_(0, index, columns).tolist(), uninformative=uninformative)
+        count, columns = int(index.max().item()) + 1 if len(index) else 0, torch.stack(_parts(values, controls), 1)
+        sums = torch.zeros(count, 4, dtype=torch.double).index_add_(0, index[: len(values)], columns)
+        if negatives is not None:
+            found, control = negatives
+            weight, *parts = _parts(found.values.cpu().double(), control.values.cpu().double())
+            columns = torch.stack([weight * found.weights, *(found.moved(part) for part in parts)], 1)
+            other = torch.zeros(count, 4, dtype=torch.double).index_add_(0, index[len(values) :], columns)
+            sums = torch.cat([sums, other], 1)
+        return PairedClusters.from_rows(sums.tolist(), uninformative=uninformative)
 
     @staticmethod
     def from_rows(rows: Sequence[Sequence[float]], *, uninformative: float = UNINFORMATIVE) -> PairedClusters:
-        """Read back :meth:`rows`; clusters without targets are left out.
+        """Read back :meth:`rows`; clusters without targets and negatives are left out.
 
         Raises:
             FglauditError: a row of another length, as older versions wrote them, or values that cannot be.
         """
-        if odd := next((row for row in rows if len(row) != 4), None):
+        if odd := next((row for row in rows if len(row) not in (4, 8)), None):
             raise FglauditError(
-                f"a cluster has targets, control, gained and lost; got {len(odd)} numbers; run the cell again"
+                "a cluster has targets, control, gained and lost, in rankings four more of its negatives; got"
+                f" {len(odd)} numbers; run the cell again"
             )
-        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        ranked = any(len(row) == 8 for row in rows)
+        wide = [[*row, *[0.0] * (8 - len(row))] for row in rows] if ranked else rows
+        table = np.array(wide, dtype=np.float64).reshape(-1, 8 if ranked else 4)
         if not bool(np.isfinite(table).all()):
             raise FglauditError("values of targets must be finite numbers; an attack or its control returned others")
-        targets, control, gained, lost = table[table[:, 0] > 0].T
-        return PairedClusters(targets, control, gained, lost, uninformative=uninformative)
+        table = table[(table[:, 0] > 0) | (table[:, 4] > 0)] if ranked else table[table[:, 0] > 0]
+        others = table[:, 4:] if ranked else None
+        return PairedClusters(*table[:, :4].T, against=others, uninformative=uninformative)
 
     @staticmethod
     def pool(parts: Sequence[PairedClusters], partitions: Sequence[str]) -> PairedClusters | None:
@@ -137,21 +161,45 @@ class PairedClusters:
             partitions: what tells equal partitions from others, one per training.
 
         Returns:
-            None where a partition recurs and its clusters cannot be told apart, their numbers being different.
+            None where a partition recurs and its clusters cannot be told apart, their numbers being different, or where
+            some of several rankings lack their negatives.
         """
         drawn: dict[str, list[PairedClusters]] = {}
         for part, partition in zip(parts, partitions, strict=True):
             drawn.setdefault(partition, []).append(part)
         if any(len({len(part.targets) for part in same}) > 1 for same in drawn.values()):
             return None
-        tables = [np.sum([np.array(part.rows()).reshape(-1, 4) for part in same], axis=0) for same in drawn.values()]
+        ranked = [part.against is not None for part in parts]
+        if any(ranked) and not all(ranked):
+            return None
+        width = 8 if any(ranked) else 4
+        tables = [np.sum([np.array(p.rows()).reshape(-1, width) for p in same], axis=0) for same in drawn.values()]
         rows = [[float(entry) for entry in row] for table in tables for row in table]
         return PairedClusters.from_rows(rows, uninformative=parts[0].uninformative)
 
     def rows(self) -> list[list[float]]:
-        """Return [targets, control, gained, lost] per cluster, for a record."""
+        """Return [targets, control, gained, lost] per cluster, for a record; of rankings also ``against``."""
         columns = np.stack([self.targets, self.control, self.gained, self.lost], 1)
+        columns = columns if self.against is None else np.concatenate([columns, self.against], 1)
         return [[float(entry) for entry in row] for row in columns]
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are; of rankings, of positives or of negatives, whichever are fewer."""
+        held = int((self.targets > 0).sum())
+        return held if self.against is None else min(held, int((self.against[:, 0] > 0).sum()))
+
+    @property
+    def sizes(self) -> Floats:
+        """What every cluster weighs [C]: its targets, in rankings the mean of both sides."""
+        return self.targets if self.against is None else (self.targets + self.against[:, 0]) / 2
+
+    def of_targets(self) -> PairedClusters:
+        """Return the clusters that hold targets, without negatives."""
+        if self.against is None:
+            return self
+        rows = np.stack([self.targets, self.control, self.gained, self.lost], 1)
+        return PairedClusters(*rows[self.targets > 0].T, uninformative=self.uninformative)
 
     @property
     def values(self) -> Floats:
@@ -192,4 +240,10 @@ class PairedClusters:
         if not self.informative:
             return NOTHING
         each, value = self.each, self.advantage
-        return Interval(value, min(value, each.min().item()), max(value, each.max().item()), "range", len(self.targets))
+        return Interval(value, min(value, each.min().item()), max(value, each.max().item()), "range", self.count)
+
+
+def _parts(values: Tensor, controls: Tensor) -> list[Tensor]:
+    """Return per target: one, the control's value, what was gained on it and what was lost."""
+    moved = values - controls
+    return [torch.ones_like(values), controls, moved.clamp(min=0), (-moved).clamp(min=0)]

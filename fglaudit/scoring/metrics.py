@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from fglaudit.quantities.base import UNINFORMATIVE
+from fglaudit.quantities.negatives import Negatives
 from fglaudit.scoring.clusters import TAIL, Interval, PairedClusters
 from fglaudit.scoring.rates import advantage_exceeds_zero, advantage_interval
 from fglaudit.scoring.scores import score_advantage_interval
@@ -21,19 +22,26 @@ SIGNED = frozenset({"cosine"})
 """Scores in [-1, 1]; all others lie in [0, 1]."""
 
 
-def clusters_of(metric: str, clusters: Tensor, values: Tensor, controls: Tensor) -> PairedClusters:
+def clusters_of(
+    metric: str,
+    clusters: Tensor,
+    values: Tensor,
+    controls: Tensor,
+    negatives: tuple[Negatives, Negatives] | None = None,
+) -> PairedClusters:
     """Return the sums of ``metric`` and of its control over the targets of every cluster, on the scale [0, 1].
 
     Args:
         clusters: of the targets [V].
         values, controls: of the attack and of its control, per target [V], on the metric's own scale.
+        negatives: of both, if the targets are positives of rankings.
 
     Raises:
         FglauditError: values that are not finite or not on this scale.
     """
     if metric in SIGNED:  # rounding may carry a cosine beyond 1
         values, controls = ((1 + part.double().clamp(-1, 1)) / 2 for part in (values, controls))
-    return PairedClusters.of(clusters, values, controls, uninformative=_uninformative(metric))
+    return PairedClusters.of(clusters, values, controls, negatives=negatives, uninformative=_uninformative(metric))
 
 
 def read_clusters(metric: str, rows: Sequence[Sequence[float]]) -> PairedClusters:

@@ -29,7 +29,8 @@ _CONCENTRATION = (1 - CORRELATION) / CORRELATION
 
 def one_client_p_value(paired: PairedClusters) -> float:
     """Return a p-value of "the attack knows nothing at any client"; 1 below ``MIN_CLUSTERS`` clusters."""
-    if not paired.informative or len(paired.targets) < MIN_CLUSTERS:
+    paired = paired.of_targets()
+    if not paired.informative or paired.count < MIN_CLUSTERS:
         return 1.0
     room = np.floor(paired.room + 1e-9).astype(np.int64)
     gained = np.minimum(np.floor(paired.gained - paired.lost + 1e-9).astype(np.int64), room)

@@ -100,7 +100,7 @@ class Scorer:
 
 
 def _measurement(blank: Finding, name: str, compared: Comparison, broken: str) -> Measurement:
-    paired = clusters_of(compared.metric, compared.clusters, compared.values, compared.controls)
+    paired = clusters_of(compared.metric, compared.clusters, compared.values, compared.controls, compared.negatives)
     interval = metric_interval(compared.metric, paired)
     reason = "" if paired.informative else "uninformative: the control alone reaches 0.99"
     columns: dict[str, Any] = {**compared.columns, **_beyond_told(compared)}

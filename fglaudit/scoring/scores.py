@@ -1,12 +1,13 @@
 """Intervals of scores that are no rates (AUC, cosine, F1 of rows): of an attack's advantage over its control.
 
 The standard error is the cluster jackknife's, of the advantage as a whole, so that the control's own error and what the
-two have in common are in it. Its critical value is exact for the sizes of the clusters (:mod:`.studentized`). Scores
-near an end of their scale are skewed, and a symmetric interval then covers too little: the share that the attack gains
-of what its control leaves also gets limits on the logit, what it loses gets symmetric ones, each by its own jackknife
-error, the two are put together with the correlation that their errors have (MOVER, Zou and Donner 2008), and each limit
-is the outer of this and the symmetric one (the skew of a difference of two scores may be either way). ``python -m bench
-intervals`` measures the coverage beside that of other methods: docs/intervals.md.
+two have in common are in it; of an AUC it is made of positives and negatives both (Obuchowski 1997). Its critical value
+is exact for the sizes of the clusters (:mod:`.studentized`). Scores near an end of their scale are skewed, and a
+symmetric interval then covers too little: the share that the attack gains of what its control leaves also gets limits
+on the logit, what it loses gets symmetric ones, each by its own jackknife error, the two are put together with the
+correlation that their errors have (MOVER, Zou and Donner 2008), and each limit is the outer of this and the symmetric
+one (the skew of a difference of two scores may be either way). ``python -m bench intervals`` measures the coverage
+beside that of other methods: docs/intervals.md.
 
 Where at least half of the clusters show no change at all, or cannot be better, their spread says nothing about what
 further clusters would show. The limits are then the wider of these and those of a rate with the same means, which
@@ -24,30 +25,39 @@ from fglaudit.scoring.clusters import MIN_CLUSTERS, NOTHING, TAIL, Floats, Inter
 from fglaudit.scoring.rates import advantage_interval
 from fglaudit.scoring.studentized import critical_value
 
+CONTROL, GAINED, LOST = 1, 2, 3
+"""Columns of :attr:`PairedClusters.against`."""
+
 
 def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interval:
     """Return the advantage in a score in [0, 1] (map others onto it: an advantage stays what it was), with limits that
     each have probability ``tail``."""
     if not paired.informative:
         return NOTHING
-    if len(paired.targets) < MIN_CLUSTERS:
+    if paired.count < MIN_CLUSTERS:
         return paired.range()
-    advantage, error = paired.advantage, jackknife_error(paired, paired.gained - paired.lost)
-    critical = critical_value(paired.targets, tail)
+    gained, lost = _both_sides(paired, paired.gained, GAINED), _both_sides(paired, paired.lost, LOST)
+    advantage, error = paired.advantage, jackknife_error(paired, gained - lost)
+    critical = critical_value(paired.sizes, tail)
     low, high = advantage - critical * error, min(advantage + critical * error, 1.0)
     gain = float(paired.gained.sum() / paired.room.sum())
     if 0 < gain < 1 and math.isfinite(error):
-        of_gain, of_loss = (jackknife_error(paired, part) for part in (paired.gained, paired.lost))
+        of_gain, of_loss = (jackknife_error(paired, part) for part in (gained, lost))
         tie = (of_gain**2 + of_loss**2 - error**2) / (2 * of_gain * of_loss) if of_gain * of_loss > 0 else 0.0
         stretch = critical * of_gain / (gain * (1 - gain))
         below, above = (gain - float(expit(logit(gain) - stretch)), float(expit(logit(gain) + stretch)) - gain)
         low = min(low, advantage - _reach(below, critical * of_loss, tie))
         high = max(high, min(advantage + _reach(above, critical * of_loss, tie), 1.0))
     if not _spread_is_informative(paired) or error == 0:
-        as_rate = advantage_interval(paired, tail=tail)
+        as_rate = advantage_interval(paired.of_targets(), tail=tail)
         assert as_rate.low is not None and as_rate.high is not None
         low, high = min(low, as_rate.low), max(high, as_rate.high)
-    return Interval(advantage, min(low, advantage), max(high, advantage), "cluster jackknife", len(paired.targets))
+    return Interval(advantage, min(low, advantage), max(high, advantage), "cluster jackknife", paired.count)
+
+
+def _both_sides(paired: PairedClusters, part: Floats, column: int) -> Floats:
+    """Return ``part`` [C] with what a cluster's negatives add to it in a ranking."""
+    return part if paired.against is None else part + paired.against[:, column]
 
 
 def _reach(of_gain: float, of_loss: float, tie: float) -> float:
@@ -57,8 +67,9 @@ def _reach(of_gain: float, of_loss: float, tie: float) -> float:
 
 def jackknife_error(paired: PairedClusters, part: Floats) -> float:
     """Return the standard error, from leaving out every cluster in turn, of the share of what the control leaves that
-    ``part`` [C] makes up; of the advantage where it is what is gained less what is lost."""
-    room = paired.room
+    ``part`` [C] makes up, a cluster's negatives with its targets; of the advantage where it is what is gained less what
+    is lost."""
+    room = paired.room if paired.against is None else paired.room - paired.against[:, CONTROL]
     left = room.sum() - room
     if bool((left <= 0).any()):  # one cluster alone leaves room for an advantage
         return math.inf
@@ -69,6 +80,7 @@ def jackknife_error(paired: PairedClusters, part: Floats) -> float:
 
 def _spread_is_informative(paired: PairedClusters) -> bool:
     """Whether more than half of the clusters changed, and more than half could still be better."""
-    unchanged = np.isclose(paired.gained, 0) & np.isclose(paired.lost, 0)
-    perfect = np.isclose(paired.values, paired.targets)
-    return max(int(unchanged.sum()), int(perfect.sum())) * 2 < len(paired.targets)
+    held = paired.of_targets()
+    unchanged = np.isclose(held.gained, 0) & np.isclose(held.lost, 0)
+    perfect = np.isclose(held.values, held.targets)
+    return max(int(unchanged.sum()), int(perfect.sum())) * 2 < len(held.targets)

@@ -150,8 +150,10 @@ def noise_flaw(output: Output, question: Any, guess: Result) -> str | None:
 def _standard_error(excess: Excess) -> float:
     """Return the standard error of the mean of V values, which depend on each other within clusters; at least that of
     independent ones, which is all there is where one cluster holds all targets."""
-    centred = excess.values - excess.values.mean()
-    _, index = torch.unique(excess.clusters, return_inverse=True)
+    centred, clusters = excess.values - excess.values.mean(), excess.clusters
+    if (others := excess.negatives) is not None:
+        centred, clusters = torch.cat([centred, others.moved(others.values)]), torch.cat([clusters, others.clusters])
+    _, index = torch.unique(clusters, return_inverse=True)
     sums = torch.zeros(int(index.max().item()) + 1, dtype=centred.dtype).index_add_(0, index, centred)
     square = max(sums.square().sum().item(), centred.square().sum().item())
-    return float(square**0.5) / len(centred)
+    return float(square**0.5) / len(excess.values)

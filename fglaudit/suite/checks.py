@@ -1,4 +1,5 @@
-"""Checks of a suite that need no data: do its observers exist, and can its protocols use its partitions."""
+"""Checks of a suite that need no data: do its observers exist, do its attacks differ, and can its protocols use its
+partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import torch
 
 from fglaudit.errors import FglauditError, shown
 from fglaudit.graph import FeatureKind, FederatedGraph
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.interfaces import Attack, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 
@@ -30,6 +31,18 @@ def check_observers(observers: Sequence[ObserverSpec], partitions: Sequence[Part
                         f"{where}: an observing client must exist in every partition; {shown(party)} does not, the"
                         f" clients of {partition.scheme} are client:0 ... client:{count - 1}"
                     )
+
+
+def check_attacks(attacks: Sequence[Attack]) -> None:
+    """Raise :class:`FglauditError` for an attack that is listed twice with different fields: rows of findings go by its
+    name, and one would be taken for the other, or for a second seed of it."""
+    first: dict[str, int] = {}
+    for i, attack in enumerate(attacks):
+        if (earlier := first.setdefault(type(attack).name, i)) != i:
+            raise FglauditError(
+                f"attacks[{i}]: an attack is listed once, since findings go by its name; {shown(type(attack).name)} is"
+                f" attacks[{earlier}] already; run it with other fields in a suite of its own"
+            )
 
 
 def _check_parties(parties: Sequence[str], where: str) -> None:

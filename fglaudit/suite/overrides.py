@@ -14,7 +14,7 @@ from fglaudit import limits, registry
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
-from fglaudit.suite.checks import check_observers
+from fglaudit.suite.checks import check_attacks, check_observers
 from fglaudit.suite.plugin_files import Trust
 from fglaudit.suite.suite import Suite, parse, read, resolve
 from fglaudit.user_files import is_folder
@@ -105,8 +105,10 @@ def named_attacks(texts: Sequence[str]) -> list[Attack]:
         if not isinstance(name := entry.pop("name", None), str):
             raise FglauditError(f"--attack needs a name; got {text!r}; write e.g. '{{name: mask-flip}}'")
         attacks.append(registry.build("attack", name, entry, "--attack"))
-    if len({(type(a).name, repr(a)) for a in attacks}) < len(attacks):
-        raise FglauditError(f"--attack: attacks must differ; got {', '.join(texts)}")
+    try:
+        check_attacks(attacks)
+    except FglauditError as error:
+        raise FglauditError(f"--attack: {error}") from error
     return attacks
 
 

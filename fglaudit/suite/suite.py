@@ -31,7 +31,7 @@ from fglaudit.parties.base import Behaviour
 from fglaudit.parties.named import behaviour
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, describe, server_label, stacked
-from fglaudit.suite.checks import check_observers, check_partition_fits
+from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits
 from fglaudit.suite.embedded import embedded as embedded
 from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
 from fglaudit.suite.stacks import named_parts
@@ -338,6 +338,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
             f"a suite may have {limits.ROWS} cells x observers x attacks; got {rows}; split it into several suites"
         )
     check_observers(suite.observers, suite.partitions)
+    check_attacks(suite.attacks)
     check_partition_fits(suite.protocols, suite.partitions)
     return suite
 

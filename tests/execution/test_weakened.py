@@ -12,9 +12,10 @@ import torch
 from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.auditing import audit
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm import CsbmOptions, draw
 from fglaudit.defenses.none import NoDefense
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Additive, Fact, Field
@@ -129,3 +130,21 @@ def test_a_few_clients_in_turn_without_self_tests() -> None:
     (few,) = run_attacks(recording, [spec], [MaximumAPosteriori()], most_members=2, self_tests=False)
     assert len(all_of_them.views) > len(few.views) == len(few.results) == 2 and few.pooled
     assert few.on_noise is None and few.flaw is None and all_of_them.on_noise is not None
+
+
+@pytest.mark.parametrize(("defense", "word"), [(Adjustable(), YES), (Loud(), NO)])
+def test_a_graph_in_memory_is_asked_as_well(defense: Defense, word: str) -> None:
+    graph = draw(CsbmOptions(nodes=90, edges=120, dimensions=20, classes=3, ones_per_row=5), "in memory")
+    report = audit(
+        graph,
+        protocol=FedGCN(hops=1, rounds=1),
+        defense=defense,
+        observers=[ObserverSpec(("client:each",), topology=True, auxiliary=0.2)],
+        attacks=[MaximumAPosteriori()],
+        clients=5,
+        split="random",
+        device="cpu",
+        empirical=False,
+    )
+    (found,) = (row for record in report.records for row in record.findings)
+    assert found.succeeds_weakened == word

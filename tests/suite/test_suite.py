@@ -114,6 +114,10 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
         ({"seeds": ["a"]}, ["seeds[0]", "'a'"]),
         ({"name": "../up"}, ["name", "'../up'"]),
         ({"defenses": ["none", {"name": "none"}]}, ["defenses[1] repeats defenses[0]"]),
+        (
+            {"attacks": [{"name": "maximum-a-posteriori", "rounds": 4}, {"name": "maximum-a-posteriori", "rounds": 9}]},
+            ["attacks[1]", "'maximum-a-posteriori' is attacks[0] already", "suite of its own"],
+        ),
         ({"datasets": [{"name": "cora"}, {"name": "cora", "root": "x"}]}, ["datasets[1] repeats datasets[0]"]),
         ({"observers": [{"parties": ["client:3"]}]}, ["observers[0]", "'client:3'", "client:0 ... client:2"]),
         ({"observers": [{"parties": ["cleint:0"]}]}, ["observers[0]", "'cleint:0'"]),
