@@ -269,6 +269,7 @@ def record_training(
     session = bound(defense, context)
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
+    wire.states(context)
     start = time.perf_counter()
     conduct = Conduct() if behaviour is None else behaviour.bind(protocol, graph, derive(seed, "behaviour", key=key))
     carrier = wire if behaviour is None else ActiveChannel(wire, conduct)

@@ -54,7 +54,6 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.protocols.private.gap import GAP
-from fglaudit.protocols.private.label_propagation import LabelPropagation
 from fglaudit.protocols.private.lpgnn import LPGNN
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.protocols.private.progap import ProGAP
@@ -94,7 +93,6 @@ PROTOCOLS: list[FederatedProtocol] = [
     GAP(encoder_rounds=1, rounds=1),
     ProGAP(encoder_rounds=1, rounds=1),
     LPGNN(rounds=1),
-    LabelPropagation(rounds=2),
     DistributedGCN(rounds=1),
     BDSGCN(rounds=1),
 ]
