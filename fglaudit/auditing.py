@@ -123,7 +123,7 @@ def audit(
     """
     if not seeds:
         raise FglauditError("an audit needs at least one seed; got none; use e.g. seeds=(0,)")
-    spec, whole = _dataset(graph, name, split)
+    spec, whole, notes = _dataset(graph, name, split)
     watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
     if not isinstance(clients, int):
         whole, clients = _held_by(whole, clients, partition)
@@ -152,27 +152,28 @@ def audit(
         )
         for seed in seeds
     ]
-    return Report(tuple(_audited(cell, whole, spec.name, where) for cell in cells), whole.name)
+    return Report(tuple(_audited(cell, whole, notes, spec.name, where) for cell in cells), whole.name)
 
 
-def _audited(cell: Cell, whole: Graph, suite: str, device: torch.device) -> CellRecord:
+def _audited(cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, device: torch.device) -> CellRecord:
     try:
-        recording, truth = record(cell, device=device, whole=whole)
+        recording, truth = record(cell, device=device, whole=whole, notes=notes)
     except NotApplicableError as error:
         defense, protocol = type(cell.defense).name, type(cell.protocol).name
         raise FglauditError(f"{defense} does not serve {protocol}: {error}; choose another of the two") from error
     return attacked(cell, recording, truth, suite=suite, device=device, whole=whole)
 
 
-def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Graph]:
-    """Return the graph and what a cell says of it; a graph in memory is named by the digest of its content."""
+def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Graph, tuple[str, ...]]:
+    """Return what a cell says of the graph, the graph, and notes on edges that had to be changed; a graph in memory is
+    named by the digest of its content."""
     if isinstance(graph, str | Path):
         given = {} if split is None else {"split": split}
         spec = dataset_spec({**dataset_entry(str(graph)), **given})
-        return spec, spec.load()
-    whole, _ = graph_from(graph, name)
+        return spec, *spec.load_with_notes()
+    whole, notes = graph_from(graph, name)
     chosen = split or ("random" if whole.train is None else "public")
-    return DatasetSpec("npz", path=f"{whole.name}.npz", sha256=content_digest(whole), split=chosen), whole
+    return DatasetSpec("npz", path=f"{whole.name}.npz", sha256=content_digest(whole), split=chosen), whole, notes
 
 
 def _held_by(whole: Graph, clients: Any, partition: PartitionSpec | None) -> tuple[Graph, int]:

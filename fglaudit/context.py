@@ -159,6 +159,9 @@ class Context:
         rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
         examples, uploads: see :class:`Examples` and :class:`Uploads`; where there are none, why.
         num_classes: how many classes the data has, a public fact.
+        cross_edges: whether edges between clients enter anything that is sent or trained on, as a defense leaves them;
+            see :meth:`FederatedProtocol.cross_edges`.
+        features_used: whether feature rows enter anything that is sent or trained on.
     """
 
     protocol: str
@@ -173,6 +176,8 @@ class Context:
     examples: Examples | str = "nothing is known of its losses"
     uploads: Uploads | str = "nothing is known of the models that its clients send"
     num_classes: int = 0
+    cross_edges: bool = False
+    features_used: bool = True
 
     def left_open(self, covered: Collection[str]) -> str:
         """Return the end of a mechanism's description: payloads with features besides those ``covered``, or nothing."""

@@ -22,6 +22,9 @@ LEARNED = "messages whose meaning is learned"
 YES, NO = "yes", "no"
 """What the column ``succeeds_weakened`` may say."""
 
+RAISED = "asked through the defense again, "
+"""How the reason of a row begins whose ``succeeds_weakened`` is "no" because something raised: nothing was measured."""
+
 INTERVALS = ("beta-binomial", "cluster jackknife", "range", "")
 """What the column ``interval`` may say; "range" is the range over fewer than 5 clusters, which shows nothing."""
 CLUSTER_COLUMNS, RANKED_COLUMNS = 4, 8

@@ -279,6 +279,16 @@ class FederatedProtocol(ABC):
         """Return the payloads through which features leave a client; a defense calibrates on them."""
         return ()
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Whether edges between clients, as :meth:`Channel.prepare` leaves them, enter anything that is sent or trained
+        on; defenses that drop such edges refuse otherwise, since they would change nothing. Default: no."""
+        return False
+
+    def features_used(self, graph: FederatedGraph) -> bool:
+        """Whether feature rows enter anything that is sent or trained on; defenses that change rows refuse otherwise.
+        Default: they do."""
+        return True
+
     def examples(self, graph: FederatedGraph) -> Examples | str:
         """Return how local training is a sum of losses per node, or why it is not. What it names must be trained
         through :meth:`Channel.local_update`."""
@@ -320,6 +330,8 @@ class FederatedProtocol(ABC):
             examples=self.examples(graph),
             uploads=self.uploads(graph),
             num_classes=graph.num_classes,
+            cross_edges=self.cross_edges(graph),
+            features_used=self.features_used(graph),
         )
 
     def structure(self, graph: FederatedGraph) -> Structure:

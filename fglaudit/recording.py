@@ -174,6 +174,7 @@ def record(
     folder: Path | None = None,
     key: bytes = b"",
     whole: Graph | None = None,
+    notes: tuple[str, ...] = (),
 ) -> tuple[Recording, GroundTruth]:
     """Train ``cell`` and record what its observers see and its attacks read; everything if it says ``record: all``.
 
@@ -183,12 +184,16 @@ def record(
         folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
         key: that makes training and noise secret, see :func:`fglaudit.rng.derive`.
         whole: the cell's data set, where it is at hand; None: it is loaded.
+        notes: what had to be changed in ``whole``, e.g. directed edges; of a data set that is loaded here they are its
+            own.
 
     Raises:
         NotApplicableError: the defense does not serve the protocol.
         FglauditError: errors of data, partition or training.
     """
-    whole, notes = cell.dataset.load_with_notes() if whole is None else (whole, ())
+    if whole is None:
+        whole, loaded = cell.dataset.load_with_notes()
+        notes = (*notes, *loaded)
     graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     if cell.behaviour is not None:
         if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
@@ -264,6 +269,7 @@ def record_training(
     session = bound(defense, context)
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
+    wire.states(context)
     start = time.perf_counter()
     conduct = Conduct() if behaviour is None else behaviour.bind(protocol, graph, derive(seed, "behaviour", key=key))
     carrier = wire if behaviour is None else ActiveChannel(wire, conduct)

@@ -11,18 +11,18 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.planting import MemoryMessages as MemoryMessages
-from fglaudit.context import Uploads
+from fglaudit.context import Context, Uploads
 from fglaudit.defenses.none import NoDefense
 from fglaudit.empirical.unnamed import unnamed_fields
 from fglaudit.facts import Additive, Field
-from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
+from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import (
     Attack,
@@ -154,8 +154,9 @@ class _TamperedChannel(RecordingChannel):
 
 
 def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
-    """Check a protocol: declared messages, determinism, no mutation, accuracies, rule 2 for every payload it sends, and
-    that ``releases`` leave out none that carries a record past a guarantee.
+    """Check a protocol: declared messages, determinism, no mutation, accuracies, rule 2 for every payload it sends,
+    whether edges between clients enter anything, and that ``releases`` leave out none that carries a record past a
+    guarantee.
 
     Raises:
         AssertionError: naming the rule that does not hold.
@@ -185,11 +186,50 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     again = record(protocol, graph)
     assert torch.equal(again.trained.accuracy_global, trained.accuracy_global), "same seed, same record (rule 8)"
     assert _same_weights(again.trained, trained), "same seed, same weights (rule 8)"
+    _check_cross_edges(protocol, graph, run)
     for name in sorted(sent):
         corrupted = record(protocol, graph, tamper=_corrupt(name))
         assert not _same_weights(corrupted.trained, trained), (
             f"what is sent is trained on (rule 2): corrupting {name} changed nothing"
         )
+
+
+class _ApartSession(DefenseSession):
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        """Return the client without any edge to another."""
+        degrees = None if client.remote_degrees is None else client.remote_degrees[:0]
+        none = client.remote_nodes[:0]
+        return dataclasses.replace(client, boundary=client.boundary[:, :0], remote_nodes=none, remote_degrees=degrees)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Apart(Defense):
+    """Drops all edges between clients and states nothing: for a comparison alone."""
+
+    name: ClassVar[str] = "apart"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return _ApartSession()
+
+
+def _check_cross_edges(protocol: FederatedProtocol, graph: FederatedGraph, run: Run) -> None:
+    """Check what ``cross_edges`` states by a training without any edge between clients."""
+    if not any(graph.client(k).boundary.numel() for k in range(graph.num_clients)):
+        return
+    apart = record(protocol, graph, _Apart())
+    same = same_messages(apart, run) and _same_weights(apart.trained, run.trained)
+    stated = protocol.cross_edges(graph)
+    assert stated is not same, (
+        f"`cross_edges` states whether edges between clients, as Channel.prepare leaves them, enter what is sent or"
+        f" trained on; it says {stated}, and without any of them {'nothing' if same else 'something'} changes"
+    )
+
+
+def same_messages(a: Run, b: Run) -> bool:
+    """Whether two runs sent the same messages, bit for bit."""
+    one, other = ([run.transcript.stored(i) for i in range(len(run.transcript.entries))] for run in (a, b))
+    kinds = [[(entry.payload, entry.round) for entry in run.transcript.entries] for run in (a, b)]
+    return kinds[0] == kinds[1] and one == other
 
 
 def _check_right(trained: Trained, graph: FederatedGraph) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fglaudit.finding import UNSTATED, Status
+from fglaudit.finding import RAISED, UNSTATED, Status
 from fglaudit.reports.alarms import unknown_payloads
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak
 from fglaudit.reports.numbers import count, decimal, plural
@@ -156,7 +156,13 @@ def below_or_unseen(measured: Sequence[Leak]) -> str:
     """Say what attacks that are adapted do, and that still cannot show that nothing leaks."""
     if all((leak.high or 0.0) < 0 for leak in measured):
         return "do worse than guesses, so they are confused"
-    return "were not seen to work through this defense"
+    return f"were not seen to work through this defense{_raised(measured)}"
+
+
+def _raised(measured: Sequence[Leak]) -> str:
+    """Say what was raised where attacks were asked whether they work through the defense; empty if nothing was."""
+    said = [f"{leak.attack}: {reason}" for leak in measured for reason in leak.reasons if RAISED in reason]
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def _why_open(leak: Leak) -> str:
@@ -173,5 +179,5 @@ def _why_open(leak: Leak) -> str:
     if not leak.estimate.shown:
         return f"{TOO_FEW} for an interval"
     if leak.high is not None and leak.high <= NEGLIGIBLE:
-        return "the attacks here were not seen to work through this defense"
+        return f"the attacks here were not seen to work through this defense{_raised([leak])}"
     return f"the interval reaches {decimal(leak.high)}, above {NEGLIGIBLE:g}"

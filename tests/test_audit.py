@@ -94,6 +94,19 @@ def test_equal_calls_give_equal_findings() -> None:
     assert once.findings[columns].equals(again.findings[columns])
 
 
+def test_what_was_changed_in_a_graph_stands_in_the_record(tmp_path: Path) -> None:
+    """In memory and in a file: an audit of another graph than the one that was given must say so."""
+    given = arrays()
+    ends = given["edge_index"]
+    given["edge_index"] = ends[:, ends[0] < ends[1]]
+    np.savez(tmp_path / "one-way.npz", **given)
+    missing = given["edge_index"].shape[1]
+    for source in (given, tmp_path / "one-way.npz"):
+        report = fglaudit.audit(source, protocol=FEDGCN, clients=2, observers=["client:0"], attacks=["row-space"])
+        (record,) = report.records
+        assert any(f"directed edges made undirected ({missing} reverse edges added)" in note for note in record.notes)
+
+
 @dataclass(frozen=True)
 class Unwilling(Defense):
     """Serves nobody."""

@@ -3,6 +3,7 @@ noticed."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,44 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 pytest.importorskip("importlinter", reason="import-linter is not installed (pip install -e '.[dev]')")
+
+
+MAP = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("| floor | room | holds |")[1].split("\n\n")[0]
+CONTRACT = (ROOT / ".importlinter").read_text("utf-8").split("layers =\n")[1].split("exhaustive")[0]
+
+
+def mapped() -> dict[str, int]:
+    """Return the floor of every module and room on the map in CONTRIBUTING, counted from the bottom."""
+    floors: dict[str, int] = {}
+    floor = 0
+    for line in MAP.splitlines():
+        if not line.startswith("|") or line.startswith("|-"):
+            continue
+        number, rooms = (cell.strip() for cell in line.split("|")[1:3])
+        floor = int(number or floor)
+        for place in re.findall(r"`([^`]+)`", rooms):
+            names = place.removeprefix("fglaudit/").removesuffix("/").removesuffix(".py").strip("{}")
+            floors |= dict.fromkeys(names.split(","), floor)
+    return floors
+
+
+def test_every_module_and_room_is_on_the_map() -> None:
+    inside = [path for path in (ROOT / "fglaudit").iterdir() if not path.name.startswith((".", "__pycache__"))]
+    there = {path.stem for path in inside if path.suffix == ".py" or (path / "__init__.py").exists()} - {"__init__"}
+    assert set(mapped()) == there
+
+
+def test_the_map_has_the_floors_of_the_contract() -> None:
+    """Several floors of the contract may be one of the map, in no other order."""
+    layers = [re.split(r"[:|]", line) for line in reversed(CONTRACT.strip().splitlines())]
+    height = {name.strip(): place for place, names in enumerate(layers) for name in names}
+    found = mapped()
+    assert set(height) == set(found)
+    for name, place in height.items():
+        wrong = [other for other, above in height.items() if above > place and found[other] < found[name]]
+        assert not wrong, f"the map has {', '.join(wrong)} below {name}, .importlinter above"
+    apart = {place: {found[name] for name in height if height[name] == place} for place in set(height.values())}
+    assert all(len(floors) == 1 for floors in apart.values()), apart
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:

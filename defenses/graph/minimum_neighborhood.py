@@ -50,9 +50,15 @@ class FewestSession(DefenseSession):
 
 
 def nothing_to_drop(context: Context) -> str | None:
-    """Return why a protocol has no neighbourhoods that could be too small, or None."""
+    """Return why a protocol has no neighbourhoods that could be too small, or why dropping them changes nothing; or
+    None."""
     if not context.releases:
         return f"{context.protocol} sends no neighbour features with these settings, so there is nothing to drop"
+    if not context.cross_edges:
+        return (
+            f"edges between clients, as a defense leaves them, enter nothing that {context.protocol} sends or trains on"
+            " with these settings, so dropping them would change nothing"
+        )
     return None
 
 

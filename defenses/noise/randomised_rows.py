@@ -53,4 +53,8 @@ class LocalSession(DefenseSession):
 
 def nothing_sent(context: Context) -> str | None:
     """Return why there is nothing to protect, or None."""
-    return None if context.sends else f"{context.protocol} sends nothing, so its rows need no protection"
+    if not context.sends:
+        return f"{context.protocol} sends nothing, so its rows need no protection"
+    if not context.features_used:
+        return f"feature rows enter nothing that {context.protocol} sends or trains on, so they need no protection"
+    return None

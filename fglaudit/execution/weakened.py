@@ -16,7 +16,7 @@ import torch
 
 from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
-from fglaudit.finding import NO, YES, Finding
+from fglaudit.finding import NO, RAISED, YES, Finding, Status
 from fglaudit.graph import Graph
 from fglaudit.interfaces import Attack
 from fglaudit.observers import expand
@@ -25,7 +25,10 @@ from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement, Scorer
 from fglaudit.scoring.through_defense import works_through
 from fglaudit.suite.cell import Cell
+from fglaudit.tracebacks import keep, place
 
+_Row = tuple[str, str, str]
+"""Observer, its knowledge and attack."""
 NEXT_TO_NONE = 0.001
 """Share of a defense's strength at which an attack must succeed."""
 FEW_MEMBERS = 5
@@ -64,12 +67,12 @@ def with_weakened(
     if weak == cell.defense:
         return through_planted_rows(outputs, measured, device)
     rows = [measured[i].finding for i in places]
-    succeeded = _recorded_again(dataclasses.replace(cell, defense=weak), rows, device, key, whole)
+    succeeded, raised = _recorded_again(dataclasses.replace(cell, defense=weak), rows, device, key, whole)
     result = list(measured)
     for i in places:
         finding = measured[i].finding
         word = YES if _named(finding) in succeeded else NO
-        result[i] = _answered(measured[i], word)
+        result[i] = _answered(measured[i], word, raised.get(_named(finding), ""))
     return result
 
 
@@ -84,19 +87,25 @@ def through_planted_rows(
             continue
         view = output.views[output.tested]
         rng = attack_stream(output.attack, view, "through the defense")
-        result.append(_answered(found, YES if works_through(output.attack, view, rng, device) else NO))
+        through = works_through(output.attack, view, rng, device)
+        result.append(_answered(found, YES if through.works else NO, through.raised))
     return result
 
 
-def _answered(measured: Measurement, word: str) -> Measurement:
-    return dataclasses.replace(measured, finding=dataclasses.replace(measured.finding, succeeds_weakened=word))
+def _answered(measured: Measurement, word: str, raised: str = "") -> Measurement:
+    """Return ``measured`` with the column filled in; a "no" where something ``raised`` measures nothing: it says so."""
+    finding = measured.finding
+    reason = finding.reason
+    if word == NO and raised:
+        reason = "; ".join(filter(None, (reason, f"{RAISED}{raised}")))
+    return dataclasses.replace(measured, finding=dataclasses.replace(finding, succeeds_weakened=word, reason=reason))
 
 
 def _recorded_again(
     cell: Cell, rows: Sequence[Finding], device: torch.device, key: bytes, whole: Graph | None
-) -> set[tuple[str, str, str]]:
-    """Return the (observer, knowledge, attack) of ``rows`` that succeed under the weakened cell; none of them where it
-    cannot be trained."""
+) -> tuple[set[_Row], dict[_Row, str]]:
+    """Return which of ``rows`` succeed under the weakened cell, and what was raised in place of an answer; none of them
+    succeed where it cannot be trained."""
     names = {row.attack for row in rows}
     seen = {(row.observer, row.observer_knowledge) for row in rows}
     attacks: tuple[Attack, ...] = tuple(a for a in cell.attacks if type(a).name in names)
@@ -104,11 +113,14 @@ def _recorded_again(
     weak = dataclasses.replace(cell, attacks=attacks, observers=observers, record="needed", empirical=False)
     try:
         recording, truth = record(weak, device=device, key=key, whole=whole)
-    except Exception:  # whatever goes wrong, the attack was not seen to succeed
-        return set()
+    except Exception as error:  # whatever goes wrong, the attack was not seen to succeed
+        keep(error, f"training under {type(weak.defense).name} at next to no strength")
+        words = f"training at next to no strength raised {type(error).__name__}: {error}{place(error)}"
+        return set(), {_named(row): words for row in rows}
     scorer = Scorer(truth)
     wanted = {_named(row) for row in rows}
-    succeeded: set[tuple[str, str, str]] = set()
+    succeeded: set[_Row] = set()
+    raised: dict[_Row, str] = {}
     for members in (FEW_MEMBERS, None):
         for spec in observers:
             left = [a for a in attacks if (spec.name, spec.knowledge, type(a).name) in wanted - succeeded]
@@ -123,11 +135,17 @@ def _recorded_again(
                 most_members=members,
                 self_tests=False,
             )
-            succeeded |= {_named(f) for f in (scorer.measure(output).finding for output in outputs) if _succeeds(f)}
-    return succeeded
+            findings = [scorer.measure(output).finding for output in outputs]
+            succeeded |= {_named(f) for f in findings if _succeeds(f)}
+            raised |= {
+                _named(f): f"at next to no strength, it raised {f.reason}"
+                for f in findings
+                if f.status is Status.FAILED
+            }
+    return succeeded, raised
 
 
-def _named(finding: Finding) -> tuple[str, str, str]:
+def _named(finding: Finding) -> _Row:
     return finding.observer, finding.observer_knowledge, finding.attack
 
 

@@ -38,6 +38,9 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
             )
     if policy.epsilon is None:
         return
+    for name in policy.epsilon.against:
+        if name not in known:
+            raise FglauditError(f"epsilon.against: {unknown('observer of this run', name, known)}")
     columns = [cell.columns for cell in manifest.plan]
     if all(column["defense"] == "none" for column in columns):
         raise FglauditError("epsilon: a guarantee needs a defense; no cell of this suite has one; drop epsilon")

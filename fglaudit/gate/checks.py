@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from fglaudit.execution.exit_code import ExitCode, combined, refuted
+from fglaudit.execution.exit_code import ExitCode, refuted
 from fglaudit.execution.stored_run import Manifest, read_manifest
 from fglaudit.finding import CellRecord, Status
 from fglaudit.gate.askable import check_askable, observer_names
-from fglaudit.gate.policy import Epsilon, Policy, Want
+from fglaudit.gate.check import Check, Outcome
+from fglaudit.gate.guarantee_checks import guarantee_checks
+from fglaudit.gate.policy import Allow, Policy, Want
 from fglaudit.gate.upper_ends import concerns, upper_end
-from fglaudit.guarantees import Verdict
-from fglaudit.guarantees import Word as Guarantee
 from fglaudit.parties import HONEST
 from fglaudit.reports.answers import Answer, Word, answers, applies
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import Setting, summarize
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that a policy asks, or that every policy asks.
-
-    Attributes:
-        name: e.g. ``client:each features advantage_high``.
-        wanted, got: in words.
-        passed: False if it is broken or not shown.
-        code: exit code where it is broken.
-    """
-
-    name: str
-    wanted: str
-    got: str
-    passed: bool
-    code: ExitCode = ExitCode.GATE
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a gate."""
-
-    run: str
-    checks: tuple[Check, ...]
-
-    @property
-    def broken(self) -> tuple[Check, ...]:
-        return tuple(check for check in self.checks if not check.passed)
-
-    @property
-    def code(self) -> ExitCode:
-        return combined(check.code for check in self.broken)
 
 
 def check_run(directory: Path, policy: Policy) -> Outcome:
@@ -69,7 +34,7 @@ def check_run(directory: Path, policy: Policy) -> Outcome:
     check_askable(policy, run, manifest, found)
     labels = Labels.of(settings)
     trained = [setting for setting in settings if applies(setting)]
-    checks = [*_whole(run, manifest, policy.allow.failed), _refuted(run.cells)]
+    checks = [*_whole(run, manifest, policy.allow), _refuted(run.cells)]
     checks += _active(manifest, policy.allow.servers)
     for name, quantities in policy.observers.items():
         here = [a for a in found if name in observer_names(a.observer) and a.applies]
@@ -81,11 +46,11 @@ def check_run(directory: Path, policy: Policy) -> Outcome:
     if policy.accuracy is not None:
         checks.append(_accuracy(trained, policy.accuracy.min, labels))
     if policy.epsilon is not None:
-        checks.append(_epsilon(trained, policy.epsilon, labels))
+        checks += guarantee_checks(trained, policy.epsilon, tuple(policy.observers), labels)
     return Outcome(str(directory), tuple(checks))
 
 
-def _whole(run: Run, manifest: Manifest, allowed: int) -> Iterable[Check]:
+def _whole(run: Run, manifest: Manifest, allow: Allow) -> Iterable[Check]:
     """Are all planned rows there, readable, and measured?"""
     rows = {
         record.cell: {(f.observer, f.observer_knowledge, f.attack) for f in record.findings} for record in run.cells
@@ -97,10 +62,17 @@ def _whole(run: Run, manifest: Manifest, allowed: int) -> Iterable[Check]:
         for cell in manifest.plan
     )
     yield Check("rows", f"all {expected} planned rows", f"{lacking} missing or damaged", lacking == 0)
-    failed = sum(
-        row.status is Status.FAILED for record in run.cells if record.cell not in absent for row in record.findings
+    there = [row for record in run.cells if record.cell not in absent for row in record.findings]
+    failed = sum(row.status is Status.FAILED for row in there)
+    yield Check("failed", f"at most {allow.failed} failed rows", f"{failed}", failed <= allow.failed)
+    broken = [row.attack for row in there if row.status is Status.BROKEN_ATTACK]
+    names = f" ({', '.join(sorted(set(broken)))})" if broken else ""
+    yield Check(
+        "broken attacks",
+        f"at most {allow.broken} rows of attacks that fail their self-test (allow.broken)",
+        f"{len(broken)}{names}",
+        len(broken) <= allow.broken,
     )
-    yield Check("failed", f"at most {allowed} failed rows", f"{failed}", failed <= allowed)
 
 
 def _active(manifest: Manifest, allowed: Sequence[str]) -> list[Check]:
@@ -194,37 +166,6 @@ def _accuracy(trained: Sequence[Setting], least: float, labels: Labels) -> Check
         return Check("accuracy", wanted, "nothing was trained", False)
     value, setting = min(found, key=lambda pair: pair[0])
     return Check("accuracy", wanted, f"{value:.3f} ({_named(setting, labels)})", value >= least)
-
-
-def _epsilon(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
-    wanted = f"{want.guarantee}, at most {want.max:g} per {want.unit}"
-    largest, where = 0.0, ""
-    for setting in trained:
-        for record in setting.records:
-            value, trouble = _stated(record.verdict, want)
-            if trouble:
-                return Check("epsilon", wanted, f"{trouble} ({_named(setting, labels)})", False)
-            if value >= largest:
-                largest, where = value, _named(setting, labels)
-    if not trained:
-        return Check("epsilon", wanted, "nothing was trained", False)
-    return Check("epsilon", wanted, f"{largest:.4g} ({where})", largest <= want.max)
-
-
-def _stated(verdict: Verdict | None, want: Epsilon) -> tuple[float, str]:
-    """Return the epsilon that counts, or why none does."""
-    if verdict is None:
-        return 0.0, "no guarantee was judged"
-    enough = {Guarantee.VERIFIED} | ({Guarantee.CLAIMED} if want.guarantee == "claimed" else set())
-    if verdict.word not in enough:
-        return 0.0, f"the guarantee is {verdict.word}{f': {verdict.reason}' if verdict.reason else ''}"
-    values = [v for v in (verdict.epsilon, verdict.claimed) if v is not None]
-    value = verdict.epsilon if verdict.word is Guarantee.VERIFIED else max(values, default=None)
-    if value is None:
-        return 0.0, f"a {verdict.word} guarantee without an epsilon"
-    if verdict.unit != want.unit:
-        return 0.0, f"the guarantee is per {verdict.unit or 'unit that it does not name'}"
-    return value, ""
 
 
 def _named(setting: Setting, labels: Labels) -> str:

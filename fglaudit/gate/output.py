@@ -6,7 +6,7 @@ import json
 from xml.etree import ElementTree
 
 from fglaudit.errors import printable
-from fglaudit.gate.checks import Check, Outcome
+from fglaudit.gate.check import Check, Outcome
 
 
 def text(outcome: Outcome) -> str:

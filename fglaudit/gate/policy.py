@@ -4,8 +4,8 @@
       "client:each": {features: {advantage_high: 0.05}, labels: {advantage_high: 0.2}}
       server:        {features: {verdict: held}}
     accuracy: {min: 0.75}
-    epsilon:  {max: 8, guarantee: verified, unit: node}
-    allow:    {claimed: false, unexamined: false, failed: 0}
+    epsilon:  {max: 8, delta: 1.0e-5, guarantee: verified, unit: node, against: ["client:each"]}
+    allow:    {claimed: false, unexamined: false, failed: 0, broken: 0}
 
 Every key may be left out, but not all three of observers, accuracy and epsilon.
 """
@@ -22,6 +22,9 @@ from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.quantities import QUANTITIES
 from fglaudit.suite.yaml_text import read_yaml
 from fglaudit.user_files import read_file, user_path
+
+MOST_DELTA = 1e-5
+"""Largest delta where a policy names none; it must also be below one over the number of nodes."""
 
 
 class _Strict(BaseModel):
@@ -51,13 +54,19 @@ class Accuracy(_Strict):
 class Epsilon(_Strict):
     """Attributes:
     max: largest epsilon of any setting of the run.
+    delta: largest probability with which epsilon may be exceeded; None: ``MOST_DELTA``, and below one over the number
+        of nodes.
     guarantee: the least that must be said of it.
     unit: what the guarantee is about.
+    against: observers whom it must hold against; empty: those that the policy names under ``observers``, or where it
+        names none all of the run.
     """
 
     max: float = Field(gt=0)
+    delta: float | None = Field(default=None, ge=0, lt=1)
     guarantee: Literal["verified", "claimed"] = "verified"
     unit: Literal["feature", "node", "edge", "client"]
+    against: list[str] = Field(default=[])
 
 
 class Allow(_Strict):
@@ -67,12 +76,15 @@ class Allow(_Strict):
         claimed: a guarantee that is its author's number alone.
         unexamined: fields of messages that move with the data and that no fact and no attack covers.
         failed: so many failed rows.
+        broken: so many rows of attacks that fail their self-test; where such an attack is on a quantity that is asked
+            about, the answer is still not shown.
         servers: behaviours of parties that break the rules; a run with another one, beside honest, breaks the gate.
     """
 
     claimed: bool = False
     unexamined: bool = False
     failed: int = Field(default=0, ge=0)
+    broken: int = Field(default=0, ge=0)
     servers: list[str] = Field(default=[])
 
 

@@ -14,6 +14,7 @@ from fglaudit.scoring.metrics import clusters_of, metric_interval
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import noise_flaw
 from fglaudit.scoring.truth import GroundTruth
+from fglaudit.tracebacks import keep, place
 from fglaudit.view import Observer, View
 
 
@@ -67,7 +68,8 @@ class Scorer:
                 return Measurement(output.blank)
             return self._compared(output, self.asked(name, observers, output.pooled))
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            keep(error, f"scoring attack {output.blank.attack} by {output.blank.observer}")
+            reason = f"{type(error).__name__}: {error}{place(error)}"
             return Measurement(replace(output.blank, status=Status.FAILED, reason=reason, seconds_attack=None))
 
     def _adapted(self, output: Output) -> str:

@@ -22,6 +22,7 @@ from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.quantities import quantity
 from fglaudit.rng import derive, split
+from fglaudit.tracebacks import keep, place
 from fglaudit.view import Messages, PublicFacts, View
 
 FOUND_AT_LEAST = 0.5
@@ -62,14 +63,27 @@ class _ReleasedMessages:
         return iter(release(graph, batches, rng=rng).batches)
 
 
-def works_through(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> bool:
-    """Whether ``attack`` finds its planted leak when that is sent through the defense of ``view``.
+@dataclass(frozen=True)
+class Through:
+    """Whether an attack was seen to work through a defense.
 
-    An attack that fails on it, whatever the error, does not work through the defense.
+    Attributes:
+        works: whether it was.
+        raised: what was raised instead of a result, in words; empty where the attack gave one.
+    """
+
+    works: bool
+    raised: str = ""
+
+
+def works_through(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> Through:
+    """Return whether ``attack`` finds its planted leak when that is sent through the defense of ``view``.
+
+    An attack that fails on it, whatever the error, was not seen to work through the defense; the error is told.
     """
     public = view.public
     if public.release is None:
-        return False
+        return Through(False)
     kind = quantity(type(attack).quantity)
     rehearse = _Defended(public)
     try:
@@ -85,8 +99,10 @@ def works_through(attack: Attack, view: View, rng: torch.Generator, device: torc
         )
         result = attack.run(seen, rng=split(rng, "planted"), device=device)
         if not kind.accepts(result):
-            return False
+            return Through(False)
         found = kind.planted_score(dataclasses.replace(planted, view=seen), result, split(rng, "planted guess"))
-    except Exception:
-        return False
-    return bool(found >= FOUND_AT_LEAST)
+    except Exception as error:  # the attack's own code runs here, and the defense's: it must not end a run
+        name = type(attack).name
+        keep(error, f"attack {name} on rows planted behind the defense {public.defense}")
+        return Through(False, f"{name} or {public.defense} raised {type(error).__name__}: {error}{place(error)}")
+    return Through(bool(found >= FOUND_AT_LEAST))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fglaudit.context import Context
 from fglaudit.facts import ROWS, Additive, Fact, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
@@ -127,7 +128,7 @@ class RecordingChannel:
             self.inputs[client.client] = prepared.x
         if prepared.edge_index is not client.edge_index or prepared.boundary is not client.boundary:
             self.edges[client.client] = prepared.edges()
-        return prepared
+        return prepared if before is None else self._observed.noting(before, prepared)
 
     def prepares(self) -> bool:
         """Whether the defense changes what clients start from."""
@@ -172,6 +173,10 @@ class RecordingChannel:
         self._observed.accuse(wrong)
         self._observed.updated(expected, update)
         return update
+
+    def states(self, context: Context) -> None:
+        """Take note of what the protocol states of the run: what is done to what it does not use is not done."""
+        self._observed.crosses = context.cross_edges
 
     @property
     def unstated(self) -> tuple[Unstated, ...]:

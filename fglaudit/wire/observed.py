@@ -24,6 +24,8 @@ from fglaudit.facts import (
     ROWS,
     Absent,
     Clipped,
+    DegreeBound,
+    DroppedEdges,
     Fact,
     Field,
     Merged,
@@ -42,7 +44,8 @@ from fglaudit.residuals import Shape
 from fglaudit.rng import derive
 from fglaudit.wire.asked_again import Stated
 from fglaudit.wire.compared_values import ComparedValues, applied
-from fglaudit.wire.observed_graph import changed_edges, changed_groups, same
+from fglaudit.wire.noted_graph import ACROSS, NotedGraph
+from fglaudit.wire.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
 from fglaudit.wire.summed_gradients import expected_sum, outside_samples
 
@@ -59,6 +62,7 @@ class Observed:
 
     Attributes:
         unstated: changes that no fact explains, one per target.
+        crosses: whether the protocol states that edges between clients enter what is sent or trained on; None: unknown.
     """
 
     def __init__(self, session: DefenseSession) -> None:
@@ -71,6 +75,10 @@ class Observed:
         self._as_given: tuple[Fact, ...] | None = None
         self._sent: set[str] = set()
         self._met: set[Target] = set()
+        self._changed: set[str] = set()
+        self._read: set[str] = set()
+        self._merged = False
+        self.crosses: bool | None = None
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -159,16 +167,43 @@ class Observed:
     def unstated(self) -> tuple[Unstated, ...]:
         self._compared.finish()
         for fact in self.facts:  # asked once more
-            if self._never_done(fact):
-                self._note(fact.target, f"{kind_of(fact)} is stated, and nothing was sent to which that was done")
+            if why := self._never_done(fact):
+                self._note(fact.target, f"{kind_of(fact)} is stated, and {why}")
         return tuple(Unstated(target, why) for target, why in self._compared.found.items())
 
-    def _never_done(self, fact: Fact) -> bool:
-        """Whether attacks that reckon with ``fact`` are misled: nothing went through a hook that it is about, though
-        its payload, if it is about one, was sent."""
-        if isinstance(fact, Sealed | Absent) or fact.target in self._met:
-            return False
-        return not isinstance(fact.target, Field) or fact.target.payload in self._sent
+    def _never_done(self, fact: Fact) -> str:
+        """Say why attacks that reckon with ``fact`` are misled: nothing went through a hook that it is about, though
+        its payload, if it is about one, was sent; or what it is about enters nothing. Empty where they are not."""
+        if isinstance(fact, Sealed | Absent):
+            return ""
+        if isinstance(fact, Merged) and not self._merged:
+            return "the protocol asked for no groups of neighbours"
+        if isinstance(fact, DroppedEdges | Merged) and self.crosses is False:
+            return "the protocol states that edges between clients enter nothing that is sent or trained on"
+        if fact.target in self._met:
+            return self._never_read(fact)
+        if not isinstance(fact.target, Field) or fact.target.payload in self._sent:
+            return "nothing was sent to which that was done"
+        return ""
+
+    def _never_read(self, fact: Fact) -> str:
+        """Say so where clients were changed as ``fact`` says, and the protocol read nothing of what was changed. Of a
+        degree bound no change is promised: it holds of whatever edges are read."""
+        if fact.target == ROWS:
+            about = {"x"}
+        elif fact.target == EDGES and not isinstance(fact, DegreeBound):
+            about = set(ACROSS) if isinstance(fact, DroppedEdges | Merged) else set(EDGE_FIELDS)
+        else:
+            return ""
+        if self._changed & about and not self._read & about:
+            return "the protocol reads nothing of what that changed in clients' graphs"
+        return ""
+
+    def noting(self, before: ClientGraph, prepared: ClientGraph) -> ClientGraph:
+        """Return a ``prepared`` graph for the protocol, which notes what is read of it beside what was changed."""
+        names = ("x", *EDGE_FIELDS)
+        self._changed.update(name for name in names if not same(getattr(before, name), getattr(prepared, name)))
+        return NotedGraph.of(prepared, self._read)
 
     def watches(self, hook: str) -> bool:
         """Whether the session overrides ``hook``, or states what it would do there: that must then be seen."""
@@ -195,6 +230,7 @@ class Observed:
     def merged(self, center: Tensor, neighbor: Tensor, groups: Tensor) -> None:
         """Compare groups of cross-client edges [E] with those stated."""
         self._met.add(EDGES)
+        self._merged = True
         if (why := changed_groups(center, neighbor, groups, self.facts)) is not None:
             self._note(EDGES, why)
 

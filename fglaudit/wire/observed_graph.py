@@ -13,7 +13,7 @@ from fglaudit.facts import EDGES, DegreeBound, DroppedEdges, Fact, Merged
 from fglaudit.graph import ClientGraph
 from fglaudit.privacy.degree_bound import bound_degrees
 
-_EDGE_FIELDS = ("edge_index", "degrees", "remote_nodes", "remote_degrees", "boundary")
+EDGE_FIELDS = ("edge_index", "degrees", "remote_nodes", "remote_degrees", "boundary")
 
 
 def copied(client: ClientGraph) -> ClientGraph:
@@ -49,7 +49,7 @@ def changed_edges(before: ClientGraph, after: ClientGraph, facts: Iterable[Fact]
             expected = bound_degrees(expected, fact.bound, fact.seed)
     if not known:
         return None  # a fact that nobody here knows; no built-in attack models it
-    other = [name for name in _EDGE_FIELDS if not same(getattr(expected, name), getattr(after, name))]
+    other = [name for name in EDGE_FIELDS if not same(getattr(expected, name), getattr(after, name))]
     return f"{', '.join(other)} of a client are not what is stated" if other else None
 
 

@@ -93,6 +93,10 @@ class DistributedGCN(FederatedProtocol):
         times = {RawFeatures: 1, HiddenStates: self.rounds + 1, HiddenGradients: self.rounds, ModelUpdate: self.rounds}
         return tuple(Release(kind, n, None, "client", covers_training=False, why=why) for kind, n in times.items())
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Rows of neighbours at other clients are sent in every layer."""
+        return True
+
     def uploads(self, graph: FederatedGraph) -> Uploads:
         return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
 

@@ -185,6 +185,10 @@ class FedGAT(GatProtocol):
             Release(self.masked, 1, gain, "node", covers_training=True, why=masks, by_server=True, fields=fields),
         )
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Neighbourhoods are masked as clients know them, neighbours at other clients among them."""
+        return True
+
     def examples(self, graph: FederatedGraph) -> str:
         return (
             "fedgat's losses see neighbours through messages made of their features in the clear, which noise on"

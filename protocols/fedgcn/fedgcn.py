@@ -165,6 +165,10 @@ class FedGCN(FederatedProtocol):
             )
         return (Release(NeighborSums, 1, gain, "node", covers_training=True, why=why, subgraphs=True),)
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Sums go over neighbours at other clients too, unless there are no hops."""
+        return self.hops > 0
+
     def examples(self, graph: FederatedGraph) -> Examples | str:
         """A node's loss sees as many hops as there are layers; with sums some of the nodes are other clients'."""
         if self.smoothing_hops:

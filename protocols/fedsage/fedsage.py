@@ -99,6 +99,10 @@ class FedSage(FedAvgSage):
         if not 0 <= self.noise < float("inf"):
             raise FglauditError(f"noise must be finite and not negative; got {self.noise:g}; use for example 0.1")
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Simulated neighbours are those at other clients; generators are trained on a client's own edges."""
+        return self.generator == "simulated"
+
     def examples(self, graph: FederatedGraph) -> Examples | str:
         return f"{self.name} attaches rows to a client's graph that were made of features beforehand"
 

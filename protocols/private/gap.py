@@ -195,6 +195,10 @@ class GAP(FederatedProtocol):
         trained = "models are trained on the rows of training nodes"
         return (sums, Release(ModelUpdate, self.num_rounds, None, NODE, False, trained))
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Sums of embeddings go over neighbours at other clients too."""
+        return True
+
     def examples(self, graph: FederatedGraph) -> Examples:
         """A node's loss sees its own row, and sums that were released before."""
         return node_examples(graph, passes=self.num_rounds * self.local_steps, hops=0)

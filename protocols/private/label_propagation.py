@@ -70,6 +70,14 @@ class LabelPropagation(FederatedProtocol):
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Reports are propagated over all edges."""
+        return True
+
+    def features_used(self, graph: FederatedGraph) -> bool:
+        """Labels alone are sent and propagated."""
+        return False
+
     def structure(self, graph: FederatedGraph) -> Structure:
         keep = float(response_matrix(self.label_epsilon, graph.num_classes)[0, 0].item())
         return Structure((Reports(graph.num_classes, "label", keep), SpreadReports(self.spread)))

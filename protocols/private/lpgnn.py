@@ -107,6 +107,10 @@ class LPGNN(FederatedProtocol):
         why = "every row is sent once, as it is; the server trains on nothing else of features"
         return (Release(RawFeatures, 1, 1.0, "node", covers_training=True, why=why, fields=("x",)),)
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """The server propagates what arrived over all edges that clients name."""
+        return True
+
     def examples(self, graph: FederatedGraph) -> str:
         return f"{self.name}'s server trains on rows and labels as they arrived, which noise on gradients leaves alone"
 

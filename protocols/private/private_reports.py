@@ -159,6 +159,10 @@ class PrivateReports(FederatedProtocol):
         models = Release(ModelUpdate, self.num_rounds, None, REPORTING_NODE, False, why)
         return (reports,) if alone else (reports, models)
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Reports and codes are propagated over all edges."""
+        return True
+
     def examples(self, graph: FederatedGraph) -> Examples | str:
         """A node's loss sees features of its own client's nodes alone; what reports carry is not counted here."""
         if self.pseudo_labels:

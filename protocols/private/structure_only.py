@@ -109,6 +109,14 @@ class StructureOnly(FederatedProtocol):
             return None
         return self.head().training_rows(training(clients) if self.pseudo_labels else clients, graph.num_nodes)
 
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        """Codes are propagated over all edges."""
+        return True
+
+    def features_used(self, graph: FederatedGraph) -> bool:
+        """They are part of a node's own input, if of any."""
+        return self.features_at_home != NO_FEATURES
+
     def examples(self, graph: FederatedGraph) -> Examples | str:
         """A node's loss sees features of its own client's nodes alone, up to two steps away."""
         if self.pseudo_labels:

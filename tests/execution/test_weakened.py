@@ -19,8 +19,8 @@ from fglaudit.datasets.csbm import CsbmOptions, draw
 from fglaudit.defenses.none import NoDefense
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Additive, Fact, Field
-from fglaudit.finding import NO, YES, Finding
-from fglaudit.interfaces import Defense, DefenseSession
+from fglaudit.finding import NO, RAISED, YES, Finding
+from fglaudit.interfaces import Attack, Defense, DefenseSession, Reconstruction
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, NeighborSums, Payload
@@ -29,7 +29,8 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.scoring.through_defense import works_through
 from fglaudit.suite.cell import Cell
 from fglaudit.testing import CPU, record
-from fglaudit.view import Observer
+from fglaudit.tracebacks import collected
+from fglaudit.view import Observer, View
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,36 @@ class Stubborn(Loud):
         return Stubborn(self.std * (0.9 + 0.1 * factor))
 
 
-def row(defense: Defense) -> Finding:
+@dataclass(frozen=True)
+class Untrainable(Loud):
+    """Has a strength at which nothing can be bound."""
+
+    name: ClassVar[str] = "untrainable"
+
+    def weakened(self, factor: float) -> Untrainable:
+        check_factor(factor)
+        return Untrainable(-1.0)
+
+    def bind(self, context: Context) -> DefenseSession:
+        if self.std < 0:
+            raise ValueError("no noise is below 0")
+        return super().bind(context)
+
+
+@dataclass(frozen=True)
+class Fragile(MaximumAPosteriori):
+    """Raises where the stated noise is hardly any."""
+
+    name: ClassVar[str] = "fragile"
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        noise = [fact for fact in view.public.facts if isinstance(fact, Additive)]
+        if any(fact.scale < 1 for fact in noise):
+            raise ValueError("too quiet")
+        return super().run(view, rng=rng, device=device)
+
+
+def row(defense: Defense, attack: Attack | None = None) -> Finding:
     """Return the row of one attack by each client on a small cell."""
     options = CsbmOptions(nodes=90, edges=120, dimensions=20, classes=3, ones_per_row=5)
     cell = Cell(
@@ -93,7 +123,7 @@ def row(defense: Defense) -> Finding:
         defense=defense,
         seed=0,
         observers=(ObserverSpec(("client:each",), topology=True, auxiliary=0.2),),
-        attacks=(MaximumAPosteriori(),),
+        attacks=(attack or MaximumAPosteriori(),),
         empirical=False,
     )
     (found,) = run_cell(cell, suite="test", device=CPU).findings
@@ -109,6 +139,34 @@ def test_what_failed_is_asked_at_next_to_no_strength(defense: Defense, word: str
     assert found.can_reassure == (word == YES and not found.confused)
 
 
+@pytest.mark.parametrize(
+    ("defense", "attack", "words"),
+    [
+        (
+            Untrainable(),
+            None,
+            "training at next to no strength raised ValueError: no noise is below 0 (test_weakened.py",
+        ),
+        (Adjustable(), Fragile(), "at next to no strength, it raised ValueError: too quiet (test_weakened.py"),
+    ],
+)
+def test_what_raises_at_next_to_no_strength_is_told(defense: Defense, attack: Attack | None, words: str) -> None:
+    """A crash is no measurement: the row says so, and its traceback is kept."""
+    with collected() as texts:
+        found = row(defense, attack)
+    assert found.succeeds_weakened == NO and not found.can_reassure
+    assert RAISED in found.reason and words in found.reason
+    assert any("Traceback" in text and "ValueError" in text for text in texts)
+
+
+def test_what_raises_on_planted_rows_is_told() -> None:
+    view = record(FedGCN(hops=1, rounds=1), defense=Loud(1e-6)).view(Observer(parties=(0,), degrees=True))
+    with collected() as texts:
+        through = works_through(Fragile(), view, attack_stream(Fragile(), view, "test"), CPU)
+    assert not through.works and "fragile or loud raised ValueError: too quiet (test_weakened.py" in through.raised
+    assert len(texts) == 1 and "Traceback" in texts[0]
+
+
 def test_undefended_rows_and_leaks_are_not_asked() -> None:
     assert row(NoDefense()).succeeds_weakened == ""
     leak = row(Adjustable(std=1e-4))
@@ -120,7 +178,7 @@ def test_quiet_defenses_without_a_strength_let_planted_rows_through() -> None:
     attack = MaximumAPosteriori()
     for std, works in ((1e-6, True), (300.0, False)):
         view = record(FedGCN(hops=1, rounds=1), defense=Loud(std)).view(Observer(parties=(0,), degrees=True))
-        assert works_through(attack, view, attack_stream(attack, view, "test"), CPU) is works
+        assert works_through(attack, view, attack_stream(attack, view, "test"), CPU).works is works
 
 
 def test_a_few_clients_in_turn_without_self_tests() -> None:

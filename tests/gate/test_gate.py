@@ -30,11 +30,16 @@ def cells(
     found = []
     for seed in range(seeds):
         cell = make_cell(FEDGCN, defense, seed, observers=(0, 1), parties=parties)
-        cell = replace(cell, verdict=GOOD, fields=EXAMINED)
+        cell = rows(promised)(replace(cell, verdict=GOOD, fields=EXAMINED))
         for change in changes:
             cell = change(cell)
         found.append(cell)
     return found
+
+
+def promised(row: Finding) -> Finding:
+    """What a run says of a guarantee to every observer."""
+    return replace(row, guarantee="none" if row.defense == "none" else "verified")
 
 
 def rows(change: Callable[[Finding], Finding]) -> Change:
@@ -77,11 +82,29 @@ def test_a_run_that_shows_all_that_is_asked_passes(tmp_path: Path, capsys: pytes
     assert code == ExitCode.DONE, out
     assert out.startswith("gate passed") and "BROKEN" not in out
     assert "corrected for 4 attacks" in out and "epsilon: wanted verified, at most 8 per node; got 7.98" in out
+    assert "delta: wanted at most 1e-05, and below one over the number of nodes" in out
+    assert "covered: wanted the guarantee is about what client:each, server sees" in out
 
 
 def worse(row: Finding) -> Finding:
     """An attack that is not adapted and gets nothing."""
     return replace(row, adapted="no: Rounded") if row.attack == "row-space" else row
+
+
+def self_test_failed(cell: CellRecord) -> CellRecord:
+    broken = replace(cell.findings[0], status=Status.BROKEN_ATTACK, reason="self-test: did not find a planted row")
+    return replace(cell, findings=(broken, *cell.findings[1:]))
+
+
+def server_trusted(cell: CellRecord) -> CellRecord:
+    """A guarantee against clients alone, as a run says it: rows of the server name none."""
+    return rows(lambda row: replace(row, guarantee="none") if row.observer == "server" else row)(
+        replace(cell, verdict=replace(GOOD, not_covered="Not covered: labels, the server, which is trusted"))
+    )
+
+
+def with_delta(delta: float | None) -> Change:
+    return lambda cell: replace(cell, verdict=replace(GOOD, delta=delta))
 
 
 def first_failed(cell: CellRecord) -> CellRecord:
@@ -124,6 +147,34 @@ BROKEN: list[tuple[str, Change, str, str]] = [
         lambda c: replace(c, verdict=replace(GOOD, unit="client")),
         "epsilon: {max: 8, unit: node}",
         "the guarantee is per client",
+    ),
+    ("delta", with_delta(0.9), "epsilon: {max: 8, unit: node}", "delta: wanted at most 1e-05"),
+    ("no delta", with_delta(None), "epsilon: {max: 8, unit: node}", "a guarantee that names none"),
+    (
+        "own delta",
+        lambda c: c,
+        "epsilon: {max: 8, unit: node, delta: 1.0e-6}",
+        "delta: wanted at most 1e-06; got 1e-05",
+    ),
+    (
+        "delta of many nodes",
+        lambda c: replace(c, partition_facts={"client_sizes": [60_000, 60_000]}),
+        "epsilon: {max: 8, unit: node}",
+        "1e-05 with 120000 nodes",
+    ),
+    ("trusted server", server_trusted, "epsilon: {max: 8, unit: node}", "nothing is promised to server. Not covered"),
+    (
+        "trusted server named",
+        server_trusted,
+        'epsilon: {max: 8, unit: node, against: ["client:each", server]}',
+        "the server, which is trusted",
+    ),
+    ("no word", rows(lambda r: replace(r, guarantee="")), "epsilon: {max: 8, unit: node}", "nothing is promised to"),
+    (
+        "broken attack",
+        self_test_failed,
+        "accuracy: {min: 0.1}",
+        "broken attacks: wanted at most 0 rows of attacks that fail their self-test (allow.broken); got 2 (subset-sum)",
     ),
     ("epsilon", lambda c: c, "epsilon: {max: 7, unit: node}", "epsilon: wanted verified, at most 7 per node; got 7.98"),
 ]
@@ -227,6 +278,21 @@ def test_sealed_messages_pass_and_too_few_failed_rows_are_allowed(
     assert code == ExitCode.GATE and "not tested" in out
     policy = "accuracy: {min: 0.1}\nallow: {failed: 2}"
     assert gate(tmp_path / "allowed", cells(first_failed), policy, capsys)[0] == ExitCode.DONE
+    policy = "accuracy: {min: 0.1}\nallow: {broken: 2}"
+    assert gate(tmp_path / "broken", cells(self_test_failed), policy, capsys)[0] == ExitCode.DONE
+
+
+def test_a_guarantee_holds_against_those_whom_the_policy_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against clients alone where the policy says so; its delta as large as the policy says."""
+    named = 'epsilon: {max: 8, unit: node, against: ["client:each"]}'
+    assert gate(tmp_path / "against", cells(server_trusted), named, capsys)[0] == ExitCode.DONE
+    asked = f"{FEATURES}\nepsilon: {{max: 8, unit: node}}"
+    assert gate(tmp_path / "asked", cells(server_trusted), asked, capsys)[0] == ExitCode.DONE
+    large = "epsilon: {max: 8, unit: node, delta: 1.0e-3}"
+    assert gate(tmp_path / "large", cells(with_delta(1e-3)), large, capsys)[0] == ExitCode.DONE
+    assert gate(tmp_path / "pure", cells(with_delta(0.0)), large, capsys)[0] == ExitCode.DONE
 
 
 WRONG = [
@@ -245,6 +311,8 @@ WRONG = [
     ("epsilon: {max: .inf, unit: node}", "finite"),
     ("epsilon: {max: 8, unit: client}", "unit of a guarantee of this run"),
     ("epsilon: {max: 8, unit: node, guarantee: claimed}", "go together"),
+    ("epsilon: {max: 8, unit: node, delta: 1}", "epsilon.delta"),
+    ("epsilon: {max: 8, unit: node, against: [servers]}", "did you mean 'server'"),
     ("accuracy: {min: 0.5}\nallow: {fail: 0}", "did you mean 'failed'"),
     ("accuracy: {min: yes please}", "accuracy.min"),
     ("allow: {failed: 1}", "must ask something"),

@@ -32,7 +32,10 @@ def test_the_documented_policy_has_every_key(tmp_path: Path) -> None:
     assert policy.observers["server"]["features"].verdict == "held"
     assert policy.accuracy is not None and policy.accuracy.min == 0.75
     assert policy.epsilon is not None and (policy.epsilon.max, policy.epsilon.unit) == (8, "node")
-    assert policy.allow.model_dump() == {"claimed": False, "unexamined": False, "failed": 0, "servers": []}
+    assert policy.epsilon.delta == 1e-5 and policy.epsilon.against == ["client:each"]
+    assert policy.allow.model_dump() == {
+        "claimed": False, "unexamined": False, "failed": 0, "broken": 0, "servers": []
+    }  # fmt: skip
 
 
 def test_the_documented_lines_run_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

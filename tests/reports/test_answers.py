@@ -11,7 +11,7 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 
 from fglaudit import registry
 from fglaudit.attacks import ATTACKS
-from fglaudit.finding import CellRecord, Status
+from fglaudit.finding import RAISED, CellRecord, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import Answer, Word, answers
 from fglaudit.reports.attack_quantity import attack_quantity
@@ -127,6 +127,10 @@ def test_worse_than_a_guess_is_no_protection(tmp_path: Path) -> None:
     [
         ({"advantage": -0.2, "advantage_low": -0.3, "advantage_high": -0.1}, "do worse than guesses"),
         ({"succeeds_weakened": "no"}, "were not seen to work through this defense"),
+        (
+            {"succeeds_weakened": "no", "reason": f"{RAISED}it raised ValueError: lost"},
+            f"were not seen to work through this defense (idle: {RAISED}it raised ValueError: lost)",
+        ),
     ],
 )
 def test_answer_and_headline_give_the_same_reason_why_nothing_is_shown(

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 import torch
 from observed_runs import caught
 from torch import Tensor
+from user_graphs import user_graph
 
+from fglaudit.context import Context
+from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.facts import (
     EDGES,
     ROWS,
@@ -25,12 +29,13 @@ from fglaudit.facts import (
     Randomised,
     Rows,
 )
-from fglaudit.graph import ClientGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.privacy.degree_bound import bound_degrees
 from fglaudit.privacy.mechanism import clip_rows
+from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
-from fglaudit.testing import example_graph
+from fglaudit.testing import check_protocol, example_graph, record
 from fglaudit.wire.channel import RecordingChannel
 
 
@@ -124,13 +129,77 @@ PREPARED: dict[str, tuple[Prepares, type | None]] = {
 }
 
 
+def read_all(client: ClientGraph) -> None:
+    """Read it as a protocol does that uses all of it."""
+    assert client.edges().shape[0] == 2 and len(client.x) == len(client.nodes)
+
+
 @pytest.mark.parametrize("name", PREPARED)
 def test_what_clients_start_from(name: str) -> None:
     session, expected = PREPARED[name]
     channel = RecordingChannel(session, 3, derive(0, "defense"))
     for k in range(3):
-        channel.prepare(GRAPH.client(k))
+        read_all(channel.prepare(GRAPH.client(k)))
     assert caught(channel) == ({expected} if expected else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "expected"),
+    [
+        ("few neighbours", lambda c: c.x, Edges),
+        ("few neighbours", lambda c: c.edge_index, Edges),
+        ("few neighbours", lambda c: c.boundary, None),
+        ("degree bound", lambda c: c.x, None),
+        ("kept columns", lambda c: c.edges(), Rows),
+        ("kept columns", lambda c: c.x, None),
+        ("noise", lambda c: c.y, Rows),
+        ("same", lambda c: c.y, None),
+    ],
+)
+def test_what_the_protocol_never_reads_is_not_done(
+    name: str, read: Callable[[ClientGraph], object], expected: type | None
+) -> None:
+    """Attacks reckon with what is stated, and would be called not adapted to it."""
+    channel = RecordingChannel(PREPARED[name][0], 3, derive(0, "defense"))
+    for k in range(3):
+        read(channel.prepare(GRAPH.client(k)))
+    assert caught(channel) == ({expected} if expected else set())
+
+
+def test_edges_that_the_protocol_says_it_does_not_use_are_not_dropped() -> None:
+    """Also where it reads them: here the context says so."""
+    for states, expected in ((False, {Edges}), (True, set())):
+        channel = RecordingChannel(PREPARED["few neighbours"][0], 3, derive(0, "defense"))
+        channel.states(Context("any", 1, 3, 24, (), cross_edges=states))
+        for k in range(3):
+            read_all(channel.prepare(GRAPH.client(k)))
+        assert caught(channel) == expected
+
+
+def test_groups_that_nobody_asks_for_are_not_merged() -> None:
+    session = Prepares(lambda c, g: c, (Merged(EDGES, 2),))
+    channel = RecordingChannel(session, 3, derive(0, "defense"))
+    for k in range(3):
+        read_all(channel.prepare(GRAPH.client(k)))
+    assert caught(channel) == {Edges}
+
+
+@dataclasses.dataclass(frozen=True)
+class Boasting(NFedGNN):
+    """States that it uses edges between clients, and reads rows alone."""
+
+    name: ClassVar[str] = "boasting"
+
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        return True
+
+
+def test_a_protocol_that_boasts_of_edges_is_found_out() -> None:
+    graph = user_graph(nodes=24)
+    run = record(Boasting(hidden=4, rounds=1), graph, MinimumNeighborhood(fewest=100))
+    assert ["reads nothing" in unstated.why for unstated in run.truth.unstated] == [True]
+    with pytest.raises(AssertionError, match="cross_edges"):
+        check_protocol(Boasting(hidden=4, rounds=1), graph)
 
 
 @dataclasses.dataclass
