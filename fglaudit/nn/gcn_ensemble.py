@@ -18,7 +18,7 @@ from fglaudit.errors import unknown
 from fglaudit.nn.gcn import SPARSE_BELOW
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 
 
 @dataclass(frozen=True)
@@ -147,22 +147,23 @@ def train_ensemble(
     settings: EnsembleSettings,
     rng: torch.Generator,
 ) -> Tensor:
-    """Train one model per row of ``members`` and return them [M, D].
+    """Train one model per row of ``members`` and return them [M, D], on the device of the graph, where labels and
+    members are too.
 
     Args:
         layout: of a GCN, :func:`fglaudit.nn.weights.gcn_layout`.
         labels: classes [N].
         members: whose losses are in the mean [M, N], or with which weight; at least one node in every row.
-        rng: draws the first weights, afresh for every model, and the dropout.
+        rng: on the CPU; draws the first weights, afresh for every model, and the dropout.
     """
     starts = split(rng, "weights")
-    vectors = torch.stack([glorot(layout, starts) for _ in range(len(members))])
+    vectors = torch.stack([glorot(layout, starts) for _ in range(len(members))]).to(labels.device)
     weights = {name: weight.clone().requires_grad_() for name, weight in unflatten(vectors, layout).items()}
     total = members.sum(1, keepdim=True)
     share = members / torch.where(total > 0, total, torch.ones_like(total))
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
     optimizer = kind(list(weights.values()), lr=settings.learning_rate, weight_decay=settings.weight_decay)
-    dropout = split(rng, "dropout")
+    dropout = moved(split(rng, "dropout"), labels.device)
     with torch.enable_grad():
         for _ in range(settings.steps):
             scores = ensemble_logits(graph, weights, settings.dropout, dropout).flatten(0, 1)
