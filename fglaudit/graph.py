@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -130,6 +131,43 @@ class ClientGraph:
 
 
 @dataclass(frozen=True)
+class _EdgesByRow:
+    """Where the edges into every node stand, so that a client's edges are found without reading everybody else's.
+
+    Attributes:
+        first: [N], where the edges into each node begin among all, by row.
+        degrees: how many there are [N].
+        order: [E], the edges by row; None where they are stored so.
+    """
+
+    first: Tensor
+    degrees: Degrees
+    order: Tensor | None
+
+    @staticmethod
+    def of(edge_index: Tensor, num_nodes: int) -> _EdgesByRow:
+        row = edge_index[0]
+        degrees = torch.bincount(row, minlength=num_nodes)
+        stored = bool((row[1:] >= row[:-1]).all())
+        return _EdgesByRow(degrees.cumsum(0) - degrees, degrees, None if stored else row.argsort(stable=True))
+
+    def into(self, nodes: Tensor) -> Tensor:
+        """Return which edges go into ``nodes`` [n], in the order in which they are stored."""
+        counts = self.degrees[nodes]
+        skipped = self.first[nodes] - (counts.cumsum(0) - counts)
+        places = torch.arange(int(counts.sum().item())) + skipped.repeat_interleave(counts)
+        return places if self.order is None else self.order[places].sort().values
+
+
+def _places(nodes: Tensor, asked: Tensor) -> Tensor:
+    """Return where ``asked`` [e] stand among ascending ``nodes`` [n], -1 for those that do not."""
+    if not len(nodes):
+        return torch.full_like(asked, -1)
+    place = torch.searchsorted(nodes, asked).clamp(max=len(nodes) - 1)
+    return torch.where(nodes[place] == asked, place, -1)
+
+
+@dataclass(frozen=True)
 class FederatedGraph:
     """A graph split over clients. Clients may overlap; split masks belong to (client, node).
 
@@ -197,27 +235,29 @@ class FederatedGraph:
             )
         return owner
 
+    @cached_property
+    def _edges_by_row(self) -> _EdgesByRow:
+        return _EdgesByRow.of(self.edge_index, self.num_nodes)
+
     def client(self, k: int) -> ClientGraph:
-        """Return what client ``k`` legitimately holds."""
-        nodes = self.clients[k]
-        position = torch.full((self.num_nodes,), -1)
-        position[nodes] = torch.arange(len(nodes))
-        row, col = self.edge_index
-        mine = position[row] >= 0
-        inner = mine & (position[col] >= 0)
-        cross = mine & (position[col] < 0)
+        """Return what client ``k`` legitimately holds, in time of what it holds: the edges are sorted once."""
+        nodes, index = self.clients[k], self._edges_by_row
+        row, col = self.edge_index[:, index.into(nodes)]
+        here = _places(nodes, row)
+        place = _places(nodes, col)
+        inner = place >= 0
+        cross = ~inner
         remote, remote_position = torch.unique(col[cross], return_inverse=True)
-        degrees = self.degrees()
         return ClientGraph(
             client=k,
             nodes=nodes,
             x=self.x[nodes],
             y=self.y[nodes],
-            edge_index=position[self.edge_index[:, inner]],
-            degrees=degrees[nodes],
+            edge_index=torch.stack([here[inner], place[inner]]),
+            degrees=index.degrees[nodes],
             remote_nodes=remote,
-            remote_degrees=degrees[remote],
-            boundary=torch.stack([position[row[cross]], remote_position]),
+            remote_degrees=index.degrees[remote],
+            boundary=torch.stack([here[cross], remote_position]),
             train=self.train[k],
             val=self.val[k],
             test=self.test[k],
