@@ -77,7 +77,7 @@ def settings() -> list[object]:
     found: list[object] = []
     for name in ATTACKS:
         default = attack(name)
-        for field in dataclasses.fields(default):
+        for field in dataclasses.fields(default):  # type: ignore[arg-type]
             value = getattr(default, field.name)
             others = [not value] if isinstance(value, bool) else CHOICES[field.name] if isinstance(value, str) else ()
             found += [
@@ -94,7 +94,7 @@ def test_settings_that_are_no_defaults(name: str, field: str, value: object, whe
     there = place(where_to)
     where, observer = reached(name)[0]
     view = seen(where, observer)
-    candidate = dataclasses.replace(attack(name), **{field: value})  # type: ignore[arg-type]
+    candidate = dataclasses.replace(attack(name), **{field: value})  # type: ignore[type-var]
     assert candidate.unsupported(view) is None
     on_cpu = tensors(candidate.run(view, rng=derive(0, "attack"), device=CPU))
     forget(view)
