@@ -6,7 +6,6 @@ loss. The first layer multiplies the shared sparse features with all models' wei
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -173,14 +172,3 @@ def train_ensemble(
             (losses.view_as(share) * share).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return torch.cat([weight.detach().flatten(1) for weight in weights.values()], 1)
-
-
-def complementary_members(candidates: Tensor, num_nodes: int, pairs: int, rng: torch.Generator) -> Tensor:
-    """Return whom each of ``2 pairs`` models trains on [2 pairs, N]: rows 2j and 2j + 1 share out the ``candidates``
-    [c], half each, so that every candidate is a member of exactly one of the two; nobody else is a member."""
-    members = torch.zeros(2 * pairs, num_nodes, dtype=torch.bool)
-    for pair in range(pairs):
-        order = candidates[torch.randperm(len(candidates), generator=rng)]
-        for model, part in enumerate(itertools.islice(torch.tensor_split(order, 2), 2)):
-            members[2 * pair + model, part] = True
-    return members
