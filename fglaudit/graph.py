@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fglaudit.errors import FglauditError
 from fglaudit.shapes import BoundaryEdges, Degrees, EdgeIndex, NodeIds, NodeLabels, NodeMask, RemoteIds
@@ -146,7 +146,14 @@ class _EdgesByRow:
 
     @staticmethod
     def of(edge_index: Tensor, num_nodes: int) -> _EdgesByRow:
-        row = edge_index[0]
+        """Return it for ``edge_index`` [2, E]; remembered as long as these edges are."""
+        found: _EdgesByRow | None = _sorted_edges.get(edge_index)  # type: ignore[no-untyped-call]
+        if found is None or len(found.degrees) != num_nodes:
+            found = _sorted_edges[edge_index] = _EdgesByRow._made(edge_index[0], num_nodes)
+        return found
+
+    @staticmethod
+    def _made(row: Tensor, num_nodes: int) -> _EdgesByRow:
         degrees = torch.bincount(row, minlength=num_nodes)
         stored = bool((row[1:] >= row[:-1]).all())
         return _EdgesByRow(degrees.cumsum(0) - degrees, degrees, None if stored else row.argsort(stable=True))
@@ -157,6 +164,10 @@ class _EdgesByRow:
         skipped = self.first[nodes] - (counts.cumsum(0) - counts)
         places = torch.arange(int(counts.sum().item())) + skipped.repeat_interleave(counts)
         return places if self.order is None else self.order[places].sort().values
+
+
+_sorted_edges = WeakTensorKeyDictionary()
+"""By the tensor of all edges, which graphs with other rows share; the attributes of a graph are its fields alone."""
 
 
 def _places(nodes: Tensor, asked: Tensor) -> Tensor:
@@ -235,13 +246,9 @@ class FederatedGraph:
             )
         return owner
 
-    @cached_property
-    def _edges_by_row(self) -> _EdgesByRow:
-        return _EdgesByRow.of(self.edge_index, self.num_nodes)
-
     def client(self, k: int) -> ClientGraph:
         """Return what client ``k`` legitimately holds, in time of what it holds: the edges are sorted once."""
-        nodes, index = self.clients[k], self._edges_by_row
+        nodes, index = self.clients[k], _EdgesByRow.of(self.edge_index, self.num_nodes)
         row, col = self.edge_index[:, index.into(nodes)]
         here = _places(nodes, row)
         place = _places(nodes, col)
