@@ -32,12 +32,13 @@ from bench.interval_draws import (
     score_advantage,
     scores,
 )
+from bench.rate_interval import rate_interval
 from fglaudit.quantities.ranking import against, placements
 from fglaudit.reproduce.measurements import Table
 from fglaudit.scoring.clusters import Interval, PairedClusters
 from fglaudit.scoring.many_attacks import leaking
 from fglaudit.scoring.metrics import clusters_of, metric_interval
-from fglaudit.scoring.rates import advantage_interval, clusters_needed, rate_interval
+from fglaudit.scoring.rates import advantage_interval, clusters_needed
 from fglaudit.scoring.scores import score_advantage_interval
 
 KEY = ("part", "clusters", "sizes", "correlation", "truth", "method")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.models.link_scores import directions, influences
+from fglaudit.attacks.models.link_scores import directions
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import Graph
 from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, ensemble_logits, train_ensemble
@@ -79,6 +79,24 @@ def by_predictions(trained: Trained, seed: int) -> tuple[float, float]:
     pairs = _pairs(trained.graph, seed)
     found, control = ([_cosines(part, a, b) for a, b in pairs] for part in parts)
     return _auc(*found), _auc(*control)
+
+
+def influences(predict: Callable[[Tensor], Tensor], rows: Tensor, nodes: Tensor, step: float = 1e-3) -> Tensor:
+    """Return how much every node's prediction moves with the rows of ``nodes`` [q], as [q, N].
+
+    Algorithm 1 of Wu et al., "LinkTeller" (S&P 2022).
+
+    Args:
+        predict: from rows [N, F] to predictions [N, C]; it is asked q + 1 times.
+        step: by which share a row is made larger.
+    """
+    before = predict(rows).double()
+    found = []
+    for node in nodes.tolist():  # every question is one more call of the service
+        asked = rows.clone()
+        asked[node] *= 1 + step
+        found.append((predict(asked).double() - before).norm(dim=1) / step)
+    return torch.stack(found)
 
 
 def by_influence(trained: Trained, seed: int) -> tuple[float, float]:

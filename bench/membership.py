@@ -37,7 +37,6 @@ from fglaudit.graph import Graph
 from fglaudit.nn.gcn_ensemble import (
     EnsembleSettings,
     SharedGraph,
-    complementary_members,
     ensemble_logits,
     train_ensemble,
 )
@@ -92,6 +91,17 @@ class Models(NamedTuple):
     labels: Tensor
     candidates: Tensor
     population: Tensor
+
+
+def complementary_members(candidates: Tensor, num_nodes: int, pairs: int, rng: torch.Generator) -> Tensor:
+    """Return whom each of ``2 pairs`` models trains on [2 pairs, N]: rows 2j and 2j + 1 share out the ``candidates``
+    [c], half each, so that every candidate is a member of exactly one of the two; nobody else is a member."""
+    members = torch.zeros(2 * pairs, num_nodes, dtype=torch.bool)
+    for pair in range(pairs):
+        order = candidates[torch.randperm(len(candidates), generator=rng)]
+        for model, part in enumerate(itertools.islice(torch.tensor_split(order, 2), 2)):
+            members[2 * pair + model, part] = True
+    return members
 
 
 def train(graph: Graph, case: Case, settings: EnsembleSettings, seed: int) -> Models:

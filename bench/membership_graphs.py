@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bench.membership import KEY, SETTINGS, VALUES, figures, lines
+from bench.membership import KEY, SETTINGS, VALUES, complementary_members, figures, lines
 from fglaudit.attacks.models.likelihood_ratio import offline_score, online_score, scaled_confidence
 from fglaudit.attacks.models.link_scores import directions
 from fglaudit.datasets import DatasetSpec
@@ -30,7 +30,6 @@ from fglaudit.nn.gcn_ensemble import (
     EnsembleSettings,
     OwnGraphs,
     SharedGraph,
-    complementary_members,
     ensemble_logits,
     train_ensemble,
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fglaudit.errors import FglauditError
 from fglaudit.shapes import BoundaryEdges, Degrees, EdgeIndex, NodeIds, NodeLabels, NodeMask, RemoteIds
@@ -130,6 +131,54 @@ class ClientGraph:
 
 
 @dataclass(frozen=True)
+class _EdgesByRow:
+    """Where the edges into every node stand, so that a client's edges are found without reading everybody else's.
+
+    Attributes:
+        first: [N], where the edges into each node begin among all, by row.
+        degrees: how many there are [N].
+        order: [E], the edges by row; None where they are stored so.
+    """
+
+    first: Tensor
+    degrees: Degrees
+    order: Tensor | None
+
+    @staticmethod
+    def of(edge_index: Tensor, num_nodes: int) -> _EdgesByRow:
+        """Return it for ``edge_index`` [2, E]; remembered as long as these edges are."""
+        found: _EdgesByRow | None = _sorted_edges.get(edge_index)  # type: ignore[no-untyped-call]
+        if found is None or len(found.degrees) != num_nodes:
+            found = _sorted_edges[edge_index] = _EdgesByRow._made(edge_index[0], num_nodes)
+        return found
+
+    @staticmethod
+    def _made(row: Tensor, num_nodes: int) -> _EdgesByRow:
+        degrees = torch.bincount(row, minlength=num_nodes)
+        stored = bool((row[1:] >= row[:-1]).all())
+        return _EdgesByRow(degrees.cumsum(0) - degrees, degrees, None if stored else row.argsort(stable=True))
+
+    def into(self, nodes: Tensor) -> Tensor:
+        """Return which edges go into ``nodes`` [n], in the order in which they are stored."""
+        counts = self.degrees[nodes]
+        skipped = self.first[nodes] - (counts.cumsum(0) - counts)
+        places = torch.arange(int(counts.sum().item())) + skipped.repeat_interleave(counts)
+        return places if self.order is None else self.order[places].sort().values
+
+
+_sorted_edges = WeakTensorKeyDictionary()
+"""By the tensor of all edges, which graphs with other rows share; the attributes of a graph are its fields alone."""
+
+
+def _places(nodes: Tensor, asked: Tensor) -> Tensor:
+    """Return where ``asked`` [e] stand among ascending ``nodes`` [n], -1 for those that do not."""
+    if not len(nodes):
+        return torch.full_like(asked, -1)
+    place = torch.searchsorted(nodes, asked).clamp(max=len(nodes) - 1)
+    return torch.where(nodes[place] == asked, place, -1)
+
+
+@dataclass(frozen=True)
 class FederatedGraph:
     """A graph split over clients. Clients may overlap; split masks belong to (client, node).
 
@@ -198,26 +247,24 @@ class FederatedGraph:
         return owner
 
     def client(self, k: int) -> ClientGraph:
-        """Return what client ``k`` legitimately holds."""
-        nodes = self.clients[k]
-        position = torch.full((self.num_nodes,), -1)
-        position[nodes] = torch.arange(len(nodes))
-        row, col = self.edge_index
-        mine = position[row] >= 0
-        inner = mine & (position[col] >= 0)
-        cross = mine & (position[col] < 0)
+        """Return what client ``k`` legitimately holds, in time of what it holds: the edges are sorted once."""
+        nodes, index = self.clients[k], _EdgesByRow.of(self.edge_index, self.num_nodes)
+        row, col = self.edge_index[:, index.into(nodes)]
+        here = _places(nodes, row)
+        place = _places(nodes, col)
+        inner = place >= 0
+        cross = ~inner
         remote, remote_position = torch.unique(col[cross], return_inverse=True)
-        degrees = self.degrees()
         return ClientGraph(
             client=k,
             nodes=nodes,
             x=self.x[nodes],
             y=self.y[nodes],
-            edge_index=position[self.edge_index[:, inner]],
-            degrees=degrees[nodes],
+            edge_index=torch.stack([here[inner], place[inner]]),
+            degrees=index.degrees[nodes],
             remote_nodes=remote,
-            remote_degrees=degrees[remote],
-            boundary=torch.stack([position[row[cross]], remote_position]),
+            remote_degrees=index.degrees[remote],
+            boundary=torch.stack([here[cross], remote_position]),
             train=self.train[k],
             val=self.val[k],
             test=self.test[k],

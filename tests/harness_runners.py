@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,26 @@ from fglaudit.suite.cell import Cell
 
 RAISES, OUT_OF_MEMORY, KILLED, USER_ERROR, SLOW = 1, 2, 3, 4, 5
 """Seeds at which :func:`misbehave` does what the name says."""
+
+
+class Unreadable:
+    """Put into a task: a worker that reads it does what ``how`` says."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        if self.how == "cannot be sent":
+            raise TypeError("a handle of a file")
+        return _read, (self.how,)
+
+
+def _read(how: str) -> object:
+    if how == "raises":
+        raise ImportError("this module needs a display")
+    if how == "leaves":
+        sys.exit("no display")
+    os._exit(3)
 
 
 def measure(

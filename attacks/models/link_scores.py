@@ -1,16 +1,13 @@
 """How likely two nodes are neighbours, from what a model makes of their rows.
 
 He et al., "Stealing Links from Graph Neural Networks" (USENIX Security 2021): neighbours get like predictions, so pairs
-are ranked by how alike those are. Wu et al., "LinkTeller" (S&P 2022), algorithm 1: whoever may ask for predictions on
-rows of its own sees which of them move when it scales one node's row a little; these are the nodes near it.
+are ranked by how alike those are.
 
 A model without its graph shows less, but not nothing: its first layer weighs words by what they say of a node and its
 neighbours.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -50,19 +47,3 @@ def _spread(part: Tensor) -> float:
     """Return the root mean square of the cosines between different nodes; their mean is about 0."""
     square = (part.T @ part).square().sum() - part.square().sum(1).square().sum()
     return max(1e-12, float((square / max(1, len(part) * (len(part) - 1))).sqrt().item()))
-
-
-def influences(predict: Callable[[Tensor], Tensor], rows: Tensor, nodes: Tensor, step: float = 1e-3) -> Tensor:
-    """Return how much every node's prediction moves with the rows of ``nodes`` [q], as [q, N].
-
-    Args:
-        predict: from rows [N, F] to predictions [N, C]; it is asked q + 1 times.
-        step: by which share a row is made larger.
-    """
-    before = predict(rows).double()
-    found = []
-    for node in nodes.tolist():  # every question is one more call of the service
-        asked = rows.clone()
-        asked[node] *= 1 + step
-        found.append((predict(asked).double() - before).norm(dim=1) / step)
-    return torch.stack(found)

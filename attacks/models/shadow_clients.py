@@ -26,7 +26,7 @@ from fglaudit.attacks.models.shadow_federations import KnownGraph
 from fglaudit.attacks.models.update_statistics import UpdateReader
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.partition.assign import numpy_seed
+from fglaudit.partition.assign import lists_of, numpy_seed
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.rng import split
 from fglaudit.view import Messages, View
@@ -121,12 +121,13 @@ def shadow_clients(
         torch.cat([u.statistics for u in found]),
     )
     owners = [(g, k) for g, uploads in zip(graphs, found, strict=True) for k in uploads.clients.tolist()]
+    degrees = [mean_degrees(g, uploads.clients) for g, uploads in zip(graphs, found, strict=True)]
     return ShadowClients(
         attacked,
         shadow,
         torch.repeat_interleave(torch.arange(len(found)), sizes),
         torch.stack([training_shares(g, k) for g, k in owners]),
-        torch.stack([mean_degree(g, k) for g, k in owners]),
+        torch.cat(degrees),
     )
 
 
@@ -196,8 +197,9 @@ def drawn_federation(view: View, graph: KnownGraph, traits: Tensor, rng: torch.G
     chance = share * odds[graph.y.clamp(min=0)] / odds.mean()
     members = (torch.rand(len(owner), generator=rng) < chance) & labelled & ~mine
     first = torch.rand(len(owner), generator=rng) + (~labelled).float()
+    held = lists_of(owner, view.public.num_clients)
     for k in strangers.tolist():
-        nodes = (owner == k).nonzero().squeeze(1)
+        nodes = held[k]
         members[nodes[first[nodes].argmin()]] = True
     members[graph.own_training] = True
     return graph.held(view, owner, members & labelled)
@@ -261,6 +263,7 @@ def training_shares(graph: FederatedGraph, client: int) -> Tensor:
     return counts / counts.sum().clamp(min=1)
 
 
-def mean_degree(graph: FederatedGraph, client: int) -> Tensor:
-    """Return the mean degree of the nodes of ``client``, over all edges."""
-    return graph.degrees()[graph.clients[client]].double().mean()
+def mean_degrees(graph: FederatedGraph, clients: Tensor) -> Tensor:
+    """Return the mean degree of the nodes of each of ``clients`` [k], over all edges."""
+    degrees = graph.degrees().double()
+    return torch.stack([degrees[graph.clients[k]].mean() for k in clients.tolist()])

@@ -24,6 +24,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, canonical_edges
 from fglaudit.nn.gcn_ensemble import SharedGraph, ensemble_logits
 from fglaudit.nn.weights import unflatten
+from fglaudit.partition.assign import lists_of
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.rng import split
 from fglaudit.structure import Convolutions, Models
@@ -96,7 +97,7 @@ class KnownGraph:
 
     def held(self, view: View, owner: Tensor, members: Tensor) -> FederatedGraph:
         """Return the federation in which the clients ``owner`` [N] hold the nodes, of which ``members`` [N] train."""
-        clients = tuple((owner == k).nonzero().squeeze(1) for k in range(view.public.num_clients))
+        clients = tuple(lists_of(owner, view.public.num_clients))
         none = tuple(torch.zeros(len(nodes), dtype=torch.bool) for nodes in clients)
         return FederatedGraph(
             x=self.x,

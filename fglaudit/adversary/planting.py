@@ -16,6 +16,7 @@ from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import own_clients
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
+from fglaudit.partition.assign import lists_of
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import split
 from fglaudit.view import Auxiliary, View
@@ -72,7 +73,7 @@ def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng:
     y = torch.randint(public.num_classes, (n,), generator=rng)
     for client in view.own:
         y[client.nodes] = client.y.clamp(min=0)
-    clients = tuple((owner == k).nonzero().squeeze(1) for k in range(public.num_clients))
+    clients = tuple(lists_of(owner, public.num_clients))
     first = tuple(torch.arange(len(nodes)) == 0 for nodes in clients)
     none = tuple(torch.zeros_like(mask) for mask in first)
     return FederatedGraph(

@@ -72,14 +72,6 @@ def _from_log_tail(log_tail: np.ndarray, value: Tensor) -> Tensor:
     return torch.from_numpy(np.sign(value.numpy()) * np.maximum(size, 0.0))
 
 
-def all_tests(z: Tensor) -> Iterator[Found]:
-    """Yield the tests of ``z`` [G, T, S, D]."""
-    yield from too_small(z)
-    yield from wrong_shape(z)
-    for axis in range(4):
-        yield from along(z, axis)
-
-
 def too_small(z: Tensor) -> Iterator[Found]:
     """Yield whether some part of the noise is too small."""
     squares = z.square()

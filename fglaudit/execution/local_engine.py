@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -25,7 +25,7 @@ from fglaudit.execution.engine import (
     failed,
     too_long,
 )
-from fglaudit.execution.worker import Alive, Failure, Progress, Runner, Started, Task, phase, serve
+from fglaudit.execution.worker import Alive, Failure, Progress, Runner, Started, Task, explain, phase, serve
 from fglaudit.interruption import held_back
 from fglaudit.own_files import remove_tree
 
@@ -33,7 +33,7 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str
 """Arrays of up to 32 MiB are taken from memory that a worker keeps, up to half a GiB: fetching fresh pages from the
 system again and again costs more than many a computation on them."""
 START_TRIES = 5
-"""Processes that may end, one after the other, before any of them was ready."""
+"""Processes that may end, one after the other, before any of them was ready; and before they began one same cell."""
 
 
 @dataclass
@@ -63,6 +63,8 @@ class LocalEngine(Engine):
     cell_timeout: float | None = None
     _workers: list[_Worker] = field(default_factory=list, repr=False)
     _lost_starting: int = 0
+    _lost_reading: Counter[int] = field(default_factory=Counter, repr=False)
+    """By the identity of a task: ready workers that died with it before they began it."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1:
@@ -72,6 +74,7 @@ class LocalEngine(Engine):
 
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
         waiting = deque(tasks)
+        self._lost_reading.clear()
         checked = time.monotonic()
         try:
             while waiting or any(worker.task for worker in self._workers):
@@ -82,7 +85,7 @@ class LocalEngine(Engine):
                     while worker.ready and worker.task is None and waiting and not listener.wanted(waiting[0]):
                         waiting.popleft()
                     if worker.ready and worker.task is None and waiting:
-                        self._assign(worker, waiting)
+                        self._assign(worker, waiting, listener)
                 if not waiting and not any(worker.task for worker in self._workers):
                     break
                 sources = wait([worker.connection for worker in self._workers], timeout=CHECK_SECONDS)
@@ -114,12 +117,22 @@ class LocalEngine(Engine):
         there.close()  # so that the end of the process closes the pipe
         return _Worker(process, here)
 
-    def _assign(self, worker: _Worker, waiting: deque[Task]) -> None:
-        worker.task, worker.began, worker.progress = waiting.popleft(), None, None
+    def _assign(self, worker: _Worker, waiting: deque[Task], listener: Listener) -> None:
+        task = waiting.popleft()
+        worker.task, worker.began, worker.progress = task, None, None
         try:
-            worker.connection.send(worker.task)
+            worker.connection.send(task)
         except OSError:  # it died while it had nothing to do
-            self._replace(worker, waiting)
+            self._replace(worker, waiting, listener)
+        except Exception as error:  # nothing was sent
+            worker.task = None
+            listener.started(task)
+            listener.finished(
+                task,
+                failed(
+                    task, f"a cell must be picklable, to be sent to a worker process; pickling raised {explain(error)}"
+                ),
+            )
 
     def _hear(self, worker: _Worker, waiting: deque[Task], listener: Listener) -> None:
         try:
@@ -146,7 +159,7 @@ class LocalEngine(Engine):
     def _lost(self, worker: _Worker, waiting: deque[Task], listener: Listener) -> None:
         """A worker died: the cell that it had begun has failed; a new worker takes its place."""
         if worker.task is None or worker.began is None:
-            return self._replace(worker, waiting)
+            return self._replace(worker, waiting, listener)
         cause, doing = self._remove(worker), phase(worker.progress)
         reason = f"the worker process {cause} while {doing}"
         if worker.process.exitcode == -signal.SIGKILL:
@@ -154,11 +167,17 @@ class LocalEngine(Engine):
         listener.finished(worker.task, failed(worker.task, reason))
         return None
 
-    def _replace(self, worker: _Worker, waiting: deque[Task]) -> None:
-        """A worker died before it began a cell: nothing is lost, another one does it."""
+    def _replace(self, worker: _Worker, waiting: deque[Task], listener: Listener) -> None:
+        """A worker died before it began a cell: nothing is lost, another one does it, unless reading the cell is what
+        ends them."""
         cause = self._remove(worker)
-        if worker.task is not None:
-            waiting.appendleft(worker.task)
+        if (task := worker.task) is not None:
+            self._lost_reading[id(task)] += 1
+            if self._lost_reading[id(task)] < START_TRIES:
+                waiting.appendleft(task)
+            else:
+                listener.started(task)
+                listener.finished(task, failed(task, _unreadable(cause)))
         self._lost_starting += not worker.ready
         if self._lost_starting >= START_TRIES:
             raise FglauditError(
@@ -195,6 +214,13 @@ def _clean(worker: _Worker) -> None:
     """Remove the messages that a worker which was ended could not remove itself."""
     if worker.task is not None and worker.task.spool is not None:
         remove_tree(worker.task.spool)
+
+
+def _unreadable(cause: str) -> str:
+    return (
+        f"a worker process must be able to read its cell; {START_TRIES} ended one after the other before they began"
+        f" this one, the last one {cause}; see its output above: a plugin's module may end the process that imports it"
+    )
 
 
 def _cause(exitcode: int | None) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.data_child import estimate, without_memory
 from fglaudit.execution.engine import CHECK_SECONDS, Engine, Listener, Running, check_timeout, failed, too_long
+from fglaudit.execution.kept import remove_kept
 from fglaudit.execution.worker import Failure, Progress, Runner, Task, explain, phase
 from fglaudit.finding import CellRecord
 from fglaudit.own_files import remove_tree
@@ -24,6 +26,24 @@ _LONGEST = 500
 
 
 @dataclass
+class _Submitted:
+    """A cell that Ray has.
+
+    Attributes:
+        number: of the task.
+        attempt: by which the actor knows this submission.
+        began: when a machine began with it, by our clock; None while it waits in Ray's queue, or that is not known yet.
+        late: whether it was ended for taking too long.
+    """
+
+    number: int
+    attempt: int
+    task: Task
+    began: float | None = None
+    late: bool = False
+
+
+@dataclass
 class RayEngine(Engine):
     """Ray tasks, on one machine or a cluster (``address``).
 
@@ -31,6 +51,7 @@ class RayEngine(Engine):
         address: of a running cluster, or empty to start Ray here.
         jobs: cells computed at the same time.
         threads: CPU threads, and Ray CPUs, of each.
+        cell_timeout: seconds from when a machine begins with a cell; waiting in Ray's queue is not counted.
         gpus: GPUs of each; below 1, so many cells share one. A process that had one ends with its cell: nothing else
             gives all of its memory back.
         memory: GiB that Ray sets aside for each; 0: none.
@@ -66,8 +87,8 @@ class RayEngine(Engine):
             options |= {"memory": int(self.needs["memory"])} if self.memory else {}
             remote = ray.remote(**options)(_ray_compute)
             rounds = ray.remote(num_cpus=0, max_restarts=-1)(Rounds).remote()
-            waiting, running = deque(enumerate(tasks)), dict[Any, tuple[int, Task, float]]()
-            late: set[Any] = set()
+            waiting, running = deque(enumerate(tasks)), dict[Any, _Submitted]()
+            attempts = itertools.count()
             begun: Counter[int] = Counter()
             while waiting or running:
                 while waiting and len(running) < self.jobs:
@@ -77,34 +98,36 @@ class RayEngine(Engine):
                             continue
                         listener.started(task)
                     begun[number] += 1
-                    handle = remote.remote(task, number, rounds, runner, self.threads, registry.loaded_files())
-                    running[handle] = (number, task, time.monotonic())
+                    attempt = next(attempts)
+                    handle = remote.remote(task, attempt, rounds, runner, self.threads, registry.loaded_files())
+                    running[handle] = _Submitted(number, attempt, task)
                 if not running:
                     break
                 done, _ = ray.wait(list(running), num_returns=1, timeout=CHECK_SECONDS)
                 now = time.monotonic()
-                for handle, (_, _, began) in running.items():
-                    if (
-                        self.cell_timeout is not None
-                        and now - began > self.cell_timeout
-                        and handle not in late | {*done}
-                    ):
-                        late.add(handle)
+                _note_begun(ray, rounds, running.values(), now)
+                computed = [(h, cell, now - cell.began) for h, cell in running.items() if cell.began is not None]
+                for handle, cell, seconds in computed:
+                    overdue = self.cell_timeout is not None and seconds > self.cell_timeout
+                    if overdue and not cell.late and handle not in done:
+                        cell.late = True
                         ray.cancel(handle, force=True)
-                listener.checked([Running(task, now - began) for _, task, began in running.values()])
+                listener.checked([Running(cell.task, seconds) for _, cell, seconds in computed])
                 for handle in done:
-                    number, task, _ = running.pop(handle)
+                    cell = running.pop(handle)
+                    number, task = cell.number, cell.task
                     try:
                         outcome = ray.get(handle)
                     except ray.exceptions.RayError as error:  # the worker died, or was ended
-                        ended = self.cell_timeout is not None and handle in late
-                        if not ended and begun[number] <= RETRIES and _is_lost(ray, error):
+                        if not cell.late and begun[number] <= RETRIES and _is_lost(ray, error):
                             _clear(task)
                             waiting.append((number, task))
                             continue
-                        doing = phase(_reached(ray, rounds, number))
+                        if task.spool is not None:  # its process could not remove the messages itself
+                            remove_tree(task.spool)
+                        doing = phase(_reached(ray, rounds, cell.attempt))
                         late_reason = too_long(self.cell_timeout or 0, doing)
-                        outcome = Failure(late_reason if ended else _lost(ray, error, doing, task))
+                        outcome = Failure(late_reason if cell.late else _lost(ray, error, doing, task))
                     listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
         finally:
             ray.shutdown()
@@ -132,31 +155,57 @@ def _is_lost(ray: Any, error: Exception) -> bool:
 
 
 def _clear(task: Task) -> None:
-    """Remove what a lost worker left of a cell."""
-    for folder in (task.spool, task.recording, task.truth):
+    """Remove what a lost worker left of a cell; files of somebody else in the folders that a run keeps stay."""
+    if task.spool is not None:
+        remove_tree(task.spool)
+    for folder in (task.recording, task.truth):
         if folder is not None:
-            remove_tree(folder)
+            remove_kept(folder)
 
 
 class Rounds:
-    """A Ray actor that knows how far every task was when it was last heard of."""
+    """A Ray actor that knows when every submitted cell was begun, and how far it was when it was last heard of."""
 
     def __init__(self) -> None:
         self._reached: dict[int, Progress] = {}
+        self._begun: dict[int, float] = {}
 
-    def note(self, task: int, progress: Progress) -> None:
-        """Keep how far the task with this number is."""
-        self._reached[task] = progress
+    def begin(self, attempt: int) -> None:
+        """Keep that a machine has begun with this submission."""
+        self._begun.setdefault(attempt, time.monotonic())
 
-    def reached(self, task: int) -> Progress | None:
-        """Return what was last noted of a task."""
-        return self._reached.get(task)
+    def note(self, attempt: int, progress: Progress) -> None:
+        """Keep how far this submission is."""
+        self.begin(attempt)  # an actor that was lost and restarted has not heard of it
+        self._reached[attempt] = progress
+
+    def reached(self, attempt: int) -> Progress | None:
+        """Return what was last noted of a submission."""
+        return self._reached.get(attempt)
+
+    def seconds(self, attempts: Sequence[int]) -> dict[int, float]:
+        """Return how long ago those of ``attempts`` were begun that were: clocks of two machines are not compared."""
+        now = time.monotonic()
+        return {attempt: now - self._begun[attempt] for attempt in attempts if attempt in self._begun}
 
 
-def _reached(ray: Any, rounds: Any, task: int) -> Progress | None:
-    """Return how far a task was; None where the actor is lost too."""
+def _note_begun(ray: Any, rounds: Any, running: Iterable[_Submitted], now: float) -> None:
+    """Fill in when cells were begun that were waiting when we last asked: what waits in Ray's queue takes no time."""
+    asked = {cell.attempt: cell for cell in running if cell.began is None}
+    if not asked:
+        return
     try:
-        found: Progress | None = ray.get(rounds.reached.remote(task), timeout=CHECK_SECONDS)
+        found: dict[int, float] = ray.get(rounds.seconds.remote(list(asked)), timeout=CHECK_SECONDS)
+    except ray.exceptions.RayError:  # the actor is being restarted: it is asked again
+        return
+    for attempt, seconds in found.items():
+        asked[attempt].began = now - seconds
+
+
+def _reached(ray: Any, rounds: Any, attempt: int) -> Progress | None:
+    """Return how far a submission was; None where the actor is lost too."""
+    try:
+        found: Progress | None = ray.get(rounds.reached.remote(attempt), timeout=CHECK_SECONDS)
     except ray.exceptions.RayError:
         return None
     return found
@@ -174,15 +223,16 @@ def _lost(ray: Any, error: Exception, doing: str, task: Task) -> str:
 
 
 def _ray_compute(
-    task: Task, number: int, rounds: Any, runner: Runner, threads: int, plugin_files: dict[str, str]
+    task: Task, attempt: int, rounds: Any, runner: Runner, threads: int, plugin_files: dict[str, str]
 ) -> CellRecord | Failure:
     import torch
 
     from fglaudit.execution.worker import compute
 
+    rounds.begin.remote(attempt)
     torch.set_num_threads(threads)
     registry.load_files(plugin_files)
-    return compute(task, runner, lambda done, total: rounds.note.remote(number, Progress(done, total)))
+    return compute(task, runner, lambda done, total: rounds.note.remote(attempt, Progress(done, total)))
 
 
 def import_ray() -> Any:

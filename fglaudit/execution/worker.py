@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -180,12 +181,28 @@ def serve(connection: Connection, runner: Runner, threads: int, plugin_files: Ma
     threading.Thread(target=_beat, args=(sender, at_work), daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            task: Task = connection.recv()
-            at_work.append(task)
+            message = connection.recv_bytes()
+            task = read_task(message)
             sender.send(Started())
+            if isinstance(task, Failure):
+                sender.send(task)
+                continue
+            at_work.append(task)
             outcome = compute(task, runner, _Throttled(sender))
             at_work.clear()
             sender.send(outcome)
+
+
+def read_task(message: bytes) -> Task | Failure:
+    """Return the task that was sent, or why it cannot be read: reading imports the modules of its plugins."""
+    try:
+        task: Task = pickle.loads(message)
+    except (Exception, SystemExit) as error:  # a module may leave the process where it cannot work
+        return Failure(
+            f"a worker process must be able to import what its cell is made of; it got {explain(error)}; correct the"
+            " module, or do at a plugin's first use what fails at its import"
+        )
+    return task
 
 
 class _Sender:

@@ -171,11 +171,6 @@ class ClientKeys:
         """Return a fresh ciphertext as a client sends it: one polynomial and the seed of the other."""
         return _to_bytes(self._encryptor.encrypt_symmetric(plaintext))
 
-    def measured_bytes(self, plaintext: Any, trials: int) -> tuple[float, float]:
-        """Return the mean bytes of ``trials`` ciphertexts of ``plaintext``: as clients send them, and in full."""
-        fresh = sum(len(self.encrypted_bytes(plaintext)) for _ in range(trials)) / trials
-        return fresh, sum(len(_to_bytes(self.encrypt(plaintext))) for _ in range(trials)) / trials
-
     def decrypt(self, ciphertext: Any) -> Any:
         """Return the plaintext of ``ciphertext``, for key holders alone: the noise in CKKS plaintexts leaks the key."""
         plaintext = seal().Plaintext()

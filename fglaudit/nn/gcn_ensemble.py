@@ -6,7 +6,6 @@ loss. The first layer multiplies the shared sparse features with all models' wei
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from fglaudit.errors import unknown
 from fglaudit.nn.gcn import SPARSE_BELOW
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
-from fglaudit.rng import split
+from fglaudit.rng import moved, split
 
 
 @dataclass(frozen=True)
@@ -147,22 +146,23 @@ def train_ensemble(
     settings: EnsembleSettings,
     rng: torch.Generator,
 ) -> Tensor:
-    """Train one model per row of ``members`` and return them [M, D].
+    """Train one model per row of ``members`` and return them [M, D], on the device of the graph, where labels and
+    members are too.
 
     Args:
         layout: of a GCN, :func:`fglaudit.nn.weights.gcn_layout`.
         labels: classes [N].
         members: whose losses are in the mean [M, N], or with which weight; at least one node in every row.
-        rng: draws the first weights, afresh for every model, and the dropout.
+        rng: on the CPU; draws the first weights, afresh for every model, and the dropout.
     """
     starts = split(rng, "weights")
-    vectors = torch.stack([glorot(layout, starts) for _ in range(len(members))])
+    vectors = torch.stack([glorot(layout, starts) for _ in range(len(members))]).to(labels.device)
     weights = {name: weight.clone().requires_grad_() for name, weight in unflatten(vectors, layout).items()}
     total = members.sum(1, keepdim=True)
     share = members / torch.where(total > 0, total, torch.ones_like(total))
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
     optimizer = kind(list(weights.values()), lr=settings.learning_rate, weight_decay=settings.weight_decay)
-    dropout = split(rng, "dropout")
+    dropout = moved(split(rng, "dropout"), labels.device)
     with torch.enable_grad():
         for _ in range(settings.steps):
             scores = ensemble_logits(graph, weights, settings.dropout, dropout).flatten(0, 1)
@@ -172,14 +172,3 @@ def train_ensemble(
             (losses.view_as(share) * share).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return torch.cat([weight.detach().flatten(1) for weight in weights.values()], 1)
-
-
-def complementary_members(candidates: Tensor, num_nodes: int, pairs: int, rng: torch.Generator) -> Tensor:
-    """Return whom each of ``2 pairs`` models trains on [2 pairs, N]: rows 2j and 2j + 1 share out the ``candidates``
-    [c], half each, so that every candidate is a member of exactly one of the two; nobody else is a member."""
-    members = torch.zeros(2 * pairs, num_nodes, dtype=torch.bool)
-    for pair in range(pairs):
-        order = candidates[torch.randperm(len(candidates), generator=rng)]
-        for model, part in enumerate(itertools.islice(torch.tensor_split(order, 2), 2)):
-            members[2 * pair + model, part] = True
-    return members

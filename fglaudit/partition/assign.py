@@ -9,10 +9,11 @@ from fglaudit.errors import FglauditError
 
 
 def lists_of(owner: Tensor, clients: int) -> list[Tensor]:
-    """Return the ascending node ids of every client, from ``owner`` [N] with values 0 ... clients - 1."""
+    """Return the ascending node ids of every client, from ``owner`` [N] with values 0 ... clients - 1, and -1 for nodes
+    of nobody; by one sort, however many clients there are."""
     order = torch.argsort(owner, stable=True)
-    sizes = torch.bincount(owner, minlength=clients)
-    return list(torch.split(order, sizes.tolist()))
+    sizes = torch.bincount(owner + 1, minlength=clients + 1)
+    return list(torch.split(order, sizes.tolist()))[1:]
 
 
 def refuse_empty(clients: list[Tensor], scheme: str, value: str, fix: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from fglaudit.graph import Graph
+from fglaudit.partition.assign import lists_of
 
 
 def given(graph: Graph) -> list[Tensor]:
@@ -14,5 +14,4 @@ def given(graph: Graph) -> list[Tensor]:
     ``graph.clients`` must be there, see :meth:`fglaudit.partition.PartitionSpec.check`.
     """
     assert graph.clients is not None
-    order = torch.argsort(graph.clients, stable=True)
-    return list(torch.tensor_split(order, torch.bincount(graph.clients).cumsum(0)[:-1]))
+    return lists_of(graph.clients, int(graph.clients.max().item()) + 1)

@@ -30,21 +30,6 @@ _ROUNDOFF = 1e-8
 """Of sums of values in [0, 1]."""
 
 
-def rate_interval(targets: Floats, hits: Floats, *, tail: float = TAIL) -> Interval:
-    """Return the share of all targets that were hit, with limits that each have probability ``tail``.
-
-    Args:
-        targets, hits: per cluster [C]; hits may be sums of values in [0, 1].
-    """
-    targets, hits = targets[targets > 0], hits[targets > 0]
-    if len(targets) == 0:
-        return NOTHING
-    value, each = float(hits.sum() / targets.sum()), hits / targets
-    if len(targets) < MIN_CLUSTERS:
-        return Interval(value, each.min().item(), each.max().item(), "range", len(targets))
-    return Interval(value, *_limits(targets, hits, tail), "beta-binomial", len(targets))
-
-
 def advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interval:
     """Return the advantage in a rate, with limits that each have probability ``tail``.
 
@@ -60,7 +45,7 @@ def advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> Interva
     if len(paired.targets) < MIN_CLUSTERS:
         return paired.range()
     gain = float(paired.gained.sum() / paired.room.sum())
-    gain_low, gain_high = _limits(paired.room, paired.gained, tail)
+    gain_low, gain_high = rate_limits(paired.room, paired.gained, tail)
     lost, lost_low, lost_high = _loss(paired, tail)
     dependent = min(1.0, paired.control_rate / _TAILS_ADD_FROM)
     below = _joint(gain - gain_low, lost_high - lost, dependent)
@@ -127,8 +112,8 @@ def _times(targets: Floats, bound: float, tail: float) -> float:
 def _loss(paired: PairedClusters, tail: float) -> tuple[float, float, float]:
     """What is lost to the control, as a share of what the control leaves: the estimate and its limits."""
     loss, control = float(paired.lost.sum() / paired.targets.sum()), paired.control_rate
-    control_low, control_high = _limits(paired.targets, paired.control, tail)
-    a, a_low, a_high = loss, *_limits(paired.targets, paired.lost, tail)
+    control_low, control_high = rate_limits(paired.targets, paired.control, tail)
+    a, a_low, a_high = loss, *rate_limits(paired.targets, paired.lost, tail)
     b, b_low, b_high = 1 - control, 1 - control_high, 1 - control_low
     return loss / (1 - control), _ratio_low(a, a_low, b, b_high), _ratio_high(a, a_high, b, b_low)
 
@@ -140,8 +125,9 @@ def _lost_high(paired: PairedClusters, tail: float) -> float:
     return _ratio_high(loss, high, 1 - control, 1 - control_high)
 
 
-def _limits(targets: Floats, hits: Floats, tail: float) -> tuple[float, float]:
-    """Limits of the rate behind ``hits`` of ``targets`` [C], either may be sums of values in [0, 1]."""
+def rate_limits(targets: Floats, hits: Floats, tail: float) -> tuple[float, float]:
+    """Return the limits, each with probability ``tail``, of the rate behind ``hits`` of ``targets`` [C]; either may be
+    sums of values in [0, 1]."""
     return _low(targets, hits, tail), _high(targets, hits, tail)
 
 

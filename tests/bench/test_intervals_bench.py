@@ -27,6 +27,11 @@ def draws(bench: ModuleType) -> ModuleType:
     return importlib.import_module("bench.interval_draws")
 
 
+def test_targets_weigh_equally(bench: ModuleType) -> None:
+    interval = bench.rate_interval(np.array([90.0, 10, 10, 10, 10]), np.array([90.0, 0, 0, 0, 0]))
+    assert interval.value == pytest.approx(90 / 130)
+
+
 @pytest.mark.parametrize("shape", ["beta", "mixture"])
 @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.5])
 def test_cluster_rates_have_their_mean_and_correlation(draws: ModuleType, shape: str, correlation: float) -> None:

@@ -9,8 +9,11 @@ import torch
 
 from bench import links
 from fglaudit.datasets import DatasetSpec
-from fglaudit.nn.gcn_ensemble import EnsembleSettings
+from fglaudit.graph import canonical_edges
+from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, ensemble_logits
+from fglaudit.nn.weights import gcn_layout, unflatten
 from fglaudit.reproduce.measurements import Table
+from fglaudit.rng import derive
 
 
 def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +29,21 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(links, "train", None)  # nothing is left to train
     links.run(tmp_path, None, ("csbm-cora",), short)
     assert table.path.read_bytes() == before
+
+
+def test_influence_is_nothing_beyond_two_hops() -> None:
+    """A path of six nodes under a GCN of two layers: node 0 moves nodes 0, 1 and 2."""
+    path = torch.stack([torch.arange(5), torch.arange(1, 6)])
+    graph = canonical_edges(torch.cat([path, path.flip(0)], 1), 6)
+    x = torch.rand(6, 4, generator=derive(0, "rows")) + 0.1
+    layout = gcn_layout(4, 8, 3, 2)
+    weights = unflatten(torch.rand(1, 4 * 8 + 8 * 3, generator=derive(0, "weights")), layout)
+    found = links.influences(
+        lambda rows: ensemble_logits(SharedGraph.of(rows, graph), weights)[0], x, torch.tensor([0, 3])
+    )
+    assert found.shape == (2, 6)
+    assert bool((found[0, :3] > 0.01).all()) and float(found[0, 3:].max().item()) < 1e-6
+    assert bool((found[1, 1:] > 0.01).all()) and float(found[1, 0].item()) < 1e-6
 
 
 def test_random_pairs_are_no_edges() -> None:

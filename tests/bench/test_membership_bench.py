@@ -12,6 +12,7 @@ from bench.roc_figure import draw
 from fglaudit.errors import FglauditError
 from fglaudit.nn.gcn_ensemble import EnsembleSettings
 from fglaudit.reproduce.measurements import Table
+from fglaudit.rng import derive
 
 
 def test_a_target_is_attacked_without_its_partner() -> None:
@@ -33,6 +34,14 @@ def test_a_target_is_attacked_without_its_partner() -> None:
         ):
             assert torch.equal(first, second)
         assert not torch.equal(membership.scores(everything, 1, attack)[0], membership.scores(other, 1, attack)[0])
+
+
+def test_pairs_share_out_the_candidates() -> None:
+    candidates = torch.tensor([1, 4, 5, 7])
+    members = membership.complementary_members(candidates, 9, 3, derive(0, "members"))
+    assert members.shape == (6, 9)
+    assert bool((members[0::2] ^ members[1::2])[:, candidates].all()) and bool((members.sum(1) == 2).all())
+    assert not bool(members[:, 0].any())
 
 
 def test_rates_without_enough_others_are_refused() -> None:

@@ -68,6 +68,43 @@ def test_attack(name: str, where_to: str) -> None:
         assert (traffic.operations == 0) == (name in ON_THE_CPU), "either it uses the device or the list says why not"
 
 
+CHOICES = {"variant": ("online", "offline")}
+"""What fields of attacks that are words may be."""
+
+
+def settings() -> list[object]:
+    """Return every attack with every boolean and every word of its fields that is not the default, one at a time."""
+    found: list[object] = []
+    for name in ATTACKS:
+        default = attack(name)
+        for field in dataclasses.fields(default):  # type: ignore[arg-type]
+            value = getattr(default, field.name)
+            others = [not value] if isinstance(value, bool) else CHOICES[field.name] if isinstance(value, str) else ()
+            found += [
+                pytest.param(name, field.name, other, id=f"{name}-{field.name}-{other}")
+                for other in others
+                if other != value
+            ]
+    return found
+
+
+@on_devices
+@pytest.mark.parametrize(("name", "field", "value"), settings())
+def test_settings_that_are_no_defaults(name: str, field: str, value: object, where_to: str) -> None:
+    there = place(where_to)
+    where, observer = reached(name)[0]
+    view = seen(where, observer)
+    candidate = dataclasses.replace(attack(name), **{field: value})  # type: ignore[type-var]
+    assert candidate.unsupported(view) is None
+    on_cpu = tensors(candidate.run(view, rng=derive(0, "attack"), device=CPU))
+    forget(view)
+    with there.used():
+        found = tensors(candidate.run(view, rng=derive(0, "attack"), device=there.device))
+    assert all(found[key].device == CPU and found[key].shape == on_cpu[key].shape for key in on_cpu)
+    if there.exact:
+        assert all(torch.equal(found[key], on_cpu[key]) for key in on_cpu)
+
+
 @pytest.mark.slow
 @on_devices
 @pytest.mark.parametrize("name", ATTACKS)

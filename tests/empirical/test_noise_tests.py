@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.noise_tests import across, all_tests, in_steps, standardised
+from fglaudit.empirical.noise_tests import Found, across, along, in_steps, standardised, too_small, wrong_shape
 from fglaudit.rng import derive
 
 SHAPE = (8, 4, 6, 20)
@@ -17,6 +17,11 @@ SHAPE = (8, 4, 6, 20)
 
 def _noise(seed: int = 0) -> Tensor:
     return torch.randn(SHAPE, generator=derive(seed, "noise"), dtype=torch.float64)
+
+
+def all_tests(z: Tensor) -> list[Found]:
+    """Return the tests of ``z`` [G, T, S, D]."""
+    return [*too_small(z), *wrong_shape(z), *(found for axis in range(4) for found in along(z, axis))]
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "laplace", "laplace-difference", "uniform"])

@@ -5,13 +5,16 @@ The tests run with Ray where it is installed, and everywhere with a stand-in tha
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from execution_runs import suite
+from harness_runners import measure
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution import ray_engine
@@ -68,10 +71,11 @@ class StandIn:
 
     def _actor(self, made: Any) -> Any:
         held = made()
-        return types.SimpleNamespace(
-            note=types.SimpleNamespace(remote=held.note),
-            reached=types.SimpleNamespace(remote=lambda n: _at_once(held.reached, (n,))),
-        )
+
+        def method(name: str) -> Any:
+            return types.SimpleNamespace(remote=lambda *a: _at_once(getattr(held, name), a))
+
+        return types.SimpleNamespace(**{name: method(name) for name in ("begin", "note", "reached", "seconds")})
 
     def wait(self, handles: Sequence[Any], **_: Any) -> tuple[list[Any], list[Any]]:
         return list(handles[:1]), list(handles[1:])
@@ -91,6 +95,56 @@ def _at_once(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callab
 
         return fail
     return lambda: result
+
+
+@dataclasses.dataclass(eq=False)
+class _Queued:
+    """A cell that Ray has, in a stand-in with one machine."""
+
+    compute: Callable[[], Callable[[], Any]]
+    result: Callable[[], Any] | None = None
+    began: float = 0.0
+    ended: bool = False
+
+
+class OneMachine(StandIn):
+    """Computes one cell after the other, each in ``SECONDS`` of a clock of its own; the others wait in its queue."""
+
+    SECONDS, STEP = 8.0, 4.0
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+        self.queue: list[_Queued] = []
+
+    def remote(self, **_: Any) -> Callable[[Any], Any]:
+        def submit(made: Any, arguments: tuple[Any, ...]) -> _Queued:
+            self.queue.append(_Queued(lambda: _at_once(made, arguments)))
+            return self.queue[-1]
+
+        return lambda made: types.SimpleNamespace(
+            remote=lambda *a: self._actor(made) if made is Rounds else submit(made, a)
+        )
+
+    def cancel(self, handle: _Queued, *, force: bool) -> None:
+        handle.ended = True
+
+    def wait(self, handles: Sequence[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        self.clock[0] += self.STEP
+        ended = [handle for handle in self.queue if handle.ended][:1]
+        first = ended[0] if ended else self.queue[0]
+        if first.result is None and not first.ended:
+            first.began, first.result = self.clock[0], first.compute()
+        elif first.ended or self.clock[0] - first.began >= self.SECONDS:
+            self.queue.remove(first)
+            return [first], [handle for handle in handles if handle is not first]
+        return [], list(handles)
+
+    def get(self, handle: Any, **_: Any) -> Any:
+        if not isinstance(handle, _Queued):
+            return handle()
+        if handle.ended or handle.result is None:
+            raise WorkerCrashedError
+        return handle.result()
 
 
 class Heard(Listener):
@@ -180,6 +234,41 @@ def test_what_would_happen_again_is_not_tried_again(error: RayError, monkeypatch
     monkeypatch.setattr(ray_engine, "_ray_compute", lost)
     reason(RayEngine(), None)
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize(("limit", "status"), [(10.0, Status.OK), (3.0, Status.FAILED)])
+def test_waiting_in_the_queue_is_not_counted_as_taking_long(
+    limit: float, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three cells of 8 s each, one after the other."""
+    clock = [0.0]
+    monkeypatch.setattr(ray_engine, "import_ray", lambda: OneMachine(clock))
+    monkeypatch.setattr(ray_engine, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    heard, cells = Heard(), suite(seeds=[0, 6, 7]).cells()
+    RayEngine(jobs=3, cell_timeout=limit).run([Task(cell, "small", "cpu") for cell in cells], measure, heard)
+    rows = [row for record in heard.records for row in record.findings]
+    assert len(heard.records) == 3 and {row.status for row in rows} == {status}
+    assert all(("--cell-timeout" in row.reason) == (status is Status.FAILED) for row in rows)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_of_a_lost_worker_the_messages_are_removed_and_files_of_others_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    recording, spool = tmp_path / "recording", tmp_path / "spool"
+
+    def lost(*_: Any) -> CellRecord:
+        for folder, name in ((recording, "side.json"), (recording, "notes.txt"), (spool, "messages")):
+            folder.mkdir(exist_ok=True)
+            (folder / name).touch()
+        raise WorkerCrashedError
+
+    monkeypatch.setattr(ray_engine, "_ray_compute", lost)
+    task, heard = Task(suite().cells()[0], "sound", "cpu", recording=recording, spool=spool), Heard()
+    RayEngine().run([task], None, heard)  # type: ignore[arg-type]
+    assert len(heard.records) == 1 and not spool.exists()
+    ray_engine._clear(task)
+    assert [path.name for path in recording.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from execution_runs import suite
-from harness_runners import KILLED, SLOW, misbehave
+from harness_runners import KILLED, SLOW, Unreadable, misbehave
 from rich.console import Console
 
 from fglaudit.errors import FglauditError
@@ -23,7 +23,7 @@ from fglaudit.execution.display import PlainProgress, heartbeat
 from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.local_engine import START_TRIES, LocalEngine
 from fglaudit.execution.plan import Planned
-from fglaudit.execution.worker import Progress, Task
+from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord, Status
 
 
@@ -109,6 +109,35 @@ def test_a_cell_without_end_is_ended_and_the_others_go_on(tmp_path: Path) -> Non
     assert "labels and edges of its data set take about 0.0 MiB" in killed.reason
     assert heard.running and heard.running[0].task.cell.seed == SLOW
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("raises", "it got ImportError: this module needs a display"),
+        ("leaves", "it got SystemExit: no display"),
+        ("cannot be sent", "pickling raised TypeError: a handle"),
+        ("dies", f"{START_TRIES} ended one after the other before they began this one, the last one ended with exit"),
+    ],
+)
+def test_a_cell_that_workers_cannot_read_fails_and_the_others_go_on(
+    how: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, begun = LocalEngine._start, []
+
+    def counted(engine: LocalEngine, runner: Runner) -> object:
+        begun.append(runner)
+        assert len(begun) <= START_TRIES + 1, "workers are started for ever"
+        return start(engine, runner)
+
+    monkeypatch.setattr(LocalEngine, "_start", counted)
+    engine, heard = LocalEngine(1, cell_timeout=60.0), Heard()
+    first, second = tasks([0, 6])
+    unreadable = dataclasses.replace(first, recording=Unreadable(how))  # type: ignore[arg-type]
+    engine.run([unreadable, second], misbehave, heard)
+    assert [record.findings[0].status for record in heard.records] == [Status.FAILED, Status.OK]
+    assert said in heard.records[0].findings[0].reason
+    assert heard.begun == [unreadable, second], "the display is told of a cell before it hears of its end"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e12])

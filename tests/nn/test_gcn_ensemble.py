@@ -8,7 +8,6 @@ from fglaudit.nn.gcn_ensemble import (
     EnsembleSettings,
     OwnGraphs,
     SharedGraph,
-    complementary_members,
     ensemble_logits,
     train_ensemble,
 )
@@ -35,21 +34,14 @@ def test_logits_are_the_formula() -> None:
 def test_a_model_does_not_depend_on_the_others_in_the_batch() -> None:
     """The second model's members change; the first one's weights do not, and its own members are learned."""
     graph, settings = SharedGraph.of(GRAPH.x, GRAPH.edge_index), EnsembleSettings(5, steps=150, learning_rate=0.05)
-    members = complementary_members(torch.arange(GRAPH.num_nodes), GRAPH.num_nodes, 1, derive(0, "members"))
+    half = torch.rand(GRAPH.num_nodes, generator=derive(0, "members")) < 0.5
+    members = torch.stack([half, ~half])
     other = torch.stack([members[0], torch.ones_like(members[0])])
     first, second = (train_ensemble(graph, LAYOUT, GRAPH.y, m, settings, derive(0, "train")) for m in (members, other))
     torch.testing.assert_close(first[0], second[0])
     assert not torch.allclose(first[1], second[1])
     right = ensemble_logits(graph, unflatten(first, LAYOUT)).argmax(2) == GRAPH.y
     assert float(right[0][members[0]].float().mean().item()) > 0.9
-
-
-def test_pairs_share_out_the_candidates() -> None:
-    candidates = torch.tensor([1, 4, 5, 7])
-    members = complementary_members(candidates, 9, 3, derive(0, "members"))
-    assert members.shape == (6, 9)
-    assert bool((members[0::2] ^ members[1::2])[:, candidates].all()) and bool((members.sum(1) == 2).all())
-    assert not bool(members[:, 0].any())
 
 
 def test_models_with_edges_of_their_own_are_those_of_each_graph_alone() -> None:

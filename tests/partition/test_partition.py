@@ -20,6 +20,7 @@ from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges
 from fglaudit.partition import PartitionSpec, partition_facts, partition_schemes
+from fglaudit.partition.assign import lists_of
 from fglaudit.rng import derive
 
 ROOT = Path(os.environ.get("FGLAUDIT_DATA") or "../shared/data").resolve()
@@ -271,6 +272,11 @@ def test_errors_at_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without_metis)
     with pytest.raises(FglauditError, match=r"fglaudit\[metis\]"):
         apply(PartitionSpec("metis", 3))
+
+
+def test_nodes_of_nobody_are_in_no_list() -> None:
+    lists = lists_of(torch.tensor([2, -1, 0, 2, -1, 0]), 4)
+    assert [nodes.tolist() for nodes in lists] == [[2, 5], [], [0, 3], []]
 
 
 @pytest.mark.parametrize(("clients", "links", "heterogeneity"), [(5, 403, 0.574), (10, 615, 0.638), (20, 853, 0.689)])

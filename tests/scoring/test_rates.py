@@ -12,14 +12,14 @@ from scipy.optimize import brentq
 from scipy.stats import betabinom, binomtest
 
 from fglaudit.errors import FglauditError
-from fglaudit.scoring.clusters import Floats, PairedClusters
+from fglaudit.scoring.clusters import TAIL, Floats, PairedClusters
 from fglaudit.scoring.rates import (
     _ratio_high,
     _ratio_low,
     advantage_exceeds_zero,
     advantage_interval,
     clusters_needed,
-    rate_interval,
+    rate_limits,
     seeds_needed,
 )
 
@@ -31,9 +31,7 @@ def paired(
 
 
 def ends(targets: Floats, hits: Floats) -> tuple[float, float]:
-    interval = rate_interval(targets, hits)
-    assert interval.low is not None and interval.high is not None
-    return interval.low, interval.high
+    return rate_limits(targets, hits, TAIL)
 
 
 @pytest.mark.parametrize(("clusters", "high"), [(50, 0.016), (40, 0.0196), (10, 0.078)])
@@ -67,24 +65,19 @@ def test_clusters_that_are_all_or_nothing_get_the_wider_limits() -> None:
 
 
 def test_below_five_clusters_there_is_only_the_range() -> None:
-    interval = rate_interval(np.array([10.0, 10, 10, 10]), np.array([1.0, 5, 9, 2]))
-    assert (interval.low, interval.high, interval.kind, interval.shown) == (0.1, 0.9, "range", False)
-    assert paired([10] * 4, [0] * 4, [1, 5, 9, 2], [0] * 4).range().low == pytest.approx(0.1)
-
-
-def test_targets_weigh_equally() -> None:
-    interval = rate_interval(np.array([90.0, 10, 10, 10, 10]), np.array([90.0, 0, 0, 0, 0]))
-    assert interval.value == pytest.approx(90 / 130)
+    interval = advantage_interval(paired([10] * 4, [0] * 4, [1, 5, 9, 2], [0] * 4))
+    assert (interval.kind, interval.shown) == ("range", False)
+    assert interval.low == pytest.approx(0.1) and interval.high == pytest.approx(0.9)
 
 
 def test_an_advantage_over_a_control_without_hits_has_the_upper_limit_of_the_rate() -> None:
     n = 10
     hits = [0, 3, 10, 2, 0, 30, 1, 1, 0, 4]
     over_nothing = advantage_interval(paired([60] * n, [0] * n, hits, [0] * n))
-    rate = rate_interval(np.full(n, 60.0), np.array(hits, dtype=np.float64))
-    assert over_nothing.value == rate.value
-    assert over_nothing.high == rate.high
-    assert over_nothing.low is not None and rate.low is not None and over_nothing.low < rate.low
+    low, high = ends(np.full(n, 60.0), np.array(hits, dtype=np.float64))
+    assert over_nothing.value == sum(hits) / (60 * n)
+    assert over_nothing.high == high
+    assert over_nothing.low is not None and over_nothing.low < low
 
 
 def test_an_attack_that_repeats_its_control_can_be_held() -> None:

@@ -9,12 +9,9 @@ import torch
 from scored_runs import inferred, truth_about
 
 from fglaudit.attacking import unsuitable
-from fglaudit.attacks.models.link_scores import directions, influences, likely_pairs
+from fglaudit.attacks.models.link_scores import directions, likely_pairs
 from fglaudit.attacks.models.model_links import ModelLinks
 from fglaudit.errors import FglauditError
-from fglaudit.graph import canonical_edges
-from fglaudit.nn.gcn_ensemble import SharedGraph, ensemble_logits
-from fglaudit.nn.weights import gcn_layout, unflatten
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import Question
@@ -37,19 +34,6 @@ def test_pairs_are_scored_by_cosines_in_units_of_their_spread() -> None:
     torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-6)
     fewer, best = likely_pairs([directions(one), directions(two)], 12)
     assert len(fewer) <= 12 and float(best.max().item()) == pytest.approx(float(expected.max().item()), rel=1e-5)
-
-
-def test_influence_is_nothing_beyond_two_hops() -> None:
-    """A path of six nodes under a GCN of two layers: node 0 moves nodes 0, 1 and 2."""
-    path = torch.stack([torch.arange(5), torch.arange(1, 6)])
-    graph = canonical_edges(torch.cat([path, path.flip(0)], 1), 6)
-    x = torch.rand(6, 4, generator=derive(0, "rows")) + 0.1
-    layout = gcn_layout(4, 8, 3, 2)
-    weights = unflatten(torch.rand(1, 4 * 8 + 8 * 3, generator=derive(0, "weights")), layout)
-    found = influences(lambda rows: ensemble_logits(SharedGraph.of(rows, graph), weights)[0], x, torch.tensor([0, 3]))
-    assert found.shape == (2, 6)
-    assert bool((found[0, :3] > 0.01).all()) and float(found[0, 3:].max().item()) < 1e-6
-    assert bool((found[1, 1:] > 0.01).all()) and float(found[1, 0].item()) < 1e-6
 
 
 def test_a_trained_model_shows_more_than_the_rows() -> None:
