@@ -61,4 +61,4 @@ def flatten(weights: Mapping[str, Tensor]) -> Tensor:
 def unflatten(vectors: Tensor, layout: Layout) -> dict[str, Tensor]:
     """Return vectors [K, D] as weights [K, ...] (views)."""
     parts = torch.split(vectors, [math.prod(shape) for shape in layout.values()], 1)
-    return {name: part.reshape(-1, *shape) for (name, shape), part in zip(layout.items(), parts, strict=True)}
+    return {name: part.reshape(len(part), *shape) for (name, shape), part in zip(layout.items(), parts, strict=True)}

@@ -206,6 +206,11 @@ def test_gophormer_node_by_node(layers: int) -> None:
             assert torch.allclose(found[k, i], expected, atol=1e-6)
 
 
+def test_gophormer_trains_without_global_nodes() -> None:
+    run = record(FedAvgGophormer(hidden=8, heads=2, feed_forward=8, rounds=1, global_nodes=0), example_graph())
+    assert all(bool(weight.isfinite().all()) for weight in run.trained.weights.values())
+
+
 def test_several_ego_graphs_are_averaged_in_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = example_graph(nodes=40, clients=2)
     clients = clients_of(graph)
