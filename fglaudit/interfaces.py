@@ -402,6 +402,14 @@ class Attack(ABC):
     """Whether it learns from examples what messages mean, so that a low score says nothing of what they carry: its row
     may show a leak, never its absence."""
 
+    least: ClassVar[Mapping[str, float]] = {}
+    """The least value of fields that are numbers, by name."""
+
+    def __post_init__(self) -> None:
+        for field, bound in type(self).least.items():
+            if not (value := getattr(self, field)) >= bound:
+                raise FglauditError(f"{self.name} needs {field} >= {bound:g}; got {value}; raise it")
+
     @classmethod
     def reads(cls) -> tuple[type[Payload], ...]:
         """Return the payloads that it may read, of which a recorder keeps messages: ``consumes`` and ``also_reads``; an

@@ -15,6 +15,7 @@ What is observed: the server sees the rows of all nodes with cross-client edges,
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, NamedTuple
@@ -58,6 +59,7 @@ class CodeEdges(Attack):
     metric: ClassVar[str] = "auc"
     quantity: ClassVar[str] = "edges"
     first_rounds: ClassVar[int | None] = 1
+    least: ClassVar[Mapping[str, float]] = {"most": 1}
 
     most: int = 32
 

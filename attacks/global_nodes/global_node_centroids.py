@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -107,6 +108,7 @@ class GlobalNodeCentroids(Attack):
     quantity: ClassVar[str] = "centroids"
     first_rounds: ClassVar[int | None] = 10
     reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive, Randomised)
+    least: ClassVar[Mapping[str, float]] = {"window": 1}
 
     window: int = 4
 

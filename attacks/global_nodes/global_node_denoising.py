@@ -15,6 +15,7 @@ are matched to the uploads first: an order other than the last one is accepted i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -52,6 +53,7 @@ class GlobalNodeDenoising(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes,)
     metric: ClassVar[str] = "cosine"
     quantity: ClassVar[str] = "global-nodes"
+    least: ClassVar[Mapping[str, float]] = {"levels": 1, "evidence": 0}
 
     levels: int = 9
     evidence: float = 10.0

@@ -16,6 +16,7 @@ Under noise too strong for the prior the prior remains.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -83,6 +84,7 @@ class GlobalNodeLabels(Attack):
     first_rounds: ClassVar[int | None] = 10
 
     reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive, Randomised)
+    least: ClassVar[Mapping[str, float]] = {"skip": 0}
 
     skip: int = 1
 

@@ -17,6 +17,7 @@ for it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -89,6 +90,7 @@ class OneNodeClusters(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate)
     metric: ClassVar[str] = "direction_rate"
     first_rounds: ClassVar[int | None] = 5
+    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 1}
 
     sweeps: int = 60
     restarts: int = 4

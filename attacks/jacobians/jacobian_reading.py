@@ -19,6 +19,7 @@ every hidden unit h.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -66,6 +67,7 @@ class JacobianReading(Attack):
     name: ClassVar[str] = "jacobian-reading"
     consumes: ClassVar[tuple[type[Payload], ...]] = (Jacobians, HiddenRepresentations, ModelUpdate)
     metric: ClassVar[str] = "exact_rate"
+    least: ClassVar[Mapping[str, float]] = {"rounds": 1}
 
     rounds: int = 100
 

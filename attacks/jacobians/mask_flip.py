@@ -24,7 +24,7 @@ not seen either. These are limits of this attack and no sign of protection: it r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -73,6 +73,7 @@ class MaskFlip(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (PropagatedJacobians, ModelUpdate)
     computed_from: ClassVar[tuple[type[Payload], ...]] = (Jacobians,)
     metric: ClassVar[str] = "direction_rate"
+    least: ClassVar[Mapping[str, float]] = {"rounds": 1}
 
     rounds: int = 400
 

@@ -14,6 +14,7 @@ not claimed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -52,6 +53,7 @@ class RepresentationInversion(Attack):
     name: ClassVar[str] = "representation-inversion"
     consumes: ClassVar[tuple[type[Payload], ...]] = (HiddenRepresentations, ModelUpdate)
     metric: ClassVar[str] = "cosine"
+    least: ClassVar[Mapping[str, float]] = {"starts": 1, "steps": 1}
 
     starts: int = 2
     steps: int = 48

@@ -9,6 +9,7 @@ own standard deviation, are added.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,6 +51,7 @@ class LatentSimilarity(Attack):
     metric: ClassVar[str] = "auc"
     reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive, Randomised)
     quantity: ClassVar[str] = "edges"
+    least: ClassVar[Mapping[str, float]] = {"pairs": 1}
 
     pairs: int = 4_000_000
 

@@ -15,6 +15,7 @@ that the prior and the number of rounds give; hence no row is ever called proven
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -105,6 +106,7 @@ class MaskedRounds(ReplayAttack):
 
     name: ClassVar[str] = "masked-rounds"
     first_rounds: ClassVar[int | None] = 24
+    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 1}
 
     sweeps: int = 30
     restarts: int = 3

@@ -16,6 +16,7 @@ found. Noise enters the measurement model, clipping as an unknown scale. Later r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -63,6 +64,7 @@ class SparseRecovery(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, ModelUpdate)
     metric: ClassVar[str] = "f1"
     first_rounds: ClassVar[int | None] = 1
+    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 1}
 
     sweeps: int = 40
     restarts: int = 4

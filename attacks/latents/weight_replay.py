@@ -18,6 +18,7 @@ binary rows; users who drop features have trajectories of their own and are read
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -115,6 +116,7 @@ class WeightReplay(ReplayAttack):
     """
 
     name: ClassVar[str] = "weight-replay"
+    least: ClassVar[Mapping[str, float]] = {"degree": 1, "sweeps": 1, "restarts": 1}
 
     degree: int = 8
     sweeps: int = 50

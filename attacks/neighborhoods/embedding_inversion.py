@@ -18,6 +18,7 @@ q > 1 the row is one of q in a sum; the estimate is the mean share, which names 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -74,6 +75,7 @@ class EmbeddingInversion(Attack):
     also_reads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     computed_from: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, MaskedMatrices, MaskedVectors)
     metric: ClassVar[str] = "f1"
+    least: ClassVar[Mapping[str, float]] = {"rounds": 1, "refinements": 0}
 
     rounds: int = 24
     refinements: int = 4

@@ -10,6 +10,7 @@ listed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,6 +49,7 @@ class EmbeddingNeighbors(Attack):
     first_rounds: ClassVar[int | None] = FIRST_ROUNDS
     metric: ClassVar[str] = "auc"
     quantity: ClassVar[str] = "edges"
+    least: ClassVar[Mapping[str, float]] = {"rounds": 1}
 
     rounds: int = 6
 

@@ -18,7 +18,7 @@ Under noise M1 helps as well: it shows which v_j goes with which w_j.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,6 +57,7 @@ class JointDiagonalisation(Attack):
     also_reads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, Embeddings, ModelUpdate)
     first_rounds: ClassVar[int | None] = FIRST_ROUNDS
     metric: ClassVar[str] = "exact_rate"
+    least: ClassVar[Mapping[str, float]] = {"combinations": 1, "sweeps": 1}
 
     combinations: int = 4
     sweeps: int = 8

@@ -12,6 +12,7 @@ need more digits than float32 has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,6 +39,7 @@ class PowerMoments(MomentAttack):
     """
 
     name: ClassVar[str] = "power-moments"
+    least: ClassVar[Mapping[str, float]] = {"directions": 1}
 
     directions: int = 4
 

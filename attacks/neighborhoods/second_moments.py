@@ -15,6 +15,7 @@ identities and a Vandermonde system.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,6 +46,7 @@ class SecondMoments(MomentAttack):
     """
 
     name: ClassVar[str] = "second-moments"
+    least: ClassVar[Mapping[str, float]] = {"directions": 1}
 
     directions: int = 4
 

@@ -10,6 +10,7 @@ the best expected F1 under the posterior, which for a settled row is the row its
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,6 +54,7 @@ class MaximumAPosteriori(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (NeighborSums,)
     metric: ClassVar[str] = "f1"
     reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = (Additive,)
+    least: ClassVar[Mapping[str, float]] = {"rounds": 1}
 
     rounds: int = 8
 

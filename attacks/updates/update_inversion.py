@@ -20,6 +20,7 @@ found without the client that has them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,6 +87,7 @@ class UpdateInversion(Attack):
     metric: ClassVar[str] = "exact_rate"
     quantity: ClassVar[str] = "layer-inputs"
     first_rounds: ClassVar[int | None] = ROUNDS
+    least: ClassVar[Mapping[str, float]] = {"rounds": 1}
 
     rounds: int = ROUNDS
 

@@ -10,6 +10,7 @@ optimiser on them, and searches for the distribution under which the biases move
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -87,6 +88,7 @@ class UpdateLabels(Attack):
     metric: ClassVar[str] = "overlap"
     quantity: ClassVar[str] = "label-distributions"
     first_rounds: ClassVar[int | None] = 5
+    least: ClassVar[Mapping[str, float]] = {"draws": 1}
 
     draws: int = 4
 

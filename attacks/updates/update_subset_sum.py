@@ -11,6 +11,7 @@ reach, wherever they are held: the observer is told neither whose rows they are 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,6 +47,7 @@ class UpdateSubsetSum(Attack):
     metric: ClassVar[str] = "exact_rate"
     quantity: ClassVar[str] = "held-rows"
     first_rounds: ClassVar[int | None] = ROUNDS
+    least: ClassVar[Mapping[str, float]] = {"rounds": 1}
 
     rounds: int = ROUNDS
 
