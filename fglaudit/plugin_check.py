@@ -328,7 +328,10 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
         )
         return
     if verdicts:
-        yield Line(f"guarantee: {verdicts[0].word}{f': {verdicts[0].reason}' if verdicts[0].reason else ''}")
+        first_verdict = verdicts[0]
+        promised = "" if first_verdict.claimed is None else f", epsilon {first_verdict.claimed:.3g} by its author"
+        why = f": {first_verdict.reason}" if first_verdict.reason else ""
+        yield Line(f"guarantee: {first_verdict.word}{promised}{why}")
     elif first.epsilon_claimed is not None or first.epsilon_accounted is not None:
         stated = first.epsilon_accounted if first.epsilon_accounted is not None else first.epsilon_claimed
         yield Line(f"guarantee: claimed: epsilon {stated:.3g} per {first.privacy_unit or 'no unit'}; not contradicted")

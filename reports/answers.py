@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from fglaudit.finding import RAISED, UNSTATED, Status
 from fglaudit.reports.alarms import unknown_payloads
-from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak
+from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, reach, says_most
 from fglaudit.reports.numbers import count, decimal, plural
 from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TOO_FEW
@@ -94,9 +94,9 @@ def judge(tried: Sequence[Leak], doubt: str = "") -> tuple[Word, Leak | None, st
     ahead = [leak for leak in measured if not leak.held and (leak.advantage or 0.0) > NEGLIGIBLE]
     open_ = ahead or [leak for leak in able if not leak.held]
     if open_:
-        widest = max(open_, key=_reach)
+        widest = max(open_, key=reach)
         return Word.NOT_SHOWN, widest, _why_open(widest)
-    widest = max(able, key=_reach)
+    widest = max(able, key=reach)
     if reason := _lost(tried) or doubt:
         return Word.NOT_SHOWN, widest, reason
     return Word.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
@@ -111,15 +111,6 @@ def not_all(setting: Setting, observer: tuple[str, str]) -> str:
         return "something is done to messages or training that is not stated"
     unread = unknown_payloads(setting, observer[0])
     return f"nobody read {', '.join(unread)}: no attack here knows it" if unread else ""
-
-
-def says_most(leak: Leak) -> tuple[float, float, float]:
-    """Sort key: exact rows first, since they are the same scale for every attack on features; then the advantage."""
-    return leak.mean("exact_rate") or 0.0, leak.advantage or 0.0, _reach(leak)
-
-
-def _reach(leak: Leak) -> float:
-    return leak.high if leak.high is not None else 1.0
 
 
 def _lost(tried: Sequence[Leak]) -> str:
@@ -180,4 +171,7 @@ def _why_open(leak: Leak) -> str:
         return f"{TOO_FEW} for an interval"
     if leak.high is not None and leak.high <= NEGLIGIBLE:
         return f"the attacks here were not seen to work through this defense{_raised([leak])}"
+    if (leak.advantage or 0.0) > NEGLIGIBLE:
+        ahead, ends = decimal(leak.advantage), f"{decimal(leak.low)} to {decimal(leak.high)}"
+        return f"{leak.attack} gets ahead of a guess by {ahead}, which is not told from chance: the interval is {ends}"
     return f"the interval reaches {decimal(leak.high)}, above {NEGLIGIBLE:g}"

@@ -13,11 +13,11 @@ from rich.table import Table
 from fglaudit.errors import printable
 from fglaudit.reports.achieved import briefly
 from fglaudit.reports.alarms import few
-from fglaudit.reports.answers import Answer, Word, says_most
+from fglaudit.reports.answers import Answer, Word
 from fglaudit.reports.bought import chance, costs_nothing, gains
 from fglaudit.reports.controls import Bought
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.leaks import FEATURES, sd
+from fglaudit.reports.leaks import FEATURES, says_most, sd
 from fglaudit.reports.numbers import MISSING, THIN, percent, percent_spread, plural
 from fglaudit.reports.options import is_option
 from fglaudit.reports.summary import Setting, setting_key

@@ -190,6 +190,16 @@ class Leak:
         return control is not None and control >= UNINFORMATIVE
 
 
+def says_most(leak: Leak) -> tuple[float, float, float]:
+    """Sort key: exact rows first, since they are the same scale for every attack on features; then the advantage."""
+    return leak.mean("exact_rate") or 0.0, leak.advantage or 0.0, reach(leak)
+
+
+def reach(leak: Leak) -> float:
+    """Return the upper end of the advantage; 1 where there is none."""
+    return leak.high if leak.high is not None else 1.0
+
+
 def present(values: Iterable[float | None]) -> list[float]:
     """Return the values that are there: None and NaN mean "does not apply"."""
     return [float(v) for v in values if v is not None and not math.isnan(v)]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fglaudit import __version__
 from fglaudit.reports.answers import applies
 from fglaudit.reports.labels import Labels
+from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, size
 from fglaudit.reports.pages import ObserverCell, Row, Section, failures
 from fglaudit.reports.records import Run
@@ -111,7 +112,10 @@ def _observer(cell: ObserverCell) -> str:
             f"({reading(o.metric, o.mean('control'))}); {o.attack}"
             for o in cell.others
         ]
-        parts = [f"{leak.metric} {value} ({control}); {decimal(leak.advantage)}{reach}; {leak.attack}", *others, *parts]
+        said = f"{leak.metric} {value} ({control}); {decimal(leak.advantage)}{reach}; {leak.attack}"
+        if leak.quantity != FEATURES:
+            said = f"features: not tested; {QUANTITY_NAMES.get(leak.quantity, leak.quantity)}: {said}"
+        parts = [said, *others, *parts]
     return "; ".join(parts) or cell.nothing
 
 

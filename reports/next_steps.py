@@ -34,7 +34,11 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
             " parties\u201d, that is how many more it takes."
         )
     facts = dict.fromkeys(
-        name for a in found if a.word is Word.NOT_SHOWN for leak in a.leaks for name in leak.unadapted
+        name
+        for a in found
+        if a.word is Word.NOT_SHOWN and not any(leak.reassures for leak in a.leaks)
+        for leak in a.leaks
+        for name in leak.unadapted
     )
     if facts:
         steps.append(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present
+from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present, says_most
 from fglaudit.reports.records import Run
 from fglaudit.scoring.clusters import NOTHING, Interval, PairedClusters
 from fglaudit.scoring.metrics import metric_interval, read_clusters
@@ -60,12 +60,12 @@ class Setting:
         return best.get(FEATURES) or max(best.values(), key=lambda leak: leak.advantage or 0.0, default=None)
 
     def strongest_by_quantity(self, observer: tuple[str, str]) -> dict[str, Leak]:
-        """Return, by what is inferred, the working attack of (observer, knowledge) with the largest advantage."""
+        """Return, by what is inferred, the working attack of (observer, knowledge) that says most."""
         best: dict[str, Leak] = {}
         for leak in self.leaks:
             if leak.observer == observer and leak.measured:
                 known = best.get(leak.quantity)
-                if known is None or (leak.advantage or 0.0) > (known.advantage or 0.0):
+                if known is None or says_most(leak) > says_most(known):
                     best[leak.quantity] = leak
         return best
 

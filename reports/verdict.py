@@ -10,12 +10,12 @@ from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import refuted
-from fglaudit.reports.answers import Word, below_or_unseen, not_all, says_most
+from fglaudit.reports.answers import Word, below_or_unseen, not_all
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
 from fglaudit.reports.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, sd
+from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, says_most, sd
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting, tested_epsilons

@@ -13,10 +13,10 @@ from rich.console import Console
 from fglaudit.confirming import confirm_chosen
 from fglaudit.execution.engine import default_jobs
 from fglaudit.execution.engines import make_engine
-from fglaudit.reports.answers import Answer, Word, answers, says_most
+from fglaudit.reports.answers import Answer, Word, answers
 from fglaudit.reports.choice import Confirmations, chosen
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.leaks import FEATURES
+from fglaudit.reports.leaks import FEATURES, says_most
 from fglaudit.reports.numbers import decimal, percent_spread
 from fglaudit.reports.options import undefended
 from fglaudit.reports.records import Run, load_run

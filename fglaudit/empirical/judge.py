@@ -30,7 +30,7 @@ from fglaudit.privacy.tradeoff import TradeOff, gaussian_mu
 
 ENOUGH_POWER = 0.9
 """Of the audit of the trade-off curve, against noise too small by 1.5."""
-SHORTENED = "audit shortened"
+SHORTENED = "not replayed, as asked"
 TRADE_OFF = "trade-off"
 _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""

@@ -67,7 +67,7 @@ def planted_rows_audit(staged: Staged, *, seed: int, quick: bool = False) -> Aud
     listed = [(stage, candidates_of(stage, derive(seed, "audits", "candidates"))) for stage in played]
     listed = [(stage, rows) for stage, rows in listed if len(rows) > 1]
     if not listed or quick:
-        return Audit("planted rows", Outcome.UNTESTED, "audit shortened" if quick else "no row can be planted")
+        return Audit("planted rows", Outcome.UNTESTED, "not replayed, as asked" if quick else "no row can be planted")
     worst, words = 1.0, ""
     for count, (stage, rows) in enumerate(listed):
         copies = max(50, min(REPLAYS, 2**23 // max(1, stage.numbers)))

@@ -23,6 +23,12 @@ from fglaudit.view import Auxiliary, Observer, PartialRows, View
 UNINFORMATIVE = 0.99
 """A control this good leaves no room for an attack to show anything."""
 
+NO_FEATURES = (
+    "no node's features reach this observer: no message to it holds rows, or anything computed from rows alone; what"
+    " models give away is asked under other quantities"
+)
+"""Why nobody is asked about feature rows: there are none in what is sent."""
+
 Result = Reconstruction | Inference
 """What an attack returns, and what a guess is."""
 

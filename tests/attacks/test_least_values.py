@@ -15,7 +15,7 @@ def test_no_number_of_an_attack_may_be_negative(name: str) -> None:
     for field in dataclasses.fields(registry.load("attack", name)):
         if type(field.default) in (int, float):
             with pytest.raises(FglauditError):
-                registry.build("attack", name, {field.name: type(field.default)(-1)})
+                registry.build("attack", name, {field.name: -1 if isinstance(field.default, int) else -1.0})
 
 
 def test_what_is_too_small_is_named_with_its_bound() -> None:

@@ -16,6 +16,7 @@ from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import Answer, Word, answers
 from fglaudit.reports.attack_quantity import attack_quantity
 from fglaudit.reports.labels import Labels
+from fglaudit.reports.next_steps import next_steps
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
@@ -174,3 +175,34 @@ def test_quantities_read_from_source_are_those_of_the_classes() -> None:
     for name in ATTACKS:
         assert attack_quantity(name) == registry.load("attack", name).quantity
     assert attack_quantity("somebody-elses") == "features"
+
+
+def test_what_is_ahead_and_not_told_from_chance_says_so(tmp_path: Path) -> None:
+    """An upper end says why it is not held; what a reader sees is a large value that is no leak."""
+    cell = with_rows({"lucky": [10] * 45}, advantage=0.167, advantage_low=-0.1, advantage_high=0.4, worst_client=0.1)
+    found = answer(tmp_path, cell)
+    said = "lucky gets ahead of a guess by 0.167, which is not told from chance"
+    assert (found.word, found.reason) == (Word.NOT_SHOWN, f"{said}: the interval is \N{MINUS SIGN}0.100 to 0.400")
+
+
+def test_the_strongest_attack_is_the_one_that_the_answer_rests_on(tmp_path: Path) -> None:
+    """Exact rows are one scale for every attack; another metric's advantage is larger and says less."""
+    record = with_rows({"exact": [30] * 40, "close": [30] * 40})
+    near = replace(record.findings[1], metric="f1", advantage=0.9, exact_rate=0.1)
+    cell = replace(record, findings=(record.findings[0], near))
+    [setting] = summarize(load_run(store(tmp_path / "run", [cell])))
+    [only] = answers([setting])
+    best = setting.strongest(only.observer)
+    assert only.leak is not None and best is not None
+    assert only.leak.attack == best.attack == "exact"
+
+
+def test_no_other_attack_is_asked_for_where_one_is_adapted(tmp_path: Path) -> None:
+    both = with_rows({"adapted": [0] * 10, "other": [0] * 10})
+    other = replace(both.findings[1], adapted="no: Clipped")
+    mixed = replace(both, findings=(both.findings[0], other))
+    alone = with_rows({"other": [0] * 10}, adapted="no: Clipped")
+    for name, cell, asked in (("mixed", mixed, False), ("alone", alone, True)):
+        run = load_run(store(tmp_path / name, [cell]))
+        steps = next_steps(run, settings := summarize(run), Labels.of(settings))
+        assert any("allows for Clipped" in step for step in steps) is asked
