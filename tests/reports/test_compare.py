@@ -68,6 +68,30 @@ def test_cells_are_paired_where_both_have_them(tmp_path: Path) -> None:
     assert {d.paired for d in compare_folders(first, fresh).differences} == {0}
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "same"),
+    [
+        ({"name": "cora", "root": None}, {"name": "cora", "root": "/data"}, True),
+        ({"path": "g.npz", "sha256": "a"}, {"path": "/home/me/g.npz", "sha256": "a"}, True),
+        ({"path": "g.npz", "sha256": "a"}, {"path": "g.npz", "sha256": "b"}, False),
+    ],
+    ids=["root", "own graph", "another graph"],
+)
+def test_where_the_files_of_a_data_set_lie_does_not_count(
+    here: dict[str, str | None], there: dict[str, str | None], same: bool, tmp_path: Path
+) -> None:
+    made = make_cell(*BARE, 0, observers=[0])
+    first, second = (
+        store(tmp_path / name, [replace(made, description={**made.description, "dataset": dataset})])
+        for name, dataset in (("a", here), ("b", there))
+    )
+    if same:
+        assert {d.paired for d in compare_folders(first, second).differences} == {1}
+    else:
+        with pytest.raises(FglauditError, match="none in common"):
+            compare_folders(first, second)
+
+
 def test_settings_of_one_run_alone_are_named(tmp_path: Path) -> None:
     first = store(tmp_path / "a", [make_cell(*BARE, 0), make_cell(PROTOCOLS[1], DEFENSES[1], 0)])
     second = store(tmp_path / "b", [make_cell(*BARE, 0)])
