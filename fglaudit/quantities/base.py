@@ -22,6 +22,8 @@ from fglaudit.view import Auxiliary, Observer, PartialRows, View
 
 UNINFORMATIVE = 0.99
 """A control this good leaves no room for an attack to show anything."""
+NO_ROW_REACHES = "no node's features reach this observer: nothing that depends on them is sent"
+"""Why nobody's features, nor what is computed of them, can be asked of an observer."""
 
 Result = Reconstruction | Inference
 """What an attack returns, and what a guess is."""
