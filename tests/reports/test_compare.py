@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
-from fglaudit.finding import CellRecord
+from fglaudit.finding import CellRecord, Status
 from fglaudit.reports.compare import Change, compare_folders, comparison_text
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 
@@ -40,6 +40,14 @@ def test_a_run_is_equal_to_itself(tmp_path: Path) -> None:
     assert {d.change for d in found.differences} == {Change.EQUAL}
     assert {d.paired for d in found.differences} == {2}
     assert not found.only_first and not found.only_second
+
+
+def test_what_neither_run_tested_is_not_called_equal(tmp_path: Path) -> None:
+    made = make_cell(*BARE, 0, observers=[0])
+    edges = replace(made.findings[0], attack="one-node-clusters", quantity="edges", status=Status.NOT_APPLICABLE,
+                    reason="the observer saw no pairs", value=None, advantage=None)  # fmt: skip
+    folder = store(tmp_path / "run", [replace(made, findings=(*made.findings, edges))])
+    assert "Server: edges: 1 not tested in both (1 setting)" in comparison_text(compare_folders(folder, folder))
 
 
 def test_less_leakage_is_better_more_is_worse_and_a_little_is_noise(tmp_path: Path) -> None:

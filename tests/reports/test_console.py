@@ -78,6 +78,19 @@ def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
     )
 
 
+def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) -> None:
+    states = (
+        FieldState("server", "ModelUpdate", "vector", "attacked", "read by update-linkage"),
+        FieldState("client:each", "ModelUpdate", "vector", "unexamined", "nothing reads it"),
+    )
+    cells = [replace(make_cell(p, DEFENSES[0], 0, observers=[0, 1]), fields=states) for p in PROTOCOLS[:2]]
+    assert (
+        "UNEXAMINED: towards one client no working attack here that allows for the defense reads ModelUpdate.vector,"
+        " and no guarantee covers it: what leaks there is not known. Settings: fedgcn hops=1, no defense; fedgcn"
+        " hops=2, no defense."
+    ) in " ".join(said(tmp_path, cells).split())
+
+
 def test_nothing_is_dropped_silently(tmp_path: Path) -> None:
     cells = []
     for rounds in range(1, MOST + 6):
