@@ -55,7 +55,7 @@ def test_what_is_opened_and_what_will_fail(
         (("--engine", "spark"), "unknown engine 'spark'"),
         (("--gpus", "1"), "--gpus is for --engine ray"),
         (("--cell-timeout", "-1"), "--cell-timeout must be above 0"),
-        (("--out", "small.yaml"), "the output must be a folder"),
+        (("--out", "small.yaml"), "a run is a folder; small.yaml is a file; use another --out"),
         (("--out", "."), "the output folder must be new, empty or a run"),
     ],
 )

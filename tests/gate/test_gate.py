@@ -356,6 +356,9 @@ WRONG = [
     ("epsilon: {max: 8, unit: node, delta: 1}", "epsilon.delta"),
     ("epsilon: {max: 8, unit: node, against: [servers]}", "did you mean 'server'"),
     ("accuracy: {min: 0.5}\nallow: {fail: 0}", "did you mean 'failed'"),
+    ("accuracy: {min: 0.5}\nallow: {claimed: yes}", "allow.claimed: Input should be a valid boolean; got 'yes'; write true"),
+    ("accuracy: {min: 75}", "got 75; write 0.75"),
+    ("observers: {server: {features: {advantage_high: 5%}}}", "got '5%'; write 0.05"),
     ("accuracy: {min: yes please}", "accuracy.min"),
     ("allow: {failed: 1}", "must ask something"),
     ("- a list", "must be a mapping"),
@@ -378,6 +381,14 @@ def test_what_no_run_of_the_suite_can_show_is_an_error(tmp_path: Path, capsys: p
     few = cells(rows(lambda row: replace(row, clients=2)), parties=2)
     code, _, error = gate(tmp_path / "few", few, FEATURES, capsys)
     assert code == ExitCode.INPUT and "at least 5 clients x seeds" in error
+
+
+def test_a_junit_file_that_cannot_be_written_names_its_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "nowhere" / "gate.xml")
+    code, _, error = gate(tmp_path, cells(), "accuracy: {min: 0.1}", capsys, "--junit", missing)
+    assert code == ExitCode.INPUT and "use another --junit" in error and "--out" not in error
 
 
 def test_json_junit_and_annotations_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

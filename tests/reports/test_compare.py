@@ -116,6 +116,8 @@ def test_wrong_folders_are_one_message(tmp_path: Path) -> None:
         compare_folders(run, tmp_path)
     with pytest.raises(FglauditError):
         compare_folders(tmp_path / "nowhere", run)
+    with pytest.raises(FglauditError, match=r"suite.yaml is a file; name the --out folder of a run$"):
+        compare_folders(run, run / "suite.yaml")
 
 
 def test_the_command_prints_text_and_json(tmp_path: Path) -> None:

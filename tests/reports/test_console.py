@@ -110,6 +110,15 @@ def test_settings_that_could_not_be_run_are_counted(tmp_path: Path) -> None:
     assert "nothing to drop" not in text
 
 
+def test_where_no_setting_could_be_run_the_reasons_stand_there(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[1], 0)
+    idle = tuple(
+        replace(f, status=Status.NOT_APPLICABLE, reason="nothing to drop", accuracy=None) for f in cell.findings
+    )
+    text = said(tmp_path, [replace(cell, findings=idle)])
+    assert "nothing to drop (fedgcn, drop-singletons)" in text and "Who learns what" not in text
+
+
 def test_many_observers_stand_in_several_tables(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
     rows = tuple(replace(f, observer=f"client:{k}") for k in range(MOST_OBSERVERS + 2) for f in cell.findings)
