@@ -142,6 +142,9 @@ def run(
     ] = "",
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
+    from fglaudit.execution.engine import default_jobs
+    from fglaudit.execution.engines import make_engine
+    from fglaudit.execution.run_folder import check_ours, run_folder
     from fglaudit.execution.shards import Shard
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import PluginFile, Trust
@@ -167,6 +170,10 @@ def run(
             " --confirm in a last command without --shard"
         )
     chosen = pick_device(device, elsewhere=gpus > 0)
+    if jobs is None:
+        jobs = default_jobs(len(resolved.cells()), chosen)
+    chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout, gpus=gpus, memory=memory)
+    check_ours(run_folder(directory))  # what a run refuses at once, --dry-run refuses too
     if dry_run:
         from fglaudit.execution.display import print_plan
         from fglaudit.execution.dry_run import FAILS, opened
@@ -182,18 +189,13 @@ def run(
         return
 
     from fglaudit.execution.display import failures_table
-    from fglaudit.execution.engine import default_jobs
-    from fglaudit.execution.engines import make_engine
     from fglaudit.execution.stored_run import failed_rows
     from fglaudit.reports.console import print_answers
     from fglaudit.reports.records import Run
     from fglaudit.run import ERRORS, run_suite
 
-    if jobs is None:
-        jobs = default_jobs(len(resolved.cells()), chosen)
     try:
         interrupt()
-        chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout, gpus=gpus, memory=memory)
         records = run_suite(
             resolved,
             directory,

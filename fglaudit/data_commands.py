@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, unknown
 
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 RootOption = Annotated[
@@ -18,18 +18,17 @@ RootOption = Annotated[
 @data_app.command("list")
 def data_list(root: RootOption = None) -> None:
     """List the data sets, and whether their files are under the data root."""
-    from fglaudit.datasets import check_root, dataset_names
+    from fglaudit.datasets import dataset_names
+    from fglaudit.datasets.holdings import availability
+    from fglaudit.datasets.root import no_root
 
     folder = _data_root(root)
-    status = dict(check_root(folder)) if folder else {}
+    states = availability(folder)
     entries = dataset_names()
     width = max(map(len, entries))
     for name, description in entries.items():
-        state = "here" if status.get(name) == "ok" else "to get" if name in status or not folder else "built in"
-        if name in ("csbm-cora", "csbm", "npz"):
-            state = "built in" if name != "npz" else "yours"
-        print(f"{name:<{width}}  {state:<8}  {description}")
-    print(f"\ndata root: {folder.resolve() if folder else 'none found; give --root DIR or set FGLAUDIT_DATA'}")
+        print(f"{name:<{width}}  {states[name]:<8}  {description}")
+    print(f"\ndata root: {folder.resolve() if folder else f'{no_root()}; give --root DIR or set FGLAUDIT_DATA'}")
 
 
 @data_app.command("check")
@@ -41,9 +40,13 @@ def data_check(
 ) -> None:
     """Check which data sets are under the root, their checksums, and that the named ones load."""
     from fglaudit.datasets import DatasetSpec, check_root, verify_checksums
+    from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS
     from fglaudit.datasets.root import CHECKSUMS, find_root
 
-    folder = find_root(str(root) if root else None, "a data set")
+    for name in names or ():
+        if name not in (known := [*DESCRIPTIONS, *ALIASES]):
+            raise unknown("data set", name, known)
+    folder = find_root(str(root) if root else None, (names or ["a data set"])[0])
     for name, status in check_root(folder):
         print(f"{name:<14} {status}")
     if (folder / CHECKSUMS).is_file():

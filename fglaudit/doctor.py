@@ -131,13 +131,13 @@ def cuda_devices() -> list[tuple[str, int]]:
 
 def _data() -> Iterator[Check]:
     from fglaudit.datasets import check_root
-    from fglaudit.datasets.root import find_root
+    from fglaudit.datasets.root import find_root, no_root
 
     try:
         root = find_root(None, "a data set")
     except FglauditError:
         fix = "fglaudit data fetch cora --root DIR; then --root DIR or FGLAUDIT_DATA=DIR"
-        yield Check("data root", "missing", "none found; the embedded data sets work without one", fix)
+        yield Check("data root", "missing", f"{no_root()}; the embedded data sets work without one", fix)
         return
     yield Check("data root", "ok", str(root.resolve()))
     for name, status in check_root(root):

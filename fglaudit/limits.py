@@ -23,6 +23,8 @@ ROWS = 2_000_000
 """Of findings: cells x observers x attacks."""
 PLUGIN_BYTES = 2**24
 
+FEATURE = 1e15
+"""Largest absolute value of an entry of an own feature matrix: float32 holds the sum of 10^8 such squares."""
 ENTRIES = 2**29
 """Entries of a drawn feature matrix: 2 GiB of float32, of which drawing holds several."""
 PAIRS = 2**27

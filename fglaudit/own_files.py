@@ -135,11 +135,14 @@ def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
         raise FglauditError(f"the output folder must be writable; writing {path} failed: {reason(error)}") from error
 
 
-def write_atomic(path: Path, text: str | bytes, *, mode: int = 0o644, linked: bool = True) -> None:
+def write_atomic(
+    path: Path, text: str | bytes, *, mode: int = 0o644, linked: bool = True, option: str = "--out"
+) -> None:
     """Write so that ``path`` holds either its old content or all of the new, even if the machine stops.
 
     Args:
         linked: whether the folder of ``path`` may be a link: a run's own folder may, those inside it may not.
+        option: of the command, by which the user chose the place.
 
     Raises:
         FglauditError: if that is not possible, with path and cause.
@@ -163,7 +166,7 @@ def write_atomic(path: Path, text: str | bytes, *, mode: int = 0o644, linked: bo
     except OSError as error:
         raise FglauditError(
             f"the output folder must be writable; writing {shown(str(path))} failed: {reason(error)}; make it so, or"
-            " use another --out"
+            f" use another {option}"
         ) from error
 
 

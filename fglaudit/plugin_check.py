@@ -24,6 +24,7 @@ from fglaudit.guarantees import Word as Guarantee
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER
+from fglaudit.plugin_modules import refuse_without_class
 from fglaudit.reports.answers import Answer, Word, answers
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.records import Run
@@ -61,6 +62,7 @@ def load_plugin(name: str, values: dict[str, Any]) -> tuple[str, Any]:
         FglauditError: no file or class, a class that is no plugin of any kind, or values that it refuses.
     """
     if ".py:" not in name:
+        refuse_without_class(name)
         every = {known: kind for kind in registry.KINDS for known in registry.names(kind)}
         if name not in every:
             raise unknown("plugin", name, every)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit import limits
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, shown
 from fglaudit.tracebacks import place
 from fglaudit.user_files import read_file, resolved, user_path
 
@@ -27,6 +28,19 @@ def read_plugin(path: Path) -> tuple[bytes, str]:
     """Return the text of a plugin file and its SHA-256 in hex digits; nothing of it runs."""
     text = read_file(path, "a plugin given as file.py:Class", limits.PLUGIN_BYTES)
     return text, hashlib.sha256(text).hexdigest()
+
+
+def refuse_without_class(name: str) -> None:
+    """Raise :class:`FglauditError` where ``name`` is a Python file without a class: names of plugins end in no .py."""
+    if not name.endswith(".py"):
+        return
+    path = Path(name)
+    try:
+        classes = re.findall(r"^class (\w+)", read_plugin(path)[0].decode("utf-8", "replace"), re.MULTILINE)
+    except FglauditError:
+        classes = []
+    fix = " or ".join(f"{name}:{cls}" for cls in classes[:3]) or f"{name}:Class"
+    raise FglauditError(f"a plugin file is named together with its class; got {shown(name)}; write {fix}")
 
 
 def is_loaded(path: Path) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 
 from fglaudit import limits
 from fglaudit.errors import FglauditError, shown, unknown
-from fglaudit.plugin_modules import is_loaded, load_file, read_plugin
+from fglaudit.plugin_modules import is_loaded, load_file, read_plugin, refuse_without_class
 from fglaudit.plugin_modules import load_files as load_files
 from fglaudit.plugin_modules import loaded_files as loaded_files
 
@@ -82,6 +82,7 @@ def target(kind: str, name: str) -> str:
         return points[name].value
     if name.partition(":")[0] in sys.modules:  # a class of a program that is running: see :func:`reference`
         return name
+    refuse_without_class(name)
     raise unknown(kind, name, names(kind))
 
 

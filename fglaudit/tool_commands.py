@@ -37,7 +37,7 @@ def gate(
     if github:
         print(output.github(outcome))
     if junit is not None:
-        write_atomic(junit, output.junit(outcome))
+        write_atomic(junit, output.junit(outcome), option="--junit")
     if outcome.code:
         raise SystemExit(int(outcome.code))
 

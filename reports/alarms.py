@@ -14,7 +14,7 @@ from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import assurance
+from fglaudit.reports.wording import assurance, observer_label
 
 UNEXAMINED = "unexamined"
 
@@ -111,18 +111,41 @@ def _known() -> frozenset[str]:
 
 
 def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    where: dict[tuple[str, ...], list[str]] = {}
+    where: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for setting in settings:
-        if found := unexamined(setting):
-            where.setdefault(tuple(found), []).append(labels.setting(setting))
+        for observers, names in _by_observers(setting).items():
+            where.setdefault((observers, tuple(names)), []).append(labels.setting(setting))
     return [
-        f"UNEXAMINED: no working attack here that allows for the defense reads {few(names)}, and no guarantee covers"
-        f" {'it' if len(names) == 1 else 'them'}: what leaks there is not known ({few(list(dict.fromkeys(places)))})."
-        for names, places in where.items()
+        f"UNEXAMINED: towards {' and '.join(map(_who, observers))} no working attack here that allows for the defense"
+        f" reads {few(names)}, and no guarantee covers {'it' if len(names) == 1 else 'them'}: what leaks there is not"
+        f" known. Settings: {few(list(dict.fromkeys(places)), sep='; ')}."
+        for (observers, names), places in where.items()
     ]
 
 
-def few(names: Iterable[str], most: int = 5) -> str:
+def _by_observers(setting: Setting) -> dict[tuple[str, ...], list[str]]:
+    """Return the fields that nothing examined, by whom they reach unexamined: another observer may have had an attack
+    that read them."""
+    reach: dict[str, dict[str, None]] = {}
+    for record in setting.records:
+        for state in record.fields:
+            if state.state == UNEXAMINED:
+                reach.setdefault(f"{state.payload}.{state.field}", {})[state.observer] = None
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, observers in reach.items():
+        found.setdefault(tuple(observers), []).append(name)
+    return found
+
+
+def _who(observer: str) -> str:
+    """Name an observer, or a side that receives a field, within a sentence."""
+    label = observer_label((observer, "")) if observer else "everybody"
+    return {"Server": "the server", "Clients": "clients", "Wiretap": "a wiretap"}.get(
+        label, label[:1].lower() + label[1:]
+    )
+
+
+def few(names: Iterable[str], most: int = 5, sep: str = ", ") -> str:
     """Return the first names, and how many more there are."""
     listed = list(names)
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+    return sep.join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

@@ -33,6 +33,7 @@ class Change(StrEnum):
     WORSE = "worse"
     NOISE = "within noise"
     EQUAL = "equal"
+    UNTESTED = "not tested in both"
     UNKNOWN = "not comparable"
 
 
@@ -149,7 +150,7 @@ def _learned(name: str, first: Answer | None, second: Answer | None, paired: int
     one, other = (None if a is None else a.leak for a in (first, second))
     if one is None or other is None:
         same = first is not None and second is not None and one is None and other is None
-        change, text = (Change.EQUAL if same else Change.UNKNOWN), f"{words[0]}, then {words[1]}"
+        change, text = (Change.UNTESTED if same else Change.UNKNOWN), f"{words[0]}, then {words[1]}"
     elif one.metric != other.metric and (one.attack != other.attack):
         change = _by_intervals(one.low, one.high, other.low, other.high, one.advantage, other.advantage)
         text = f"{achieved(one)} ({one.attack}), then {achieved(other)} ({other.attack})"
@@ -191,7 +192,7 @@ def _accuracy(name: str, first: Setting, second: Setting, paired: int) -> Differ
     one, other = first.per_seed("accuracy"), second.per_seed("accuracy")
     a, b = mean(one), mean(other)
     if a is None or b is None:
-        change = Change.EQUAL if a is None and b is None else Change.UNKNOWN
+        change = Change.UNTESTED if a is None and b is None else Change.UNKNOWN
     elif one == other:
         change = Change.EQUAL
     else:
@@ -233,7 +234,7 @@ def comparison_text(found: Comparison) -> str:
         told = ", ".join(f"{counts[change]} {change.value}" for change in Change if counts[change])
         lines.append(f"{observer + ': ' if observer else ''}{quantity}: {told} ({plural(len(mine), 'setting')})")
         for difference in mine:
-            if difference.change is Change.EQUAL:
+            if difference.change in (Change.EQUAL, Change.UNTESTED):
                 continue
             pairs = f"{difference.paired} paired" if difference.paired else "unpaired"
             lines.append(f"  {difference.change.value:<14} {difference.setting} ({pairs}): {difference.text}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from fglaudit.reports.alarms import alarms
+from fglaudit.reports.alarms import alarms, few
 from fglaudit.reports.answers import answers, applies
 from fglaudit.reports.choice import Confirmations, chosen
 from fglaudit.reports.console_tables import Place, safe
@@ -30,7 +30,8 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
         console.print("[bold red]Alarms[/bold red]")
         for line in lines:
             _line(console, f"  [red]![/red] {safe(line)}")
-    for where in dict.fromkeys(place(setting) for setting in settings):
+    tried = [setting for setting in settings if applies(setting)]
+    for where in dict.fromkeys(place(setting) for setting in tried):
         here = [setting for setting in settings if place(setting) == where]
         _line(console, f"\n[bold]Who learns what[/bold] {safe(where)}")
         shown = Place.of([setting for setting in here if applies(setting)], answers(here), labels)
@@ -46,6 +47,18 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
     if idle := sum(not applies(setting) for setting in settings):
         told = "where the defense does not apply to the protocol: see the report and coverage.csv"
         _line(console, f"{plural(idle, 'setting')} {told}")
+    if not tried:  # nothing else says why there is nothing to see
+        for reason, names in _why_idle(settings, labels).items():
+            _line(console, f"  {safe(reason)} ({safe(few(names, 4, '; '))})")
+
+
+def _why_idle(settings: Sequence[Setting], labels: Labels) -> dict[str, list[str]]:
+    """Return the names of settings by why they could not be run."""
+    found: dict[str, list[str]] = {}
+    for setting in settings:
+        for reason in dict.fromkeys(reason for leak in setting.leaks for reason in leak.reasons):
+            found.setdefault(reason, []).append(labels.setting(setting))
+    return found
 
 
 def print_confirmed(console: Console, run: Run) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.run_folder import run_folder
+from fglaudit.execution.run_folder import READ, run_folder
 from fglaudit.execution.stored_record import NAME
 from fglaudit.execution.stored_run import NOT_RUN, Manifest, Stored, read_cells, read_manifest, read_stored
 from fglaudit.finding import CellRecord
@@ -60,7 +60,7 @@ def load_run(run_dir: Path) -> Run:
     Raises:
         FglauditError: if there is no ``cells`` folder in it.
     """
-    folder = run_folder(run_dir) / "cells"
+    folder = run_folder(run_dir, READ) / "cells"
     if not is_folder(folder):
         raise FglauditError(
             f"a report is made from a run's folder, which holds cells/*.json; {run_dir} has no 'cells' folder; name"

@@ -15,6 +15,7 @@ from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present, says_m
 from fglaudit.reports.records import Run
 from fglaudit.scoring.clusters import NOTHING, Interval, PairedClusters
 from fglaudit.scoring.metrics import metric_interval, read_clusters
+from fglaudit.suite.cell import anywhere
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,13 @@ def _by_name(setting: Setting) -> tuple[str | int | bool, ...]:
 
 
 def setting_key(record: CellRecord) -> str:
-    """Name the setting by its columns and by its description, which also holds what the columns leave out."""
+    """Name the setting by its columns and by its description, which also holds what the columns leave out; where the
+    files of its data set lie does not count."""
     f = record.findings[0]
     apart = {"seed", "observers", "attacks", "record"}
     description = {key: value for key, value in record.description.items() if key not in apart}
+    if isinstance(dataset := description.get("dataset"), dict):
+        description["dataset"] = anywhere(dataset)
     columns = [f.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, f.defense, f.defense_args]
     return json.dumps([columns, description], sort_keys=True, default=str)
 

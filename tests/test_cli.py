@@ -100,16 +100,49 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["data", "fetch", "coar", "--root", "d"], ["did you mean 'cora'"]),
         (["data", "facts", "coar"], ["did you mean 'cora'"]),
         (["data", "check", "--root", "nowhere"], ["nowhere"]),
+        (["data", "check"], ["fglaudit data fetch cora --root DIR"]),
+        (["data", "check", "coar"], ["did you mean 'cora'"]),
+        (["run", "small"], ["write small.yaml, which is here"]),
+        (["run", "empty.yaml"], ["empty.yaml is empty; write e.g. name: my-suite"]),
+        (["check", "mine.py"], ["write mine.py:Mine"]),
+        (["report", "small.yaml"], ["small.yaml is a file; name the --out folder of a run"]),
     ],
 )
 def test_what_a_user_can_fix_is_one_line_and_exit_code_2(
-    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Path("empty.yaml").touch()
+    Path("mine.py").write_text("class Mine:\n    pass\n")
+    monkeypatch.delenv("FGLAUDIT_DATA", raising=False)
     assert call(*arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
     assert all(word in error for word in words), error
     assert not Path("runs").exists()
+
+
+def test_the_list_says_which_data_sets_need_files(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def states(*options: str) -> dict[str, str]:
+        assert call("data", "list", *options) == 0
+        lines = capsys.readouterr().out.split("\n\n")[0].splitlines()
+        return {line[:19].strip(): line[19:29].strip() for line in lines}
+
+    monkeypatch.delenv("FGLAUDIT_DATA", raising=False)
+    Path("empty").mkdir()
+    for found in (states(), states("--root", "empty")):
+        assert {found[name] for name in ("csbm", "csbm-cora", "csbm-dnc", "csbm-snc", "csbm-sc")} == {"built in"}
+        assert {found[name] for name in ("cora", "subcora", "subcora-published", "ogbn-arxiv")} == {"to get"}
+    raw = Path("empty/planetoid/Cora/raw")
+    raw.mkdir(parents=True)
+    for part in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"):
+        (raw / f"ind.cora.{part}").touch()
+    assert {states("--root", "empty")[name] for name in ("cora", "subcora", "subcora-published")} == {"here"}
+    monkeypatch.setenv("FGLAUDIT_DATA", "/nope")
+    for command in (("data", "list"), ("doctor",)):
+        assert call(*command) == 0
+        assert "FGLAUDIT_DATA is '/nope', which is no folder" in capsys.readouterr().out
 
 
 def test_missing_data_are_said_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,8 @@ arrays of the file (N nodes, F features, E edges; numpy.savez or `fglaudit impor
 A relative path is looked for here, then in the folder of the suite file.""",
 }
 """What ``fglaudit show`` adds about a data set."""
+CUT = {"subcora": "cora", "subcora-published": "cora"}
+"""Data sets that are cut from the files of another."""
 ALIASES = {"amazon-computers": "computers", "amazon-photo": "photo", "wiki-cs": "wikics"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fglaudit.datasets.catalog import DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES, ogb_files
+from fglaudit.datasets.catalog import CUT, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES, ogb_files
 from fglaudit.datasets.root import CHECKSUMS, read_checksums, sha256
 from fglaudit.errors import FglauditError
 
@@ -34,6 +34,20 @@ def check_root(root: str | Path) -> list[tuple[str, str]]:
         )
         found.append((name, status))
     return found
+
+
+def availability(root: Path | None) -> dict[str, str]:
+    """Return by data set whether it is "built in", "here" (its files are under ``root``), "to get", or "yours"."""
+    status = dict(check_root(root)) if root is not None else {}
+
+    def of(name: str) -> str:
+        if name == "npz":
+            return "yours"
+        if name not in PYG_SOURCES and name not in OGB_SOURCES and name not in CUT:
+            return "built in"
+        return "here" if status.get(CUT.get(name, name)) == "ok" else "to get"
+
+    return {name: of(name) for name in DESCRIPTIONS}
 
 
 def verify_checksums(root: str | Path) -> list[str]:

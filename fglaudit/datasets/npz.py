@@ -76,6 +76,7 @@ def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | No
         val=masks.get("val"),
         test=masks.get("test"),
         clients=checked_clients(arrays[CLIENTS], nodes) if CLIENTS in arrays else None,
+        notes=_class_notes(labels),
     )
 
 
@@ -109,6 +110,13 @@ def _features(x: Array) -> NDArray[np.float32]:
         f"features must be finite; {bad.sum()} rows have NaN or inf, the first is {bad.argmax()} (as float32)",
         "clean x",
     )
+    reach = np.maximum(features.max(axis=0), -features.min(axis=0))
+    _require(
+        bool(reach.max() <= limits.FEATURE),
+        f"features lie between -{limits.FEATURE:g} and {limits.FEATURE:g}, so that their squares can be added; column"
+        f" {reach.argmax()} reaches {reach.max():g}",
+        "rescale that column",
+    )
     return features
 
 
@@ -122,7 +130,12 @@ def _labels(y: Array, nodes: int) -> Integers:
     most = min(nodes, limits.CLASSES) - 1
     _require(low >= -1, f"labels must be >= 0 (-1: unlabelled); got {low}", "renumber y")
     _require(high >= 0, "at least one node must have a label; all are -1", "fill in y")
-    _require(high >= 1, "models learn to tell classes, at least two; every label is 0", "number the classes in y")
+    only = np.unique(y[y >= 0])
+    _require(
+        len(only) > 1,
+        f"models learn to tell classes, at least two; every label is {only[0]}",
+        "take the classes from another attribute, or number them in y",
+    )
     _require(
         high <= most,
         f"labels are class numbers 0, 1, ... of at most as many classes as nodes, and {limits.CLASSES}; got {high} for"
@@ -130,6 +143,21 @@ def _labels(y: Array, nodes: int) -> Integers:
         "renumber y",
     )
     return y.astype(np.int64)
+
+
+def _class_notes(labels: Integers) -> tuple[str, ...]:
+    """Say what of the numbers of classes is probably not meant: classes are counted by the largest number."""
+    sizes = np.bincount(labels[labels >= 0])
+    notes = []
+    if (empty := np.flatnonzero(sizes == 0)).size:
+        named = ", ".join(map(str, empty[:5])) + (" ..." if empty.size > 5 else "")
+        notes.append(
+            f"{len(sizes)} classes are counted, by the largest label, and {empty.size} have no node ({named}): number"
+            " the classes 0, 1, ... without gaps"
+        )
+    if sizes.max() == 1:
+        notes.append("every class has a single node, so nothing can be learned: take the label from another attribute")
+    return tuple(notes)
 
 
 def _edges(edge_index: Array, nodes: int) -> Integers:

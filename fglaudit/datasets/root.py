@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fglaudit.datasets.catalog import DESCRIPTIONS
 from fglaudit.datasets.published import PUBLISHED
 from fglaudit.errors import FglauditError, shown
 from fglaudit.user_files import is_file, is_folder, read_file, user_path
@@ -28,11 +29,18 @@ def find_root(root: str | None, name: str) -> Path:
     folder = user_path(stated, "a data root") if stated else DEFAULT_ROOT
     if is_folder(folder):
         return folder
+    example = name if name in DESCRIPTIONS else "cora"  # the command that is printed must be one that runs
     origin = "root" if root else "FGLAUDIT_DATA" if stated else "neither root nor FGLAUDIT_DATA is set; the default"
     raise FglauditError(
         f"{name} is read from raw files under a data root; {origin} {str(folder)!r} is no folder; "
-        f"give --root DIR, or get the files with: fglaudit data fetch {name} --root DIR"
+        f"give --root DIR, or get the files with: fglaudit data fetch {example} --root DIR"
     )
+
+
+def no_root() -> str:
+    """Say why no data root is found where none is asked for."""
+    stated = os.environ.get("FGLAUDIT_DATA")
+    return f"none found: FGLAUDIT_DATA is {shown(stated)}, which is no folder" if stated else "none found"
 
 
 def cache_folder() -> Path:

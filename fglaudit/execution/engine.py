@@ -88,6 +88,12 @@ def too_long(limit: float, what: str) -> str:
     )
 
 
+def check_jobs(jobs: int) -> None:
+    """Raise :class:`FglauditError` unless ``jobs`` cells can be computed at a time."""
+    if jobs < 1:
+        raise FglauditError(f"--jobs must be 1 or more; got {jobs}; leave it out for one per core")
+
+
 def check_timeout(seconds: float | None) -> None:
     """Raise :class:`FglauditError` unless a cell can be given ``seconds``."""
     if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= LONGEST):

@@ -21,6 +21,7 @@ from fglaudit.execution.engine import (
     Engine,
     Listener,
     Running,
+    check_jobs,
     check_timeout,
     failed,
     too_long,
@@ -67,8 +68,7 @@ class LocalEngine(Engine):
     """By the identity of a task: ready workers that died with it before they began it."""
 
     def __post_init__(self) -> None:
-        if self.jobs < 1:
-            raise FglauditError(f"--jobs must be 1 or more; got {self.jobs}")
+        check_jobs(self.jobs)
         check_timeout(self.cell_timeout)
         self.threads = self.threads or threads_of(self.jobs)
 

@@ -13,7 +13,16 @@ from typing import Any
 from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.data_child import estimate, without_memory
-from fglaudit.execution.engine import CHECK_SECONDS, Engine, Listener, Running, check_timeout, failed, too_long
+from fglaudit.execution.engine import (
+    CHECK_SECONDS,
+    Engine,
+    Listener,
+    Running,
+    check_jobs,
+    check_timeout,
+    failed,
+    too_long,
+)
 from fglaudit.execution.kept import remove_kept
 from fglaudit.execution.worker import Failure, Progress, Runner, Task, explain, phase
 from fglaudit.finding import CellRecord
@@ -65,6 +74,7 @@ class RayEngine(Engine):
     memory: float = 0.0
 
     def __post_init__(self) -> None:
+        check_jobs(self.jobs)
         check_timeout(self.cell_timeout)
         check_share("--gpus", self.gpus)
         check_share("--memory", self.memory)

@@ -16,8 +16,11 @@ _MADE_FIRST = {"cells", "transcripts"}
 """Empty folders that a run which was killed at once may leave."""
 
 
-def run_folder(directory: Path) -> Path:
+def run_folder(directory: Path, fix: str = "use another --out") -> Path:
     """Return the folder of a run as a path that the system can look at.
+
+    Args:
+        fix: what its user can do about another path.
 
     Raises:
         FglauditError: too long a path, characters that none can have, no right to look, or a file in its place.
@@ -25,15 +28,19 @@ def run_folder(directory: Path) -> Path:
     path = user_path(directory, "the folder of a run")
     try:
         if not stat.S_ISDIR(path.stat().st_mode):
-            raise FglauditError(f"the output must be a folder; {path} is a file; use another --out")
+            raise FglauditError(f"a run is a folder; {path} is a file; {fix}")
     except FileNotFoundError as error:
         if path.is_symlink():
             raise FglauditError(f"the folder of a run must be there; {path} is a link to nothing; mend it") from error
     except (OSError, ValueError) as error:
         raise FglauditError(
-            f"the folder of a run must have a usable path; {shown(str(path))}: {reason(error)}; use another --out"
+            f"the folder of a run must have a usable path; {shown(str(path))}: {reason(error)}; {fix}"
         ) from error
     return path
+
+
+READ = "name the --out folder of a run"
+"""The fix where a run is read and nothing was chosen by --out."""
 
 
 def check_ours(directory: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
-from fglaudit.execution.run_folder import run_folder
+from fglaudit.execution.run_folder import READ, run_folder
 from fglaudit.execution.stored_record import Made, damaged, parse_record
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.own_files import DamagedError, read_own, read_stamped, stamped
@@ -56,7 +56,7 @@ def read_manifest(directory: Path) -> Manifest:
     Raises:
         FglauditError: if ``directory`` is no run or the file is damaged.
     """
-    path = run_folder(directory) / "run.json"
+    path = run_folder(directory, READ) / "run.json"
     if not is_there(path):
         raise FglauditError(
             f"a run folder has a run.json; there is none in {directory}; name the --out folder of a run"

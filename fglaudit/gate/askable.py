@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.execution.stored_run import Manifest
+from fglaudit.gate.naming import name_all
 from fglaudit.gate.policy import Policy
-from fglaudit.reports.answers import Answer
+from fglaudit.gate.upper_ends import silent
+from fglaudit.quantities.base import NO_ROW_REACHES
+from fglaudit.reports.answers import Answer, Word
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import Run
 from fglaudit.scoring.clusters import MIN_CLUSTERS
 
@@ -21,6 +25,7 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
     """Raise :class:`FglauditError` for the first thing that no run of this suite can show."""
     planned = {(observer, knowledge) for cell in manifest.plan for observer, knowledge, _ in cell.rows}
     known = [name for observer in sorted(planned) for name in observer_names(observer)]
+    leaking = any(_asked(policy, answer) and answer.word is Word.LEAKS for answer in answers)
     for name, quantities in policy.observers.items():
         if name not in known:
             raise FglauditError(f"observers: {unknown('observer of this run', name, known)}")
@@ -31,6 +36,14 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
                 raise FglauditError(
                     f"observers.{name}: {unknown('quantity that an attack of this suite infers', quantity, tried)}"
                 )
+        if not leaking and (idle := [a for a in here if a.quantity in quantities and _nobody_to_ask(a)]):
+            raise FglauditError(
+                f"observers.{name}.{idle[0].quantity}: a policy is about every setting of the run; got {len(idle)} in"
+                f" which no node's row can be asked of this observer"
+                f" ({name_all([a.setting for a in idle], Labels.of([a.setting for a in answers]))}), so that no attack"
+                " can show anything; ask about something else (layer-words: what uploads say of rows), or take them"
+                " out of the suite"
+            )
         if most := _too_few(here):
             raise FglauditError(
                 f"observers.{name}: an upper end needs at least {MIN_CLUSTERS} clients x seeds; no setting of this"
@@ -49,6 +62,17 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
         raise FglauditError(
             f"epsilon.unit: {unknown('unit of a guarantee of this run', policy.epsilon.unit, sorted(units))}"
         )
+
+
+def _asked(policy: Policy, answer: Answer) -> bool:
+    names = observer_names(answer.observer)
+    return any(name in names and answer.quantity in wanted for name, wanted in policy.observers.items())
+
+
+def _nobody_to_ask(answer: Answer) -> bool:
+    """Whether messages reach the observer, but those of whom it could be asked nobody: no other seed changes that."""
+    said = {finding.reason for leak in answer.leaks for finding in leak.findings}
+    return answer.applies and said == {NO_ROW_REACHES} and not all(map(silent, answer.setting.records))
 
 
 def _too_few(answers: list[Answer]) -> int:

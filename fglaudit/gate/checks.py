@@ -11,11 +11,13 @@ from fglaudit.finding import CellRecord, Status
 from fglaudit.gate.askable import check_askable, observer_names
 from fglaudit.gate.check import Check, Outcome
 from fglaudit.gate.guarantee_checks import guarantee_checks
-from fglaudit.gate.policy import Allow, Policy, Want
-from fglaudit.gate.upper_ends import concerns, upper_end
+from fglaudit.gate.naming import name_one
+from fglaudit.gate.observer_checks import observer_checks
+from fglaudit.gate.policy import Allow, Policy
+from fglaudit.gate.upper_ends import concerns, silent
 from fglaudit.parties import HONEST
-from fglaudit.reports.answers import Answer, Word, answers, applies
-from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.answers import answers, applies
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import Setting, summarize
 
@@ -40,7 +42,7 @@ def check_run(directory: Path, policy: Policy) -> Outcome:
         here = [a for a in found if name in observer_names(a.observer) and a.applies]
         for quantity, want in quantities.items():
             asked = [answer for answer in here if answer.quantity == quantity]
-            checks += _observer(name, quantity, want, asked, trained, labels)
+            checks += observer_checks(name, quantity, want, asked, trained, labels)
     if policy.observers:
         checks.append(_unexamined(run.cells, policy))
     if policy.accuracy is not None:
@@ -91,50 +93,6 @@ def _refuted(records: Sequence[CellRecord]) -> Check:
     return Check("refuted", "no guarantee is refuted", "; ".join(said) or "none", not said, ExitCode.REFUTED)
 
 
-def _observer(
-    name: str, quantity: str, want: Want, asked: Sequence[Answer], trained: Sequence[Setting], labels: Labels
-) -> Iterable[Check]:
-    untested = [_named(s, labels) for s in trained if not any(answer.setting is s for answer in asked)]
-    if want.advantage_high is not None:
-        yield _advantage(f"{name} {quantity} advantage_high", want.advantage_high, asked, untested, labels)
-    if want.verdict is not None:
-        yield _held(f"{name} {quantity} verdict", asked, untested, labels)
-
-
-def _advantage(name: str, most: float, asked: Sequence[Answer], untested: Sequence[str], labels: Labels) -> Check:
-    wanted = f"at most {most:g}"
-    if trouble := _nothing(asked, untested):
-        return Check(name, wanted, trouble, False)
-    ends = [(upper_end(answer), answer) for answer in asked]
-    for end, answer in ends:
-        if end.why_not:
-            return Check(name, wanted, f"{end.why_not} ({_named(answer.setting, labels)})", False)
-    end, answer = max(ends, key=lambda pair: pair[0].high or 0.0)
-    high = end.high or 0.0
-    notes = ", ".join(filter(None, (end.attack, end.note, _named(answer.setting, labels))))
-    return Check(name, wanted, f"{high:.3f} ({notes})", high <= most)
-
-
-def _held(name: str, asked: Sequence[Answer], untested: Sequence[str], labels: Labels) -> Check:
-    if trouble := _nothing(asked, untested):
-        return Check(name, Word.HELD, trouble, False)
-    for answer in asked:
-        end = upper_end(answer)
-        sealed = not end.why_not and not any(leak.measured for leak in answer.leaks)
-        if not sealed and (answer.word is not Word.HELD or end.why_not):
-            said = answer.word if answer.word is not Word.HELD else Word.NOT_SHOWN
-            reason = answer.reason if answer.word is not Word.HELD else end.why_not
-            return Check(name, Word.HELD, f"{said}: {reason} ({_named(answer.setting, labels)})", False)
-    return Check(name, Word.HELD, Word.HELD, True)
-
-
-def _nothing(asked: Sequence[Answer], untested: Sequence[str]) -> str:
-    """Say where nothing was even tried; empty if nowhere."""
-    if untested:
-        return f"not tested: no attack of this suite asks that of {', '.join(untested)}"
-    return "" if asked else "not tested: no setting of this run could be trained"
-
-
 def _unexamined(records: Sequence[CellRecord], policy: Policy) -> Check:
     parties = {name.partition(" ")[0] for name in policy.observers}
     fields = {
@@ -143,7 +101,8 @@ def _unexamined(records: Sequence[CellRecord], policy: Policy) -> Check:
         for state in record.fields
         if state.state == "unexamined" and any(concerns(state.observer, name) for name in parties)
     }
-    blank = sum(1 for record in records if not record.fields and any(f.accuracy is not None for f in record.findings))
+    trained = (record for record in records if any(f.accuracy is not None for f in record.findings))
+    blank = sum(1 for record in trained if not record.fields and not silent(record))
     got = "; ".join(
         filter(
             None,
@@ -160,13 +119,9 @@ def _unexamined(records: Sequence[CellRecord], policy: Policy) -> Check:
 def _accuracy(trained: Sequence[Setting], least: float, labels: Labels) -> Check:
     wanted = f"at least {least:g}"
     found = [(value, s) for s in trained for value in s.per_seed("accuracy")]
-    if blank := [_named(s, labels) for s in trained if len(s.per_seed("accuracy")) < len(s.records)]:
+    if blank := [name_one(s, labels) for s in trained if len(s.per_seed("accuracy")) < len(s.records)]:
         return Check("accuracy", wanted, f"not known of {', '.join(blank)}", False)
     if not found:
         return Check("accuracy", wanted, "nothing was trained", False)
     value, setting = min(found, key=lambda pair: pair[0])
-    return Check("accuracy", wanted, f"{value:.3f} ({_named(setting, labels)})", value >= least)
-
-
-def _named(setting: Setting, labels: Labels) -> str:
-    return f"{labels.setting(setting)} on {place(setting)}"
+    return Check("accuracy", wanted, f"{value:.3f} ({name_one(setting, labels)})", value >= least)

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from fglaudit.finding import CellRecord
 from fglaudit.gate.askable import observer_names
 from fglaudit.gate.check import Check
+from fglaudit.gate.naming import name_one
 from fglaudit.gate.policy import MOST_DELTA, Epsilon
 from fglaudit.guarantees import Verdict, Word
-from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.summary import Setting
 
 
@@ -38,9 +39,9 @@ def _epsilon(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check
         for record in setting.records:
             value, trouble = _stated(record.verdict, want)
             if trouble:
-                return Check("epsilon", wanted, f"{trouble} ({_named(setting, labels)})", False)
+                return Check("epsilon", wanted, f"{trouble} ({name_one(setting, labels)})", False)
             if value >= largest:
-                largest, where = value, _named(setting, labels)
+                largest, where = value, name_one(setting, labels)
     if not trained:
         return Check("epsilon", wanted, "nothing was trained", False)
     return Check("epsilon", wanted, f"{largest:.4g} ({where})", largest <= want.max)
@@ -58,12 +59,12 @@ def _delta(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
         for record in setting.records:
             delta = None if record.verdict is None else record.verdict.delta
             if delta is None:
-                return Check("delta", wanted, f"a guarantee that names none ({_named(setting, labels)})", False)
+                return Check("delta", wanted, f"a guarantee that names none ({name_one(setting, labels)})", False)
             nodes = _nodes(record)
             if want.delta is None and delta * nodes >= 1:
-                return Check("delta", wanted, f"{delta:g} with {nodes} nodes ({_named(setting, labels)})", False)
+                return Check("delta", wanted, f"{delta:g} with {nodes} nodes ({name_one(setting, labels)})", False)
             if delta >= largest:
-                largest, where = delta, _named(setting, labels)
+                largest, where = delta, name_one(setting, labels)
     if not trained:
         return Check("delta", wanted, "nothing was trained", False)
     return Check(
@@ -85,9 +86,9 @@ def _covered(trained: Sequence[Setting], want: Epsilon, named: Sequence[str], la
                 if row.guarantee in ("", Word.NONE):
                     limits = record.verdict.not_covered if record.verdict is not None else ""
                     why = f"nothing is promised to {names[-1]}{f'. {limits}' if limits else ''}"
-                    return Check("covered", wanted, f"{why} ({_named(setting, labels)})", False)
+                    return Check("covered", wanted, f"{why} ({name_one(setting, labels)})", False)
             if lost := [name for name in named if name not in seen]:
-                return Check("covered", wanted, f"no row of {', '.join(lost)} ({_named(setting, labels)})", False)
+                return Check("covered", wanted, f"no row of {', '.join(lost)} ({name_one(setting, labels)})", False)
     return Check("covered", wanted, "all of them" if trained else "nothing was trained", bool(trained))
 
 
@@ -111,7 +112,3 @@ def _stated(verdict: Verdict | None, want: Epsilon) -> tuple[float, str]:
     if verdict.unit != want.unit:
         return 0.0, f"the guarantee is per {verdict.unit or 'unit that it does not name'}"
     return value, ""
-
-
-def _named(setting: Setting, labels: Labels) -> str:
-    return f"{labels.setting(setting)} on {place(setting)}"

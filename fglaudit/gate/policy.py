@@ -100,6 +100,11 @@ class Policy(_Strict):
 _MODELS: dict[str, type[BaseModel]] = {"accuracy": Accuracy, "epsilon": Epsilon, "allow": Allow}
 
 
+_YES, _NO = ("yes", "y", "on", "1"), ("no", "n", "off", "0")
+_FRACTIONS = ("min", "advantage_high")
+"""Keys whose values are fractions of one, where per cent may be meant."""
+
+
 def read_policy(path: str | Path) -> Policy:
     """Read a policy file.
 
@@ -137,7 +142,23 @@ def _validated(data: dict[str, Any]) -> Policy:
             raise FglauditError(f"{place}{unknown('key', str(key), model.model_fields)}") from error
         if problem["type"] == "missing":
             raise FglauditError(f"the key {where} is required; see docs/gate.md for all of them") from error
-        raise FglauditError(f"{where}: {problem['msg']}; got {shown(problem['input'])}; correct it") from error
+        fix = _fix(problem["type"], problem["input"], str(problem["loc"][-1]))
+        raise FglauditError(f"{where}: {problem['msg']}; got {shown(problem['input'])}; {fix}") from error
+
+
+def _fix(kind: str, given: Any, key: str) -> str:
+    """Say what to write in place of the values that people write most often: yes, 75 and 5%."""
+    if kind == "bool_type":
+        said = str(given).lower()
+        return f"write {'true' if said in _YES else 'false' if said in _NO else 'true or false'}"
+    text = given.strip().removesuffix("%") if isinstance(given, str) else str(given)
+    try:
+        share = float(text) / 100
+    except ValueError:
+        return "correct it"
+    if key in _FRACTIONS and 0 < share <= 1 and (float(text) > 1 or text != str(given).strip()):
+        return f"write {share:g}"
+    return "correct it"
 
 
 def _checked(policy: Policy) -> Policy:

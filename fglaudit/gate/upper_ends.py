@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from fglaudit import registry
 from fglaudit.class_source import UnreadableError, class_source
+from fglaudit.empirical.field_states import REPORT
 from fglaudit.errors import FglauditError
-from fglaudit.finding import Status
+from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import Answer
 from fglaudit.reports.leaks import FEATURES, MEAN, ONE_CLIENT, Leak
@@ -42,6 +43,8 @@ def upper_end(answer: Answer) -> UpperEnd:
     states = [state for record in answer.setting.records for state in record.fields]
     mine = [state for state in states if concerns(state.observer, answer.observer[0])]
     measured = [leak for leak in answer.leaks if leak.measured]
+    if not measured and all(map(silent, answer.setting.records)):
+        return UpperEnd(0.0, note="nothing is sent")
     if not measured and mine and {state.state for state in mine} <= {"sealed", "public"}:
         return UpperEnd(0.0, note="everything that reaches it is sealed or public")
     if broken := sorted({leak.attack for leak in answer.leaks if leak.count(Status.BROKEN_ATTACK)}):
@@ -59,6 +62,12 @@ def upper_end(answer: Answer) -> UpperEnd:
     if open_:
         return UpperEnd(high, attack, f"no attack here that allows for what was done reads {', '.join(open_)}")
     return UpperEnd(high, attack, note=f"corrected for {len(measured)} attacks" if len(measured) > 1 else "")
+
+
+def silent(record: CellRecord) -> bool:
+    """Whether no message was sent: none was counted, and no field is listed but that of reported accuracies."""
+    counts = {(row.bytes_up, row.bytes_down) for row in record.findings}
+    return counts == {(0, 0)} and all(state.payload == REPORT for state in record.fields)
 
 
 def corrected(leak: Leak, attacks: int) -> float | None:

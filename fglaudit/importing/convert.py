@@ -44,8 +44,10 @@ def import_graph(
         raise FglauditError(f"the folder of -o must exist; there is no {target.parent}; make it")
     paths = [user_path(source, "a file to import") for source in sources]
     arrays, notes = _arrays(paths, choice, name)
-    graph, _ = to_graph(checked(arrays, str(paths[0])), target.stem, 0)
+    raw = checked(arrays, str(paths[0]))
+    graph, _ = to_graph(raw, target.stem, 0)
     facts = dataset_facts(graph)
+    notes += raw.notes
     notes += edge_notes(arrays["edge_index"], graph.num_nodes)
     kept: dict[str, Array] = {"x": graph.x.numpy(), "y": graph.y.numpy(), "edge_index": graph.edge_index.numpy()}
     for key, mask in zip(MASKS, (graph.train, graph.val, graph.test), strict=True):

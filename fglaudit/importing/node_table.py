@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fglaudit import limits
 from fglaudit.datasets.npz import MASKS
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.errors import FglauditError, shown, unknown
@@ -141,6 +142,11 @@ def _number(value: Any, name: str, where: str) -> float:
         ) from error
     if not math.isfinite(number):
         raise FglauditError(f"features are finite; {name!r} is {shown(value)} at {where}; correct the file")
+    if abs(number) > limits.FEATURE:
+        raise FglauditError(
+            f"features lie between -{limits.FEATURE:g} and {limits.FEATURE:g}, so that their squares can be added;"
+            f" {name!r} is {shown(value)} at {where}; rescale the column, or leave it out with --drop {name}"
+        )
     return number
 
 

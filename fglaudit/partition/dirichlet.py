@@ -38,7 +38,13 @@ def dirichlet(graph: Graph, clients: int, beta: float, rng: torch.Generator) -> 
     place = torch.searchsorted(line, rank + offset.squeeze(1)[classes[shuffled]], right=True)
     owner[shuffled] = place % clients
     parts = lists_of(owner, clients)
-    refuse_empty(
-        parts, "dirichlet", f"beta {beta:g} and {clients} clients", "raise beta, lower clients, or take another seed"
+    largest = int(sizes.max().item())
+    # With fewer nodes in every class than clients, equal shares are rounded to the same few clients in every class.
+    fix = (
+        "raise beta, lower clients, or take another seed"
+        if largest >= clients
+        else f"no class has as many nodes as there are clients (the largest has {largest}), so that a larger beta does"
+        " not help: lower clients, merge classes, or use scheme: louvain, which does not look at them"
     )
+    refuse_empty(parts, "dirichlet", f"beta {beta:g} and {clients} clients", fix)
     return parts

@@ -22,12 +22,11 @@ from fglaudit.view import Auxiliary, Observer, PartialRows, View
 
 UNINFORMATIVE = 0.99
 """A control this good leaves no room for an attack to show anything."""
-
-NO_FEATURES = (
+NO_ROW_REACHES = (
     "no node's features reach this observer: no message to it holds rows, or anything computed from rows alone; what"
     " models give away is asked under other quantities"
 )
-"""Why nobody is asked about feature rows: there are none in what is sent."""
+"""Why nobody's features, nor what is computed of them, can be asked of an observer."""
 
 Result = Reconstruction | Inference
 """What an attack returns, and what a guess is."""

@@ -107,11 +107,19 @@ def training(cell: Cell) -> dict[str, Any]:
 
 
 def training_hash(description: Mapping[str, Any]) -> str:
-    """Return 16 hex digits over a training's description and the package version; where raw files lie does not
-    count."""
-    data = {**description, "dataset": {k: v for k, v in description["dataset"].items() if k != "root"}}
+    """Return 16 hex digits over a training's description and the package version; where files lie does not count."""
+    data = {**description, "dataset": anywhere(description["dataset"])}
     text = json.dumps([__version__, data], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def anywhere(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a data set's description without where its files lie: of a graph of the user's own, whose content is
+    named by ``sha256``, the name alone is kept, as it stands in the column ``dataset``."""
+    kept = {key: value for key, value in dataset.items() if key != "root"}
+    if kept.get("path") is not None and kept.get("sha256") is not None:
+        kept["path"] = Path(kept["path"]).stem
+    return kept
 
 
 def _dataset_name(spec: DatasetSpec) -> str:
@@ -162,14 +170,14 @@ class Cell:
     def hash(self) -> str:
         """Return 16 hex digits over the description and the package version: equal cells are computed once.
 
-        The data root is not part of it: where the files lie does not change what is in them. Of a graph of the user's
-        own the content counts: its ``sha256``, which a suite pins when it is read. A cell with a plugin that was not
-        imported has no hash yet: :data:`UNKNOWN_HASH`.
+        Neither the data root nor the folder of a graph of the user's own is part of it: where the files lie does not
+        change what is in them. Of such a graph the content counts: its ``sha256``, which a suite pins when it is read.
+        A cell with a plugin that was not imported has no hash yet: :data:`UNKNOWN_HASH`.
         """
         if any(map(is_stand_in, (self.protocol, self.defense, *self.attacks))):
             return UNKNOWN_HASH
         data = self.description()
-        data["dataset"] = {k: v for k, v in data["dataset"].items() if k not in ("root", "sha256")}
+        data["dataset"] = {k: v for k, v in anywhere(data["dataset"]).items() if k != "sha256"}
         if self.dataset.sha256 is not None:
             data["content"] = self.dataset.sha256
         plugins = (self.protocol, self.defense, *self.attacks)

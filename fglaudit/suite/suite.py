@@ -175,6 +175,12 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
             raise FglauditError(
                 f"a suite file must exist; there is no file {path} (embedded suites: {', '.join(sorted(texts))})"
             )
+        beside = next((f"{name_or_path}{end}" for end in (".yaml", ".yml") if is_file(Path(f"{path}{end}"))), None)
+        if beside is not None:
+            raise FglauditError(
+                f"a suite is an embedded one or a YAML file; got {shown(name_or_path)}, which is neither; write"
+                f" {shown(beside)[1:-1]}, which is here"
+            )
         raise unknown("suite", name_or_path, texts)
     data = read_file(path, "a suite file", limits.SUITE_BYTES)
     try:
@@ -197,7 +203,9 @@ def parse(text: str, source: str) -> dict[str, Any]:
         raise FglauditError(f"{source}: {error}") from error
     if not isinstance(data, dict):
         raise FglauditError(
-            f"a suite must be a mapping with keys {', '.join(_SuiteFile.model_fields)}; {source} is {shown(data)}"
+            f"a suite must be a mapping with keys {', '.join(_SuiteFile.model_fields)}; {source} is"
+            f" {'empty' if data is None else shown(data)}; write e.g. {_EXAMPLES['name']} and {_EXAMPLES['datasets']}"
+            " (fglaudit show quickstart prints a whole one)"
         )
     return data
 

@@ -258,6 +258,7 @@ def test_own_masks_are_used(tmp_path: Path) -> None:
     [
         ({"x": np.array([[0.0, np.nan], [1, 1], [1, 1], [1, 1]])}, r"rows have NaN or inf, the first is 0"),
         ({"x": np.full((4, 2), np.inf)}, "4 rows have NaN or inf"),
+        ({"x": np.array([[0.0, 1], [1, -1e38], [1, 1], [1, 1]])}, r"column 1 reaches 1e\+38; rescale"),
         ({"x": np.zeros(4)}, r"x must have shape \[nodes, features\]"),
         ({"x": np.array([["a"], ["b"], ["c"], ["d"]])}, "x must hold numbers"),
         ({"y": np.array([0, 1])}, r"y must have shape \[4\]"),

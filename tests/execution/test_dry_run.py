@@ -19,10 +19,10 @@ observers: [{parties: [server]}]
 """
 
 
-def call(text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def call(text: str, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, str]:
     Path("small.yaml").write_text(text)
     try:
-        main(["run", "small.yaml", "--dry-run"])
+        main(["run", "small.yaml", "--dry-run", *options])
         code = 0
     except SystemExit as done:
         code = int(done.code or 0)
@@ -46,6 +46,29 @@ def test_what_is_opened_and_what_will_fail(
     assert code == ExitCode.FAILED and "will fail: datasets[0], partitions[0], protocols[0]: " in out
     code, _, error = call(SUITE.replace("clients: 3", "clients: 61"), capsys)
     assert code == ExitCode.INPUT and "61 clients" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--jobs", "0"), "--jobs must be 1 or more; got 0; leave it out"),
+        (("--engine", "spark"), "unknown engine 'spark'"),
+        (("--gpus", "1"), "--gpus is for --engine ray"),
+        (("--cell-timeout", "-1"), "--cell-timeout must be above 0"),
+        (("--out", "small.yaml"), "a run is a folder; small.yaml is a file; use another --out"),
+        (("--out", "."), "the output folder must be new, empty or a run"),
+    ],
+)
+def test_options_that_a_run_refuses_are_refused(
+    options: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = call(SUITE, capsys, "--device", "cpu", *options)
+    assert code == ExitCode.INPUT and words in error, error
 
 
 def test_no_plugin_file_is_run(

@@ -216,3 +216,8 @@ def test_hash_covers_what_is_computed_and_not_where_files_lie() -> None:
     moved = dataclasses.replace(CELL, dataset=dataclasses.replace(CELL.dataset, root="elsewhere"))
     other = dataclasses.replace(CELL, protocol=FedGCN(hops=1, rounds=3))
     assert moved.hash() == CELL.hash() != other.hash()
+    own = [
+        dataclasses.replace(CELL, dataset=DatasetSpec("npz", path=path, sha256=digit * 64)).hash()
+        for path, digit in (("g.npz", "a"), ("/home/me/g.npz", "a"), ("g.npz", "b"))
+    ]
+    assert own[0] == own[1] != own[2]

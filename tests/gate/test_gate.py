@@ -16,6 +16,7 @@ from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.quantities.base import NO_ROW_REACHES
 
 FEDGCN: tuple[str, dict[str, Any], float] = ("fedgcn", {"hops": 1, "rounds": 100}, 0.812)
 NOISE: tuple[str, dict[str, Any]] = ("gaussian", {"epsilon": 8.0, "delta": 1e-5})
@@ -227,6 +228,47 @@ def test_an_unadapted_attack_breaks_it_only_where_it_shows_a_leak(
     assert code == ExitCode.GATE and "subset-sum" in out
 
 
+def unasked(row: Finding) -> Finding:
+    return replace(row, status=Status.NOT_APPLICABLE, reason=NO_ROW_REACHES, value=None, advantage=None)
+
+
+def other(hops: int, *changes: Change, name: str = "fedgcn") -> list[CellRecord]:
+    """Cells of another setting."""
+    found = [make_cell((name, {"hops": hops}, 0.8), NOISE, seed, observers=(0,)) for seed in (0, 1)]
+    for change in changes:
+        found = [change(cell) for cell in found]
+    return [replace(cell, verdict=GOOD, fields=cell.fields or EXAMINED) for cell in found]
+
+
+def test_what_leaks_is_named_first_and_so_is_all_else_that_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    idle = other(0, rows(unasked), lambda cell: replace(cell, clusters={}))
+    leaking = [replace(cell, fields=EXAMINED) for cell in cells(defense=("none", {}))]
+    for i, policy in enumerate((HELD, FEATURES.replace("client:each", "server"))):
+        code, out, _ = gate(tmp_path / f"{i}", [*idle, *leaking], policy, capsys)
+        assert code == ExitCode.GATE
+        [line] = [line for line in out.splitlines() if "BROKEN  server features" in line]
+        assert 0 < line.index("subset-sum") < line.index("not tested: no node's features") < line.index("hops=0")
+        assert ("% exact by subset-sum" in line) is (policy == HELD)
+
+
+def test_where_nothing_is_sent_nothing_needs_an_attack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    idle = rows(lambda row: replace(unasked(row), bytes_up=0, bytes_down=0))
+    silent = [replace(cell, fields=(), clusters={}) for cell in other(1, idle, name="local-gcn")]
+    for i, policy in enumerate((HELD, FEATURES.replace("client:each", "server"))):
+        code, out, _ = gate(tmp_path / f"{i}", silent, policy, capsys)
+        assert code == ExitCode.DONE, out
+
+
+def test_a_setting_in_which_nobody_can_be_asked_about_is_an_error_of_the_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    idle = other(0, rows(unasked), lambda cell: replace(cell, clusters={}))
+    code, _, error = gate(tmp_path, idle, HELD, capsys)
+    assert code == ExitCode.INPUT and "got 1 in which no node's row can be asked" in error and "fedgcn" in error
+
+
 def test_missing_and_damaged_cells_break_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = cells()
     code, out, _ = gate(tmp_path / "missing", plan[:1], "accuracy: {min: 0.1}", capsys, plan=plan)
@@ -314,6 +356,12 @@ WRONG = [
     ("epsilon: {max: 8, unit: node, delta: 1}", "epsilon.delta"),
     ("epsilon: {max: 8, unit: node, against: [servers]}", "did you mean 'server'"),
     ("accuracy: {min: 0.5}\nallow: {fail: 0}", "did you mean 'failed'"),
+    (
+        "accuracy: {min: 0.5}\nallow: {claimed: yes}",
+        "allow.claimed: Input should be a valid boolean; got 'yes'; write true",
+    ),
+    ("accuracy: {min: 75}", "got 75; write 0.75"),
+    ("observers: {server: {features: {advantage_high: 5%}}}", "got '5%'; write 0.05"),
     ("accuracy: {min: yes please}", "accuracy.min"),
     ("allow: {failed: 1}", "must ask something"),
     ("- a list", "must be a mapping"),
@@ -336,6 +384,14 @@ def test_what_no_run_of_the_suite_can_show_is_an_error(tmp_path: Path, capsys: p
     few = cells(rows(lambda row: replace(row, clients=2)), parties=2)
     code, _, error = gate(tmp_path / "few", few, FEATURES, capsys)
     assert code == ExitCode.INPUT and "at least 5 clients x seeds" in error
+
+
+def test_a_junit_file_that_cannot_be_written_names_its_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "nowhere" / "gate.xml")
+    code, _, error = gate(tmp_path, cells(), "accuracy: {min: 0.1}", capsys, "--junit", missing)
+    assert code == ExitCode.INPUT and "use another --junit" in error and "--out" not in error
 
 
 def test_json_junit_and_annotations_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

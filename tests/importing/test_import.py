@@ -72,6 +72,16 @@ def test_two_tables_and_what_is_said_of_them(capsys: pytest.CaptureFixture[str])
     assert graph.num_nodes == 4 and notes == ()
 
 
+def test_numbers_of_classes_that_are_hardly_meant_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("nodes.csv").write_text("id,label,a\nn1,1,1\nn2,1,0\nn3,3,1\nn4,3,0\n")
+    assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz") == 0
+    said = capsys.readouterr().out
+    assert "note: 4 classes are counted, by the largest label, and 2 have no node (0, 2): number the classes" in said
+    Path("nodes.csv").write_text("id,label,a\nn1,0,1\nn2,1,0\nn3,2,1\nn4,3,0\n")
+    assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz", "--replace") == 0
+    assert "note: every class has a single node" in capsys.readouterr().out
+
+
 def test_clients_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     Path("nodes.csv").write_text("id,label,client,a\nn1,0,north,1\nn2,1,south,0\nn3,0,east,1\nn4,1,south,0\n")
     assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz") == 0
@@ -165,6 +175,8 @@ WRONG = [
     ({"nodes.csv": NODES + "n5,red,,1\n"}, [], "line 6 of nodes.csv has 4 instead of 5"),
     ({"nodes.csv": NODES.replace("n2,blue,val,0,1", "n2,blue,val,warm,1")}, [], "'a' is 'warm' at nodes.csv line 3"),
     ({"nodes.csv": NODES.replace("n2,blue,val,0,1", "n2,blue,val,inf,1")}, [], "finite"),
+    ({"nodes.csv": NODES.replace("n2,blue,val,0,1", "n2,blue,val,1e38,1")}, [], "'a' is '1e38' at nodes.csv line 3"),
+    ({"nodes.csv": NODES.replace("red", "2").replace("blue", "2")}, [], "at least two; every label is 2"),
     ({"nodes.csv": NODES.replace("val", "vla")}, [], "did you mean 'val'"),
     ({"nodes.csv": NODES.replace("label", "colour")}, [], "--label"),
     ({"nodes.csv": NODES.replace("red", "").replace("blue", "")}, [], "at least one node must have a label"),

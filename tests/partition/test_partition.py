@@ -290,3 +290,9 @@ def test_metis_on_cora_comes_near_the_published_figures(clients: int, links: int
     facts = [partition_facts(apply(PartitionSpec("metis", clients), s, dataset, graph)) for s in range(4)]
     assert sum(f["missing_links"] for f in facts) / 4 == pytest.approx(links, rel=0.1)  # type: ignore[misc]
     assert sum(f["label_heterogeneity_with_self"] for f in facts) / 4 == pytest.approx(heterogeneity, abs=0.06)  # type: ignore[misc]
+
+
+def test_classes_smaller_than_the_number_of_clients_are_told_what_helps() -> None:
+    graph = replace(GRAPH, y=torch.arange(400))
+    with pytest.raises(FglauditError, match=r"\(the largest has 1\).*a larger beta does not help: lower clients"):
+        apply(PartitionSpec("dirichlet", 3, beta=10000), graph=graph)

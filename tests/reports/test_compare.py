@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
-from fglaudit.finding import CellRecord
+from fglaudit.finding import CellRecord, Status
 from fglaudit.reports.compare import Change, compare_folders, comparison_text
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 
@@ -42,6 +42,14 @@ def test_a_run_is_equal_to_itself(tmp_path: Path) -> None:
     assert not found.only_first and not found.only_second
 
 
+def test_what_neither_run_tested_is_not_called_equal(tmp_path: Path) -> None:
+    made = make_cell(*BARE, 0, observers=[0])
+    edges = replace(made.findings[0], attack="one-node-clusters", quantity="edges", status=Status.NOT_APPLICABLE,
+                    reason="the observer saw no pairs", value=None, advantage=None)  # fmt: skip
+    folder = store(tmp_path / "run", [replace(made, findings=(*made.findings, edges))])
+    assert "Server: edges: 1 not tested in both (1 setting)" in comparison_text(compare_folders(folder, folder))
+
+
 def test_less_leakage_is_better_more_is_worse_and_a_little_is_noise(tmp_path: Path) -> None:
     cells = [make_cell(*BARE, seed, observers=[0], parties=45) for seed in (0, 1, 2)]
     first = store(tmp_path / "a", cells)
@@ -68,6 +76,30 @@ def test_cells_are_paired_where_both_have_them(tmp_path: Path) -> None:
     assert {d.paired for d in compare_folders(first, fresh).differences} == {0}
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "same"),
+    [
+        ({"name": "cora", "root": None}, {"name": "cora", "root": "/data"}, True),
+        ({"path": "g.npz", "sha256": "a"}, {"path": "/home/me/g.npz", "sha256": "a"}, True),
+        ({"path": "g.npz", "sha256": "a"}, {"path": "g.npz", "sha256": "b"}, False),
+    ],
+    ids=["root", "own graph", "another graph"],
+)
+def test_where_the_files_of_a_data_set_lie_does_not_count(
+    here: dict[str, str | None], there: dict[str, str | None], same: bool, tmp_path: Path
+) -> None:
+    made = make_cell(*BARE, 0, observers=[0])
+    first, second = (
+        store(tmp_path / name, [replace(made, description={**made.description, "dataset": dataset})])
+        for name, dataset in (("a", here), ("b", there))
+    )
+    if same:
+        assert {d.paired for d in compare_folders(first, second).differences} == {1}
+    else:
+        with pytest.raises(FglauditError, match="none in common"):
+            compare_folders(first, second)
+
+
 def test_settings_of_one_run_alone_are_named(tmp_path: Path) -> None:
     first = store(tmp_path / "a", [make_cell(*BARE, 0), make_cell(PROTOCOLS[1], DEFENSES[1], 0)])
     second = store(tmp_path / "b", [make_cell(*BARE, 0)])
@@ -84,6 +116,8 @@ def test_wrong_folders_are_one_message(tmp_path: Path) -> None:
         compare_folders(run, tmp_path)
     with pytest.raises(FglauditError):
         compare_folders(tmp_path / "nowhere", run)
+    with pytest.raises(FglauditError, match=r"suite.yaml is a file; name the --out folder of a run$"):
+        compare_folders(run, run / "suite.yaml")
 
 
 def test_the_command_prints_text_and_json(tmp_path: Path) -> None:

@@ -78,6 +78,19 @@ def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
     )
 
 
+def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) -> None:
+    states = (
+        FieldState("server", "ModelUpdate", "vector", "attacked", "read by update-linkage"),
+        FieldState("client:each", "ModelUpdate", "vector", "unexamined", "nothing reads it"),
+    )
+    cells = [replace(make_cell(p, DEFENSES[0], 0, observers=[0, 1]), fields=states) for p in PROTOCOLS[:2]]
+    assert (
+        "UNEXAMINED: towards one client no working attack here that allows for the defense reads ModelUpdate.vector,"
+        " and no guarantee covers it: what leaks there is not known. Settings: fedgcn hops=1, no defense; fedgcn"
+        " hops=2, no defense."
+    ) in " ".join(said(tmp_path, cells).split())
+
+
 def test_nothing_is_dropped_silently(tmp_path: Path) -> None:
     cells = []
     for rounds in range(1, MOST + 6):
@@ -95,6 +108,15 @@ def test_settings_that_could_not_be_run_are_counted(tmp_path: Path) -> None:
     text = said(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], 0), replace(cell, findings=idle)])
     assert "1 setting where the defense does not apply to the protocol" in text
     assert "nothing to drop" not in text
+
+
+def test_where_no_setting_could_be_run_the_reasons_stand_there(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[1], 0)
+    idle = tuple(
+        replace(f, status=Status.NOT_APPLICABLE, reason="nothing to drop", accuracy=None) for f in cell.findings
+    )
+    text = said(tmp_path, [replace(cell, findings=idle)])
+    assert "nothing to drop (fedgcn, drop-singletons)" in text and "Who learns what" not in text
 
 
 def test_many_observers_stand_in_several_tables(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""Is what a policy asks of one observer and quantity shown in every setting? Settings that leak are named first, then all
+others in which it is not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fglaudit.gate.check import Check
+from fglaudit.gate.naming import name_all, name_one
+from fglaudit.gate.policy import Want
+from fglaudit.gate.upper_ends import UpperEnd, upper_end
+from fglaudit.reports.achieved import briefly
+from fglaudit.reports.answers import Answer, Word
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import THIN
+from fglaudit.reports.summary import Setting
+
+_ORDER = list(Word)
+Trouble = tuple[Word, str, Setting]
+"""What is wrong in a setting: the word, why, and the setting."""
+
+
+def observer_checks(
+    name: str, quantity: str, want: Want, asked: Sequence[Answer], trained: Sequence[Setting], labels: Labels
+) -> Iterable[Check]:
+    """Yield the checks of ``want`` on the answers ``asked`` about the ``trained`` settings."""
+    untested: list[Trouble] = [
+        (Word.NOT_TESTED, "no attack of this suite asks that", setting)
+        for setting in trained
+        if not any(answer.setting is setting for answer in asked)
+    ]
+    ends = [(answer, upper_end(answer)) for answer in asked]
+    if want.advantage_high is not None:
+        yield _advantage(f"{name} {quantity} advantage_high", want.advantage_high, ends, untested, labels)
+    if want.verdict is not None:
+        yield _held(f"{name} {quantity} verdict", ends, untested, labels)
+
+
+def _advantage(
+    name: str, most: float, ends: Sequence[tuple[Answer, UpperEnd]], untested: Sequence[Trouble], labels: Labels
+) -> Check:
+    wanted = f"at most {most:g}"
+    above = sorted(
+        ((answer, end) for answer, end in ends if end.high is not None and end.high > most),
+        key=lambda pair: -(pair[1].high or 0.0),
+    )
+    open_ = [
+        (*(_trouble(answer, end) if answer.word is Word.LEAKS else (_word(answer), end.why_not)), answer.setting)
+        for answer, end in ends
+        if end.why_not and (end.high or 0.0) <= most
+    ]
+    if said := [*(_figure(answer, end, labels) for answer, end in above), *_listed([*open_, *untested], labels)]:
+        return Check(name, wanted, "; ".join(said), False)
+    if not ends:
+        return Check(name, wanted, _NOTHING, False)
+    answer, end = max(ends, key=lambda pair: pair[1].high or 0.0)
+    return Check(name, wanted, _figure(answer, end, labels), True)
+
+
+def _held(name: str, ends: Sequence[tuple[Answer, UpperEnd]], untested: Sequence[Trouble], labels: Labels) -> Check:
+    bad = [(*_trouble(answer, end), answer.setting) for answer, end in ends if not _holds(answer, end)]
+    if said := _listed([*bad, *untested], labels):
+        return Check(name, Word.HELD, "; ".join(said), False)
+    return Check(name, Word.HELD, Word.HELD if ends else _NOTHING, bool(ends))
+
+
+_NOTHING = "not tested: no setting of this run could be trained"
+
+
+def _holds(answer: Answer, end: UpperEnd) -> bool:
+    """Whether nothing leaks: attacks show it, or nothing that is not sealed or public reaches the observer."""
+    needless = not any(leak.measured for leak in answer.leaks)
+    return not end.why_not and (needless or answer.word is Word.HELD)
+
+
+def _trouble(answer: Answer, end: UpperEnd) -> tuple[Word, str]:
+    """Return the word of an answer that does not hold, and why, in a few words."""
+    if answer.word is Word.LEAKS and answer.leak is not None:
+        return Word.LEAKS, f"{briefly(answer.leak)} by {answer.leak.attack}".replace(THIN, " ")
+    return _word(answer), end.why_not if answer.word is Word.HELD else answer.reason
+
+
+def _word(answer: Answer) -> Word:
+    return Word.NOT_SHOWN if answer.word is Word.HELD else answer.word
+
+
+def _figure(answer: Answer, end: UpperEnd, labels: Labels) -> str:
+    notes = ", ".join(filter(None, (end.attack, end.note or end.why_not, name_one(answer.setting, labels))))
+    return f"{end.high or 0.0:.3f} ({notes})"
+
+
+def _listed(troubles: Sequence[Trouble], labels: Labels) -> list[str]:
+    """Say each reason once, with all settings it is said of; what leaks first."""
+    groups: dict[tuple[Word, str], list[Setting]] = {}
+    for word, why, setting in sorted(troubles, key=lambda trouble: _ORDER.index(trouble[0])):
+        groups.setdefault((word, why), []).append(setting)
+    return [f"{word}: {why} ({name_all(settings, labels)})" for (word, why), settings in groups.items()]
