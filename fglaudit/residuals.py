@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -79,10 +80,15 @@ class Shape:
         if names == {"gaussian"} or len(parts) == 1:
             name, scale = next(iter(names)), math.sqrt(sum(scale**2 for _, scale in parts))
             return Shape(name, scale, lambda r: _cdf(name, r / scale))
-        drawn = sum((_draw(name) * scale for name, scale in parts), torch.zeros(_SIMULATED, dtype=torch.float64))
-        ranked = drawn.sort().values
+        ranked = _simulated(parts)
         blur = math.sqrt((math.log(2 / LEVEL) + 10) / (2 * _SIMULATED))
         return Shape("mixed", float(ranked.std()), lambda r: _ranks(ranked, r), blur)
+
+
+@lru_cache(maxsize=4)  # many draws of one message have the same shape
+def _simulated(parts: tuple[tuple[str, float], ...]) -> Tensor:
+    drawn = sum((_draw(name) * scale for name, scale in parts), torch.zeros(_SIMULATED, dtype=torch.float64))
+    return drawn.sort().values
 
 
 def _ranks(ranked: Tensor, values: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Is the noise of one row made of another's? Rows that come twice, rows of one length, rows of one node that cancel.
 
-A row that seeds its own noise can be guessed: of some thousand rows two have the same one of 2^16 seeds, and of some ten
-thousand the same one of 2^24. A row whose noise is another's under a rotation that everybody knows is as long as the
-other to the last digit. And noise that adds up to nothing over the rows of a node leaves their sum bare. All of this is
-seen in one draw; ``dependent_draws.py`` looks at what takes many.
+A row that seeds its own noise can be guessed: of some thousand rows two have the same one of 2^16 seeds, and of some
+ten thousand the same one of 2^24. A row whose noise is another's under a rotation that everybody knows is as long as
+the other to the last digit. And noise that adds up to nothing over the rows of a node leaves their sum bare. All of
+this is seen in one draw; ``dependent_draws.py`` looks at what takes many.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class AskedAgain:
         single = not any(isinstance(f, Memoised) for f in about.facts)
         if single and (wrong := alike_rows(noise, slack, shape, groups, self.spending)) is not None:
             return wrong
-        draws = [part for part in (about.noise(given, after) for after in more) if part is not None]
+        draws = [part[:2] for part in (about.noise(given, after) for after in more) if part is not None]
         if not draws:
             return None
         noises = torch.cat([noise, *(part[0] for part in draws)], 1)
@@ -246,7 +246,7 @@ def _of_few(
         if drawn_twice(draws):
             found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
         elif about.part is None and not _unlike(about.facts) and not any(isinstance(f, Memoised) for f in about.facts):
-            parts = [part for part in (about.noise(entered, draw) for draw in draws) if part is not None]
+            parts = [part[:2] for part in (about.noise(entered, draw) for draw in draws) if part is not None]
             noises, slack = torch.stack([part[0] for part in parts]), torch.stack([part[1] for part in parts])
             if (wrong := strange_draws(noises, slack, noise[2], spending)) is not None:
                 found[about.target] = wrong

@@ -4,8 +4,8 @@ Independent standard normal blocks a, b of m numbers, D draws each, have inner p
 K(d, e) = <a_d, a_e> that have nothing to do with each other. If b is a under a rotation that everybody knows, they are
 the same, whatever the rotation; if b is made of a and others, they are alike. Given b's, the sum of their products over
 d != e is a quadratic form of a, whose tail is bounded by Laurent and Massart (2000, lemma 1): no threshold is fitted.
-Rows, columns, and halves, quarters and eighths of a message are compared so. Besides, no combination of rows, of columns
-or of a row's own numbers may be bare.
+Rows, columns, and halves, quarters and eighths of a message are compared so. Besides, no combination of rows, of
+columns or of a row's own numbers may be bare.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from fglaudit.wire.waves import waves_together
 
 _FEWEST = 12
 """Draws below which nothing is asked."""
-_MOST_BLOCKS, _MOST_GRAM = 512, 2**23
-"""Blocks that are compared, and inner products of all of them."""
+_MOST_BLOCKS, _MOST_DRAWS = 128, 128
+"""Blocks that are compared with one another, and draws of them: ever more of both cost more than they tell."""
+_MOST_DIRECTIONS, _MOST_CUBES = 512, 2**26
 _PARTS = (2, 4, 8)
 _DROWNED = 1e-3
 
@@ -46,6 +47,8 @@ def dependent_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spendi
                     return f"noise of a part of all {name} that is made of another part's"
     unit = Shape("gaussian", 1.0, shape.cdf)
     for flat in (across.reshape(rows, -1), down.reshape(width, -1)):
+        if len(flat) > _MOST_DIRECTIONS:
+            continue
         if (wrong := leaves_a_direction(flat, torch.full_like(flat[:1, :1], loose), unit, spending)) is not None:
             return wrong
     if shape.name == "gaussian" and _bare_in_a_row(across, loose, spending):
@@ -63,7 +66,7 @@ def _alike(blocks: Tensor, loose: float, spending: Spending) -> bool:
     """Whether inner products over draws of any two ``blocks`` [B, D, m] are more alike than independent noise's."""
     if len(blocks) < 2:
         return False
-    blocks = blocks[:, : max(_FEWEST, math.isqrt(_MOST_GRAM // len(blocks)))]
+    blocks = blocks[:, :_MOST_DRAWS]
     _, count, width = blocks.shape
     gram = blocks @ blocks.mT
     gram.diagonal(dim1=1, dim2=2).zero_()
@@ -87,5 +90,6 @@ def _bare_in_a_row(rows: Tensor, loose: float, spending: Spending) -> bool:
     least -= loose * math.sqrt(count * width)
     if width < 2 or least <= 0:
         return False
+    rows = rows[: max(1, _MOST_CUBES // width**3)]
     smallest = torch.linalg.eigvalsh(rows.mT @ rows).amin(1).clamp(min=0).sqrt()
     return bool((smallest < least).any())
