@@ -5,9 +5,9 @@ a row seeds by itself, earlier values in place of noise. So every hook of a defe
 states that it draws, is called three times from one place in the code: on the session itself, on a copy with another
 generator, and on a copy with the same draws and other values. Noise must differ in the second, in its last bits too,
 and be the same in the third; random answers must be alike in the second no more often than by chance. Now and then
-some more draws are looked at together, which shows rows whose noise is made of other rows', and at first many of a few
-messages, two of which are the same where seeds are few. The copies are made before the session is called, so whatever a
-session remembers, they remember too; what is sent is what the session itself made.
+some more draws are looked at together, which shows noise that is made of other noise, and at first many of a few
+messages, two of which, or of whose rows, are the same where seeds are few. The copies are made before the session is
+called, so whatever a session remembers, they remember too; what is sent is what the session itself made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_ASKED = 2**26
 MOST_DRAWN, MOST_DRAWS = 2**20, 64
 """Values and draws that are looked at together."""
 FEWEST_DRAWS = 16
-"""Draws of few messages, where there is room for so many."""
+"""Draws of few messages without which they are not looked at, and most draws of gradients that are sampled."""
 SEEDS, MOST_OF_SEEDS = 400, 2**22
 """Draws of few messages, among which a seed of one in some ten thousand comes twice, and values in all of them."""
 _OVER_SLACK = 2.0**10
@@ -208,7 +208,8 @@ class AskedAgain:
         most = MOST_DRAWN // max(1, sum(given[about.name].numel() for about in asked))
         shapes = [given[about.name].shape for about in asked if given[about.name].dim() > 0]
         wanted = max((2 * shape[0] // max(1, shape[1:].numel()) + 2 for shape in shapes), default=0)
-        return min(most, MOST_DRAWS, max(4, wanted) if most < FEWEST_DRAWS else MOST_DRAWS)
+        slow = not all(about.comparable for about in asked)  # samples are projected out of each draw
+        return min(most, FEWEST_DRAWS if slow else MOST_DRAWS, max(4, wanted) if slow else MOST_DRAWS)
 
 
 def _of_few(
