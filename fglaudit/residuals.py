@@ -108,7 +108,8 @@ def normal_scores(residual: Tensor, shape: Shape) -> Tensor:
     """Return numbers that are standard normal if the noise is what is stated."""
     if shape.name == "gaussian":
         return residual / shape.scale
-    return torch.special.ndtri(shape.cdf(residual).clamp(1e-12, 1 - 1e-12))
+    scores: Tensor = torch.special.ndtri(shape.cdf(residual).clamp(1e-12, 1 - 1e-12))
+    return scores
 
 
 def _draw(name: str) -> Tensor:

@@ -63,7 +63,7 @@ def _turned_fours(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> T
 def _cancels(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     """Noise of a node's rows adds up to nothing where three clients or more send one."""
     noise = _normal((rows, width), rng)
-    for node in ids.unique():
+    for node in torch.unique(ids):
         at = (ids == node).nonzero()[:, 0]
         if (count := len(at)) > 2:
             noise[at] = (noise[at] - noise[at].mean(0)) / math.sqrt((count - 1) / count)

@@ -73,7 +73,7 @@ def _cancels(noise: Tensor, slack: Tensor, shape: Shape, groups: Iterable[Tensor
     if shape.name != "gaussian":
         return None
     for ids in groups:
-        _, place, count = ids.unique(return_inverse=True, return_counts=True)
+        _, place, count = torch.unique(ids, return_inverse=True, return_counts=True)
         several = count > 1
         if not bool(several.any()):
             continue
