@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -31,7 +32,8 @@ _EXACT_TAIL = 1000
 _MOST_DIRECTIONS = 2048
 _DISCRETE = 1.5
 """How many times as many numbers in single precision coincide as real ones do, at most."""
-_PEAK = {"gaussian": 0.4, "laplace": 0.5, "uniform": 0.5}  # largest density at scale 1
+PEAK = {"gaussian": 0.4, "laplace": 0.5, "uniform": 0.5}
+"""Largest density at scale 1."""
 
 
 @dataclass
@@ -73,15 +75,20 @@ class Shape:
     def of(parts: tuple[tuple[str, float], ...]) -> Shape | None:
         """Return the distribution of a sum of independent (distribution, scale), None if one of them is not known."""
         names = {name for name, _ in parts}
-        if not names <= _PEAK.keys():
+        if not names <= PEAK.keys():
             return None
         if names == {"gaussian"} or len(parts) == 1:
             name, scale = next(iter(names)), math.sqrt(sum(scale**2 for _, scale in parts))
             return Shape(name, scale, lambda r: _cdf(name, r / scale))
-        drawn = sum((_draw(name) * scale for name, scale in parts), torch.zeros(_SIMULATED, dtype=torch.float64))
-        ranked = drawn.sort().values
+        ranked = _simulated(parts)
         blur = math.sqrt((math.log(2 / LEVEL) + 10) / (2 * _SIMULATED))
         return Shape("mixed", float(ranked.std()), lambda r: _ranks(ranked, r), blur)
+
+
+@lru_cache(maxsize=4)  # many draws of one message have the same shape
+def _simulated(parts: tuple[tuple[str, float], ...]) -> Tensor:
+    drawn = sum((_draw(name) * scale for name, scale in parts), torch.zeros(_SIMULATED, dtype=torch.float64))
+    return drawn.sort().values
 
 
 def _ranks(ranked: Tensor, values: Tensor) -> Tensor:
@@ -95,6 +102,14 @@ def _cdf(name: str, z: Tensor) -> Tensor:
     if name == "laplace":
         return 0.5 + 0.5 * z.sign() * -torch.expm1(-z.abs())
     return (0.5 + z / 2).clamp(0, 1)
+
+
+def normal_scores(residual: Tensor, shape: Shape) -> Tensor:
+    """Return numbers that are standard normal if the noise is what is stated."""
+    if shape.name == "gaussian":
+        return residual / shape.scale
+    scores: Tensor = torch.special.ndtri(shape.cdf(residual).clamp(1e-12, 1 - 1e-12))
+    return scores
 
 
 def _draw(name: str) -> Tensor:
@@ -128,7 +143,7 @@ def strange_noise(
         return None
     if not bool(residual.isfinite().all()):
         return "not finite"
-    sizes = _strange_size(residual, slack, shape, spending) or unchanged(residual, slack, shape, spending)
+    sizes = strange_size(residual, slack, shape, spending) or unchanged(residual, slack, shape, spending)
     if sizes is not None or float((slack / shape.scale).mean()) > 0.3:  # arithmetic drowns the noise: size alone
         return sizes
     first = residual.flatten()[:_MOST_KEPT], slack.expand_as(residual).flatten()[:_MOST_KEPT], residual.shape
@@ -140,7 +155,7 @@ def strange_noise(
     score, shift = _scored(residual, slack, shape)
     return (
         _coincides(residual, slack, shape, spending)
-        or _leaves_a_direction(residual, slack, shape, spending)
+        or leaves_a_direction(residual, slack, shape, spending)
         or _strange_distribution(score, shift, shape, spending)
         or _strange_sums(score, shift, spending)
         or _depends(score, shift, values, spending)
@@ -151,11 +166,11 @@ def strange_noise(
 
 def _scored(residual: Tensor, slack: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
     """Return scores, uniform on [-1, 1] if the noise is what is stated, and how far slack may move each in the mean."""
-    shift = 2 * _PEAK.get(shape.name, 0.5) * (slack / shape.scale) + 2 * shape.blur
+    shift = 2 * PEAK.get(shape.name, 0.5) * (slack / shape.scale) + 2 * shape.blur
     return 2 * shape.cdf(residual) - 1, shift
 
 
-def _strange_size(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
+def strange_size(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
     """Compare the size of all, of every row and of every column with what it is a sum of."""
     if shape.name in ("mixed", "uniform"):
         far = residual.abs() > shape.scale + slack
@@ -183,7 +198,7 @@ def _strange_size(residual: Tensor, slack: Tensor, shape: Shape, spending: Spend
 def unchanged(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
     """Count the entries that did not change at all, against as many as noise rounds off to nothing (Chernoff)."""
     count = int((residual.abs() <= slack).sum())
-    chance = 2 * _PEAK.get(shape.name, 0.5) * slack.expand_as(residual) / shape.scale
+    chance = 2 * PEAK.get(shape.name, 0.5) * slack.expand_as(residual) / shape.scale
     mean = float(chance.clamp(max=1).sum())
     x = spending.next()
     if count > mean and count * math.log(count / max(mean, 1e-300)) - count + mean > x:
@@ -192,20 +207,23 @@ def unchanged(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending)
 
 
 def _coincides(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
-    """Count neighbours in size that are alike to the precision of arithmetic, against as many as independent noise has
-    by chance: those of noise in steps, whose last digits are the value's own, and of noise that is used twice."""
-    size = residual.abs().flatten()
-    near = float(slack.max())
-    pairs = len(size) * (len(size) - 1) / 2
-    mean = _DISCRETE * pairs * 2 * near * 2 * _PEAK.get(shape.name, 0.8) / shape.scale
-    count = int((size.sort().values.diff() <= near).sum())
+    """Noise in steps, whose last digits are the value's own, and noise that is used twice has sizes that are alike."""
+    size, density = residual.abs().flatten(), 2 * PEAK.get(shape.name, 0.8) / shape.scale
+    count = alike_sizes(size, float(slack.max()), _DISCRETE * density, spending)
+    return f"noise in steps or used twice: {count} of {len(size)} sizes are alike" if count else None
+
+
+def alike_sizes(sizes: Tensor, near: float, density: float, spending: Spending) -> int:
+    """Count neighbours among ``sizes`` [n] that are alike to the precision ``near`` of arithmetic; 0 where they are no
+    more than independent ones of this ``density`` at most have by chance."""
+    pairs = len(sizes) * (len(sizes) - 1) / 2
+    mean = pairs * 2 * near * density
+    count = int((sizes.sort().values.diff() <= near).sum())
     x = 2 * spending.next()  # pairs share entries
-    if count > mean and count * math.log(count / max(mean, 1e-300)) - count + mean > x:
-        return f"noise in steps or used twice: {count} of {len(size)} sizes are alike"
-    return None
+    return count if count > mean and count * math.log(count / max(mean, 1e-300)) - count + mean > x else 0
 
 
-def _leaves_a_direction(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
+def leaves_a_direction(residual: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
     """Compare the smallest singular value of Gaussian noise with its least likely one: what noise is orthogonal to
     comes through as it is. Of many rows by Davidson and Szarek (2001, theorem 2.13), of few by squares of them, each of
     which has a smallest singular value below c / sqrt(width) with probability c at most (Edelman 1988, section 5)."""

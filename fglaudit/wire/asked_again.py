@@ -5,9 +5,9 @@ a row seeds by itself, earlier values in place of noise. So every hook of a defe
 states that it draws, is called three times from one place in the code: on the session itself, on a copy with another
 generator, and on a copy with the same draws and other values. Noise must differ in the second, in its last bits too,
 and be the same in the third; random answers must be alike in the second no more often than by chance. Now and then
-some more draws are looked at together, which shows rows whose noise is made of other rows', and at first many of a few
-messages, two of which are the same where seeds are few. The copies are made before the session is called, so whatever a
-session remembers, they remember too; what is sent is what the session itself made.
+some more draws are looked at together, which shows noise that is made of other noise, and at first many of a few
+messages, two of which, or of whose rows, are the same where seeds are few. The copies are made before the session is
+called, so whatever a session remembers, they remember too; what is sent is what the session itself made.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
 from fglaudit.rng import copied, split
+from fglaudit.wire.alike_rows import alike_rows, same_rows
+from fglaudit.wire.dependent_draws import dependent_draws
 from fglaudit.wire.drawn_alike import answers_alike, bits_alike, drawn_twice
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
-MOST_DRAWN, MOST_DRAWS = 2**20, 16
+MOST_DRAWN, MOST_DRAWS = 2**20, 64
 """Values and draws that are looked at together."""
+FEWEST_DRAWS = 16
+"""Draws of few messages without which they are not looked at, and most draws of gradients that are sampled."""
 SEEDS, MOST_OF_SEEDS = 400, 2**22
 """Draws of few messages, among which a seed of one in some ten thousand comes twice, and values in all of them."""
 _OVER_SLACK = 2.0**10
@@ -132,16 +136,25 @@ class AskedAgain:
             chosen = [v if part is None else v[part] for v in (kept[name], other[name], *sent)]
             if all(is_repeated(v) for v in chosen):
                 chosen = [v[:1] for v in chosen]
-            if (wrong := self._strange(about, *chosen)) is not None:
+            groups = _ids(kept, chosen[0], part)
+            if (wrong := self._strange(about, groups, *chosen)) is not None:
                 found[about.target] = wrong
-        twice = None if few is None else _of_few_seeds(before, few(), first_asked, rng)
+        twice = None if few is None else _of_few(before, few(), first_asked, rng, self.spending)
         if twice is None:
-            twice = _of_few_seeds(before, (hook, kept), first_asked, rng) or {}
+            twice = _of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
         return made[0][0], found
 
     def _strange(
-        self, about: Stated, given: Tensor, other: Tensor, live: Tensor, another: Tensor, alike: Tensor, *more: Tensor
+        self,
+        about: Stated,
+        groups: Sequence[Tensor],
+        given: Tensor,
+        other: Tensor,
+        live: Tensor,
+        another: Tensor,
+        alike: Tensor,
+        *more: Tensor,
     ) -> str | None:
         again = about.target in self._drawn and any(isinstance(f, Memoised) for f in about.facts)
         self._drawn.add(about.target)
@@ -172,12 +185,19 @@ class AskedAgain:
         stepped = any(isinstance(f, Rounded) for f in about.facts)
         if not stepped and (wrong := bits_alike(live, another, shape.scale, self.spending)) is not None:
             return wrong
-        draws = [part for part in (about.noise(given, after) for after in more) if part is not None]
+        single = not any(isinstance(f, Memoised) for f in about.facts)
+        if single and (wrong := alike_rows(noise, slack, shape, groups, self.spending)) is not None:
+            return wrong
+        draws = [part[:2] for part in (about.noise(given, after) for after in more) if part is not None]
         if not draws:
             return None
         noises = torch.cat([noise, *(part[0] for part in draws)], 1)
         slacks = torch.cat([slack, *(part[1] for part in draws)], 1)
-        return strange_noise(noises, slacks, shape, torch.zeros_like(noises), self.spending)
+        wrong = strange_noise(noises, slacks, shape, torch.zeros_like(noises), self.spending)
+        if wrong is not None or not single:
+            return wrong
+        drawn = torch.stack([noise, *(part[0] for part in draws)])
+        return strange_draws(drawn, slacks, shape, self.spending)
 
     def _more(self, asked: Sequence[Stated], given: Values) -> int:
         """Return how many draws more to look at: enough of them show rows whose noise is made of other rows'. Only now
@@ -188,19 +208,24 @@ class AskedAgain:
         most = MOST_DRAWN // max(1, sum(given[about.name].numel() for about in asked))
         shapes = [given[about.name].shape for about in asked if given[about.name].dim() > 0]
         wanted = max((2 * shape[0] // max(1, shape[1:].numel()) + 2 for shape in shapes), default=0)
-        return min(most, MOST_DRAWS, max(4, wanted))
+        slow = not all(about.comparable for about in asked)  # samples are projected out of each draw
+        return min(most, FEWEST_DRAWS if slow else MOST_DRAWS, max(4, wanted) if slow else MOST_DRAWS)
 
 
-def _of_few_seeds(
-    session: DefenseSession, small: tuple[Hook, Values], asked: Sequence[Stated], rng: torch.Generator
+def _of_few(
+    session: DefenseSession,
+    small: tuple[Hook, Values],
+    asked: Sequence[Stated],
+    rng: torch.Generator,
+    spending: Spending,
 ) -> dict[Target, str] | None:
-    """Return of which targets noise is drawn from few seeds: two of many draws of ``small`` are the same. None where
-    the hook cannot be called on it."""
+    """Return what is wrong with many draws of ``small``, by target: two that are the same, as draws from few seeds are,
+    or numbers that depend on others. None where the hook cannot be called on it."""
     asked = [a for a in asked if any(isinstance(f, Additive) for f in a.facts) and not _stepped(a.facts)]
     hook, given = small
     asked = [a for a in asked if given[a.name].numel() >= MANY]
     count = min(SEEDS, MOST_OF_SEEDS // max(1, sum(value.numel() for value in given.values())))
-    if not asked or count < MOST_DRAWS:
+    if not asked or count < FEWEST_DRAWS:
         return {}
     drawn: dict[Target, list[Tensor]] = {about.target: [] for about in asked}
     for number in range(count):
@@ -213,12 +238,33 @@ def _of_few_seeds(
             drawn[about.target].append(left[about.name])
     found = {}
     for about in asked:
-        noise = about.noise(given[about.name], drawn[about.target][0])
+        entered, draws = given[about.name], drawn[about.target]
+        if is_repeated(entered):
+            entered, draws = entered[:1], [draw[:1] for draw in draws]
+        noise = about.noise(entered, draws[0])
         if noise is None or not noise[2].scale > _OVER_SLACK * float(noise[1].max()):
             continue
-        if drawn_twice(drawn[about.target]):
+        if drawn_twice(draws):
             found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
+        elif about.part is None and not _unlike(about.facts) and not any(isinstance(f, Memoised) for f in about.facts):
+            parts = [part[:2] for part in (about.noise(entered, draw) for draw in draws) if part is not None]
+            noises, slack = torch.stack([part[0] for part in parts]), torch.stack([part[1] for part in parts])
+            if (wrong := strange_draws(noises, slack, noise[2], spending)) is not None:
+                found[about.target] = wrong
     return found
+
+
+def strange_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
+    """Return why ``draws`` [D, n, F] of the noise of one message are not independent numbers each, or None."""
+    near, flat = float(slack.max()), draws.flatten(0, 1)
+    return same_rows(flat, near, shape, spending) or dependent_draws(draws, slack, shape, spending)
+
+
+def _ids(given: Values, value: Tensor, part: Tensor | None) -> list[Tensor]:
+    """Return the whole numbers of a message that say what rows of ``value`` are about."""
+    whole = [ids for ids in given.values() if not ids.is_floating_point() and ids.dim() == 1]
+    chosen = [ids if part is None or len(ids) != len(part) else ids[part] for ids in whole]
+    return [ids for ids in chosen if len(ids) == len(value)]
 
 
 def _stepped(facts: Sequence[Fact]) -> bool:

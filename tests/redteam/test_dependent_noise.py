@@ -1,0 +1,60 @@
+"""Noise of the stated distribution that depends on itself: it is noticed, and honest noise is not accused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bench.redteam.dependent_noise import HONEST, KINDS, Dependent
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.recording import record_training
+from fglaudit.residuals import Shape, Spending
+from fglaudit.rng import derive
+from fglaudit.testing import example_graph
+from fglaudit.wire.alike_rows import alike_rows
+from fglaudit.wire.dependent_draws import dependent_draws
+
+
+def found(kind: str, seed: int) -> list[str]:
+    graph = example_graph(nodes=120)
+    _, truth = record_training(graph, FedGCN(hops=1, rounds=1), Dependent(kind), seed=seed)
+    return [fact.why for fact in truth.unstated]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_that_depends_on_itself_is_unstated(kind: str) -> None:
+    assert found(kind, 0)
+
+
+@pytest.mark.parametrize("kind", HONEST)
+def test_honest_noise_is_believed(kind: str) -> None:
+    assert not any(found(kind, seed) for seed in range(3))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "uniform"])
+@pytest.mark.parametrize("size", [(16, 3, 400), (64, 40, 1), (64, 40, 8), (128, 9, 30)])
+def test_independent_draws_pass_at_every_size(name: str, size: tuple[int, int, int]) -> None:
+    shape = Shape.of(((name, 2.0),))
+    assert shape is not None
+    ids = torch.arange(size[1]) % 5
+    for seed in range(4):
+        u = torch.rand(size, generator=derive(seed, name), dtype=torch.float64)
+        drawn = (
+            2
+            * {
+                "gaussian": torch.special.ndtri(u),
+                "laplace": -(u - 0.5).sign() * torch.log1p(-2 * (u - 0.5).abs()),
+                "uniform": 2 * u - 1,
+            }[name]
+        )
+        slack = torch.full_like(drawn, 1e-6)
+        assert dependent_draws(drawn, slack, shape, Spending()) is None
+        assert alike_rows(drawn[0], slack[0], shape, [ids], Spending()) is None
+
+
+def test_a_column_that_is_made_of_others_shows_where_rows_are_few() -> None:
+    shape = Shape.of((("gaussian", 1.0),))
+    assert shape is not None
+    drawn = torch.randn(400, 2, 24, generator=derive(0, "bare"), dtype=torch.float64)
+    drawn -= drawn.mean(2, keepdim=True)
+    assert dependent_draws(drawn, torch.full_like(drawn, 1e-6), shape, Spending()) is not None
