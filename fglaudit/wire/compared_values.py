@@ -80,7 +80,7 @@ class ComparedValues:
             part = slice(low, low + step)
             expected = Expected.of(before[part], None if received is None else received[part], round)
             if slack is not None:
-                expected = dataclasses.replace(expected, slack=expected.slack + slack[part])
+                expected = dataclasses.replace(expected, slack=expected.slack + slack[part], kept=None)
             expected = applied(expected, facts)
             if (why := unexplained(expected, after[part], self._spending, (target, low))) is not None:
                 self.note(target, f"round {round}: {why}")
