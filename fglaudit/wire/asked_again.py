@@ -23,12 +23,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.explaining import Expected
-from fglaudit.facts import Additive, Correlated, Fact, Masked, Memoised, Randomised, Rounded, Target
+from fglaudit.facts import Additive, Clipped, Correlated, Fact, Masked, Memoised, Randomised, Rounded, Target
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
 from fglaudit.rng import copied, split
 from fglaudit.wire.drawn_alike import answers_alike, bits_alike, drawn_twice
+from fglaudit.wire.kept_outside import copies_itself, has_slots, kept_outside
+from fglaudit.wire.twin import Twin
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
@@ -78,6 +80,8 @@ class AskedAgain:
     spending: Spending = field(default_factory=Spending)
     _asked: int = 0
     _drawn: set[Target] = field(default_factory=set)
+    _twin: Twin | None = None
+    _outside: bool = False
 
     def call(
         self,
@@ -92,37 +96,74 @@ class AskedAgain:
         Args:
             few: gives the hook for a few of the messages, and their values; None: for all of them.
         """
-        asked = [about for about in stated if _draws(about.facts)]
-        if not asked or not is_foreign(self.session):
+        if not is_foreign(self.session):
             return hook(self.session, given, rng)[0], {}
+        if self._twin is None:
+            self._twin = Twin.of(self.session)
+        outside = kept_outside(self.session)
+        made, found = self._call(hook, given, stated, split(rng, "a call"), few)
+        if kept_outside(self.session) != outside:
+            self._outside = True
+        if self._outside:
+            why = "its session keeps something outside of itself, where no copy of it can be asked without that"
+            found = {**_all([about for about in stated if about.facts], why), **found}
+        return made, found
+
+    def _call(
+        self,
+        hook: Hook,
+        given: Values,
+        stated: Sequence[Stated],
+        rng: torch.Generator,
+        few: Callable[[], tuple[Hook, Values]] | None,
+    ) -> tuple[Any, dict[Target, str]]:
+        asked = [about for about in stated if _draws(about.facts)]
+        twin = self._twin
+        assert twin is not None
         if sum(value.numel() for value in given.values()) > MOST_ASKED:
+            twin.lost()
             return hook(self.session, given, rng)[0], _all(asked, "too many values to ask for its noise again")
+        if not asked:
+            kept = {name: _own(value) for name, value in given.items()}
+            drawn = copied(rng)
+            made, left = hook(self.session, given, rng)
+            return made, twin.beside(hook, given, kept, left, stated, drawn)
+        if (kind := copies_itself(self.session)) is not None:
+            twin.lost()
+            why = f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
+            return hook(self.session, given, rng)[0], _all(asked, why)
         try:
             first_asked = [about for about in asked if about.target not in self._drawn]
             before = copy.deepcopy(self.session)
             copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
+            twins = [twin.copied(), twin.copied()]
         except Exception as error:  # whatever a session holds
+            twin.lost()
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
             return hook(self.session, given, rng)[0], _all(asked, why)
-        alike, another = copied(rng), split(copied(rng), "asked again")
         kept = {name: _own(value) for name, value in given.items()}
         fixed = {about.name for about in stated if not about.comparable}
         other = {
             name: _own(value) if name in fixed else _other(value, split(copied(rng), name))
             for name, value in given.items()
         }
-        calls = [
-            (self.session, given, rng),
-            (copies[0], {name: _own(value) for name, value in kept.items()}, another),
-            (copies[1], {name: _own(value) for name, value in other.items()}, alike),
-        ]
-        for number, session in enumerate(copies[2:]):
-            again = split(copied(rng), f"asked again {number}")
-            calls.append((session, {name: _own(value) for name, value in kept.items()}, again))
-        made = []
-        for session, values, drawn in calls:
-            made.append(hook(session, values, drawn))  # one line for all: a hook that looks who calls sees one place
-        found = {}
+        # All are copies, in any order: a session that knows which of them is the run's own is another one to each.
+        seeds = [copied(rng), split(copied(rng), "asked again"), copied(rng), copied(rng)]
+        seeds += [split(copied(rng), f"asked again {number}") for number in range(len(copies) - 2)]
+        if has_slots(self.session):
+            copies[0] = self.session  # what it keeps beside its dictionary cannot be handed on
+        sessions = [*copies[:2], *twins, *copies[2:]]
+        values = [other if number == 2 else kept for number in range(len(sessions))]
+        made_by: dict[int, tuple[Any, Values]] = {}
+        for number in torch.randperm(len(sessions), generator=split(copied(rng), "order")).tolist():
+            entered = {name: _own(value) for name, value in values[number].items()}
+            made_by[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
+        made = [made_by[number] for number in range(len(sessions))]
+        live, same = made[0], made.pop(3)
+        _go_on(self.session, sessions[0])
+        keeps = any(isinstance(f, Clipped) and f.around == "received" for about in stated for f in about.facts)
+        twin.session = sessions[3] if keeps else sessions[2]
+        found = twin.compared([about for about in stated if about.facts], live[1], same[1])
         for about in asked:
             name, part = about.name, about.part
             sent = [left[name] for _, left in made if name in left]
@@ -138,7 +179,7 @@ class AskedAgain:
         if twice is None:
             twice = _of_few_seeds(before, (hook, kept), first_asked, rng) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
-        return made[0][0], found
+        return live[0], found
 
     def _strange(
         self, about: Stated, given: Tensor, other: Tensor, live: Tensor, another: Tensor, alike: Tensor, *more: Tensor
@@ -219,6 +260,12 @@ def _of_few_seeds(
         if drawn_twice(drawn[about.target]):
             found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
     return found
+
+
+def _go_on(session: DefenseSession, called: DefenseSession) -> None:
+    """Let ``session`` go on with what its copy ``called`` remembers now."""
+    if called is not session:
+        object.__setattr__(session, "__dict__", called.__dict__)
 
 
 def _stepped(facts: Sequence[Fact]) -> bool:
