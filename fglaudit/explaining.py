@@ -101,8 +101,11 @@ class Expected:
         roundoff = ROUNDOFF.get(before.dtype, 0.0)
         known = None if received is None else received.reshape(len(before), -1).to(values)
         slack = roundoff * values.abs() if known is None else roundoff * (values.abs() + known.abs())
-        whole = (values, torch.ones_like(values, dtype=torch.bool))
-        return Expected(values, slack, roundoff, known, width=before.shape[-1], round=round, kept=whole)
+        return Expected(values, slack, roundoff, known, width=before.shape[-1], round=round)
+
+    def to_the_last_bit(self) -> Expected:
+        """Return the same where what no fact touches must leave as it entered, not nearly so."""
+        return replace(self, kept=(self.values, torch.ones_like(self.values, dtype=torch.bool)))
 
     @property
     def draws(self) -> bool:
