@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.explaining import Expected
-from fglaudit.facts import Additive, Clipped, Correlated, Fact, Masked, Memoised, Randomised, Rounded, Target
+from fglaudit.facts import Additive, Clipped, Correlated, Fact, Field, Masked, Memoised, Randomised, Rounded, Target
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
@@ -101,13 +101,18 @@ class AskedAgain:
         if self._twin is None:
             self._twin = Twin.of(self.session)
         outside = kept_outside(self.session)
-        made, found = self._call(hook, given, stated, split(rng, "a call"), few)
+        made, found = self._call(hook, given, stated, self.draws(rng), few)
         if kept_outside(self.session) != outside:
             self._outside = True
         if self._outside:
             why = "its session keeps something outside of itself, where no copy of it can be asked without that"
             found = {**_all([about for about in stated if about.facts], why), **found}
         return made, found
+
+    def draws(self, rng: torch.Generator) -> torch.Generator:
+        """Return what a hook draws from: where the session is foreign never the run's own generator, from whose state
+        it could tell one call of the run from another."""
+        return split(rng, "a call") if is_foreign(self.session) else rng
 
     def _call(
         self,
@@ -161,7 +166,7 @@ class AskedAgain:
         made = [made_by[number] for number in range(len(sessions))]
         live, same = made[0], made.pop(3)
         _go_on(self.session, sessions[0])
-        keeps = any(isinstance(f, Clipped) and f.around == "received" for about in stated for f in about.facts)
+        keeps = _clipped_around(self.session, stated)
         twin.session = sessions[3] if keeps else sessions[2]
         found = twin.compared([about for about in stated if about.facts], live[1], same[1])
         for about in asked:
@@ -260,6 +265,13 @@ def _of_few_seeds(
         if drawn_twice(drawn[about.target]):
             found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
     return found
+
+
+def _clipped_around(session: DefenseSession, stated: Sequence[Stated]) -> bool:
+    """Whether ``session`` clips changes to what it got of these payloads, so that what it got is no secret to it."""
+    names = {about.target.payload for about in stated if isinstance(about.target, Field)}
+    clips = [fact for fact in session.facts() if isinstance(fact, Clipped) and fact.around == "received"]
+    return any(isinstance(fact.target, Field) and fact.target.payload in names for fact in clips)
 
 
 def _go_on(session: DefenseSession, called: DefenseSession) -> None:
