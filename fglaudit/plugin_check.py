@@ -163,11 +163,11 @@ def _federated(protocol: FederatedProtocol) -> Any:
     if type(protocol).name not in ON_NODES:
         return example_graph()
     shared = example_graph(clients=1)  # whose only client holds all nodes in order
-    nodes, *masks = (part[0].unsqueeze(1).unbind() for part in (shared.clients, shared.train, shared.val, shared.test))
-    edges = _connected(shared.edge_index, shared.num_nodes)
-    return dataclasses.replace(
-        shared, edge_index=edges, clients=nodes, **dict(zip(("train", "val", "test"), masks, strict=True))
+    nodes, train, val, test = (
+        part[0].unsqueeze(1).unbind() for part in (shared.clients, shared.train, shared.val, shared.test)
     )
+    edges = _connected(shared.edge_index, shared.num_nodes)
+    return dataclasses.replace(shared, edge_index=edges, clients=nodes, train=train, val=val, test=test)
 
 
 def _connected(edges: Tensor, nodes: int) -> Tensor:

@@ -106,7 +106,8 @@ class _Session(DefenseSession):
     def _told(self, vector: Tensor, round: int) -> Tensor:
         if self.kind == "honest-clip":
             length = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
-            return vector * (1e6 / length.clamp(min=1e6))
+            clipped: Tensor = vector * (1e6 / length.clamp(min=1e6))
+            return clipped
         bits: Tensor = torch.cat(list(self.rows.values())) > 0
         if self.kind == "clip-bits":
             bits = torch.arange(len(bits)) * round % 2 > 0

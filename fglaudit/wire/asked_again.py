@@ -2,12 +2,13 @@
 
 What leaves one call may have the stated distribution and hide nothing: noise that everybody can draw again, noise that
 a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here, and which
-states that it draws, is called three times from one place in the code: on the session itself, on a copy with another
-generator, and on a copy with the same draws and other values. Noise must differ in the second, in its last bits too,
-and be the same in the third; random answers must be alike in the second no more often than by chance. Now and then
-some more draws are looked at together, which shows rows whose noise is made of other rows', and at first many of a few
-messages, two of which are the same where seeds are few. The copies are made before the session is called, so whatever a
-session remembers, they remember too; what is sent is what the session itself made.
+states that it draws, is called on copies from one place in the code, in any order: for the run itself, with another
+generator, with the same draws and other values, and once on a twin with another memory (:mod:`fglaudit.wire.twin`).
+Noise must differ in the second, in its last bits too, and be the same in the third; random answers must be alike in the
+second no more often than by chance. Now and then some more draws are looked at together, which shows rows whose noise
+is made of other rows', and at first many of a few messages, two of which are the same where seeds are few. The copies
+are made before any is called, so whatever a session remembers, they remember too; it goes on with what the run's own
+copy remembers.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class AskedAgain:
             first_asked = [about for about in asked if about.target not in self._drawn]
             before = copy.deepcopy(self.session)
             copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
-            twins = [twin.copied(), twin.copied()]
+            twins = [twin.copied(self.session), twin.copied(self.session)]
         except Exception as error:  # whatever a session holds
             twin.lost()
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
@@ -167,8 +168,11 @@ class AskedAgain:
         live, same = made[0], made.pop(3)
         _go_on(self.session, sessions[0])
         keeps = _clipped_around(self.session, stated)
-        twin.session = sessions[3] if keeps else sessions[2]
+        if twin.session is not None:
+            twin.session = sessions[3] if keeps else sessions[2]
         found = twin.compared([about for about in stated if about.facts], live[1], same[1])
+        if twin.refused:
+            found |= _all(asked, "its session cannot be called with other rows, so what it remembers is not known")
         for about in asked:
             name, part = about.name, about.part
             sent = [left[name] for _, left in made if name in left]

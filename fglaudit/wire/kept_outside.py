@@ -104,7 +104,8 @@ def _filled(cell: Any) -> bool:
 
 def _objects(start: object) -> Iterator[object]:
     """Yield ``start`` and the objects that it holds, which a copy would copy too."""
-    waiting, seen = [start], set()
+    waiting: list[object] = [start]
+    seen: set[int] = set()
     while waiting and len(seen) < _MOST:
         held = waiting.pop()
         if isinstance(held, (*_PLAIN, type, ModuleType)) or id(held) in seen:

@@ -32,7 +32,10 @@ class Twin:
 
     Attributes:
         session: what it is now; None: it could not follow the run.
+        refused: whether that is because it raised an error where the session did not.
     """
+
+    refused = False
 
     def __init__(self, session: DefenseSession | None) -> None:
         self.session = session
@@ -49,9 +52,9 @@ class Twin:
         """Say that it did not follow."""
         self.session = None
 
-    def copied(self) -> DefenseSession:
-        """Return a copy of it."""
-        return copy.deepcopy(self.session)  # type: ignore[return-value]
+    def copied(self, other: DefenseSession) -> DefenseSession:
+        """Return a copy of it; where it did not follow, of the session itself, which shows no memory."""
+        return copy.deepcopy(other if self.session is None else self.session)
 
     def beside(
         self,
@@ -76,6 +79,7 @@ class Twin:
             _, again = hook(self.session, values, rng)
         except Exception:  # it may refuse other rows
             self.lost()
+            self.refused = True
             return {}
         return {} if rows else self.compared(stated, left, again)
 

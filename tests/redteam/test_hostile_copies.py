@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from bench.redteam import hostile_copies
 from bench.redteam.hostile_copies import HONEST, KINDS, Remembers
 from fglaudit.attacking import run_attacks
-from fglaudit.facts import Field, Target
+from fglaudit.facts import Additive, Fact, Field, Target
 from fglaudit.finding import Finding
+from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.observers import ObserverSpec
-from fglaudit.payloads import SERVER, NeighborSums
+from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
 from fglaudit.registry import build
@@ -20,6 +23,7 @@ from fglaudit.rng import derive
 from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer
+from fglaudit.wire.channel import RecordingChannel
 from fglaudit.wire.kept_outside import copies_itself, kept_outside
 
 
@@ -51,7 +55,7 @@ def test_who_asks_whether_it_is_itself_is_never_itself() -> None:
     graph, protocol = example_graph(), FedGCN(hops=1, rounds=1)
     defense = Remembers("id-aware")
     recording, truth = record_training(graph, protocol, defense, seed=0)
-    first = next(iter(recording.view(Observer((SERVER,))).messages.of(NeighborSums))).payload.sums
+    first = next(iter(recording.view(Observer((SERVER,))).messages.of(NeighborSums))).payload.tensors()["sums"]
     public = defense.std * torch.randn(first.shape, generator=derive(9, "public"))
     assert truth.unstated == () and float((first - public).std()) > defense.std, "what is sent has noise of its own"
 
@@ -102,3 +106,30 @@ def test_what_a_module_a_class_or_a_function_keeps_is_noticed() -> None:
     _Plain.seen = 1  # type: ignore[attr-defined]
     assert kept_outside(session) != before
     del _Plain.seen  # type: ignore[attr-defined]
+
+
+def test_a_session_that_refuses_other_rows_is_not_believed() -> None:
+    class Refuses(DefenseSession):
+        def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+            if not bool((client.x.diff(dim=0) >= 0).all()):
+                raise ValueError("rows are sorted")
+            return client
+
+        def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+            sent = batch.payload.tensors()
+            sent["sums"] = sent["sums"] + torch.randn(sent["sums"].shape, generator=rng)
+            return type(batch.payload).from_tensors(sent)
+
+        def facts(self) -> tuple[Fact, ...]:
+            return (Additive(Field("NeighborSums", "", "up"), "gaussian", 1.0),)
+
+    graph = example_graph()
+    client = replace(graph.client(0), x=graph.client(0).x.sort(0).values)
+    sums = NeighborSums(torch.arange(40), torch.rand(40, 24, generator=derive(0, "sums")))
+    batch = MessageBatch(0, torch.tensor([0]), torch.tensor([SERVER]), sums, torch.tensor([0, 40]))
+    for prepared in (False, True):
+        channel = RecordingChannel(Refuses(), 3, derive(0, "defense"))
+        if prepared:
+            channel.prepare(client)
+        channel.send(batch)
+        assert bool(channel.unstated) is prepared
