@@ -20,7 +20,12 @@ from fglaudit.residuals import Shape, Spending, strange_noise
 ROUNDOFF = {torch.float64: 2.0**-50, torch.float32: 2.0**-21, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
 """Relative error allowed for in one sum or product, by precision."""
 _NORM_ROUNDOFF = 16.0
-"""How many times that a value may be off that was scaled by a norm over many entries."""
+"""How many times that a value may be off that was scaled by a norm over many entries: all of them by one factor."""
+_LEAST = 2.0**-148
+"""How far a number next to nothing may be off: two steps of the smallest ones."""
+_CUT_ROUNDOFF = 0.5
+"""How many times that one entry may be off beside what all have in common: two units in the last place, one for each of
+the two products in which a clip can be written."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,9 @@ class Expected:
         judge: compares (values, what left) in that case, where a plugin's fact can.
         width: entries of the last axis.
         round: of training, counted from the first one that the facts are about.
+        kept: (``values``, mask [P, D]): entries that no fact touched, which leave as they are, to the last bit, and the
+            values of which that is so; other values make it void.
+        cut: (``values``, n): every n entries were scaled by one factor.
     """
 
     values: Tensor
@@ -83,6 +91,8 @@ class Expected:
     judge: Callable[[Tensor, Tensor], bool] | None = None
     width: int = 1
     round: int = 0
+    kept: tuple[Tensor, Tensor] | None = None
+    cut: tuple[Tensor, int] | None = None
 
     @staticmethod
     def of(before: Tensor, received: Tensor | None = None, round: int = 0) -> Expected:
@@ -92,6 +102,10 @@ class Expected:
         known = None if received is None else received.reshape(len(before), -1).to(values)
         slack = roundoff * values.abs() if known is None else roundoff * (values.abs() + known.abs())
         return Expected(values, slack, roundoff, known, width=before.shape[-1], round=round)
+
+    def to_the_last_bit(self) -> Expected:
+        """Return the same where what no fact touches must leave as it entered, not nearly so."""
+        return replace(self, kept=(self.values, torch.ones_like(self.values, dtype=torch.bool)))
 
     @property
     def draws(self) -> bool:
@@ -105,14 +119,27 @@ class Expected:
         start = self.received if around and self.received is not None else torch.zeros_like(self.values)
         change = self.values - start
         if norm == "elementwise":
-            return replace(self, values=start + change.clamp(-bound, bound))
+            held = start + change.clamp(-bound, bound)
+            return replace(self, values=held, kept=self._kept(held, change.abs() < bound, around), cut=None)
         parts = change.reshape(-1, self.width if by_row else change.shape[1])
         parts = torch.where(parts.isfinite().all(1, keepdim=True), parts, 0.0)  # a clip of what is not finite is 0
         length = torch.linalg.vector_norm(parts, ord=2 if norm == "L2" else 1, dim=1, keepdim=True)
         cut = (parts * (bound / length.clamp(min=bound))).view_as(change)
+        short = (length <= bound * (1 - _NORM_ROUNDOFF * self.roundoff)) & change.view_as(parts).isfinite()
+        held, loose = start + cut, _NORM_ROUNDOFF * self.roundoff * cut.abs()
         return replace(
-            self, values=start + cut, slack=self.slack.nan_to_num(0, 0, 0) + _NORM_ROUNDOFF * self.roundoff * cut.abs()
+            self,
+            values=held,
+            slack=self.slack.nan_to_num(0, 0, 0) + loose,
+            kept=self._kept(held, short.view_as(change), around),
+            cut=None if around or self.cut is not None else (held, parts.shape[1]),
         )
+
+    def _kept(self, values: Tensor, mask: Tensor, around: bool) -> tuple[Tensor, Tensor] | None:
+        """Return what is still as it entered where ``mask`` is; a change to what was received is added up again."""
+        if around or self.kept is None or self.kept[0] is not self.values:
+            return None
+        return values, self.kept[1] & mask
 
     def scaled(self, offset: float, factor: float) -> Expected:
         """Take ``offset + factor x value``."""
@@ -137,7 +164,13 @@ class Expected:
         center = low if start is None else self.values.new_tensor(start)
         grid = Grid(center, steps, levels, stochastic)
         width = steps if steps is not None else torch.zeros_like(self.slack)
-        return replace(self, grid=grid, slack=self.slack + (width if stochastic else width / 2) / abs(self.factor))
+        return replace(
+            self,
+            grid=grid,
+            kept=None,
+            cut=None,
+            slack=self.slack + (width if stochastic else width / 2) / abs(self.factor),
+        )
 
     def without_columns(self, ids: tuple[int, ...]) -> Expected:
         """Zero outside the columns ``ids`` of the last axis."""
@@ -146,7 +179,8 @@ class Expected:
         kept = torch.zeros(self.width, dtype=torch.bool, device=self.values.device)
         kept[list(ids)] = True
         shaped = self.values.view(len(self.values), -1, self.width)
-        return replace(self, values=torch.where(kept, shaped, 0.0).view_as(self.values))
+        held = torch.where(kept, shaped, 0.0).view_as(self.values)
+        return replace(self, values=held, kept=self._kept(held, kept.expand_as(shaped).reshape(held.shape), False))
 
 
 def unexplained(expected: Expected, after: Tensor, spending: Spending, key: object = None) -> str | None:
@@ -180,12 +214,29 @@ def unexplained(expected: Expected, after: Tensor, spending: Spending, key: obje
         slack = slack[kept]
     if noise := _stated_noise(expected):
         return _strange_residual(expected, noise, residual, slack, spending, key)
-    far = ~(residual.abs() <= slack)
+    far = ~(residual.abs() <= slack) | _inexact(expected, sent)
     if bool(far.any()):
         return f"{int(far.sum())} of {far.numel()} values differ from what is stated, by up to {_most(residual):.3g}"
     if expected.grid is not None and expected.grid.stochastic and expected.grid.step is not None:
         return _biased(expected, expected.grid.step / abs(expected.factor), residual, spending)
     return None
+
+
+def _inexact(expected: Expected, sent: Tensor) -> Tensor:
+    """Return which entries say something in their last bits: of those that nothing touched, all must be as they were,
+    the sign of a zero too; those that one factor scaled may differ from its product by two units in the last place,
+    which copies with another memory must give again (:mod:`fglaudit.wire.twin`)."""
+    wrong, values = torch.zeros_like(sent, dtype=torch.bool), expected.values
+    if expected.cut is not None and expected.cut[0] is values and values.numel():
+        parts, whole = values.view(-1, expected.cut[1]), sent.reshape(-1, expected.cut[1])
+        size = (parts * parts).sum(1, keepdim=True)
+        factor = torch.where(size > 0, (parts * whole).sum(1, keepdim=True) / torch.where(size > 0, size, 1), 1.0)
+        give = _CUT_ROUNDOFF * expected.roundoff * parts.abs() + _LEAST
+        wrong |= ((whole - factor * parts).abs() > give).view_as(wrong)
+    if expected.kept is not None and expected.kept[0] is values:
+        other = (sent != values) & ~(sent.isnan() & values.isnan())
+        wrong = torch.where(expected.kept[1], other | (sent.signbit() != values.signbit()), wrong)
+    return wrong
 
 
 def noise_in(expected: Expected, after: Tensor) -> tuple[Tensor, Tensor, Shape] | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fglaudit import registry
 from fglaudit.auditing import Report, audit
@@ -19,10 +20,11 @@ from fglaudit.datasets.csbm import CsbmOptions, draw
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.execution.exit_code import ExitCode, combined
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.graph import Graph
+from fglaudit.graph import Graph, canonical_edges
 from fglaudit.guarantees import Word as Guarantee
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
+from fglaudit.partition.spec import PartitionSpec
 from fglaudit.payloads import SERVER
 from fglaudit.plugin_modules import refuse_without_class
 from fglaudit.reports.answers import Answer, Word, answers
@@ -110,7 +112,8 @@ def check(kind: str, plugin: Any, *, protocols: Sequence[str] = (), quick: bool 
     if not faults:
         yield Line(f"verdict: no fault was found in {type(plugin).name}; that is not a guarantee")
         return
-    word = "REFUTED" if code is ExitCode.REFUTED else "FAULT"
+    codes = {line.code for line in faults}
+    word = "REFUTED" if ExitCode.REFUTED in codes else "FAULT" if ExitCode.FAILED in codes else "NOT CHECKED"
     yield Line(f"verdict: {word}: {_named(faults)}", code)
 
 
@@ -159,13 +162,31 @@ def _protocols_for(plugin: Any, asked: Sequence[str]) -> list[FederatedProtocol]
 def _federated(protocol: FederatedProtocol) -> Any:
     from fglaudit.testing import example_graph
 
-    clients = 60 if type(protocol).name in ON_NODES else 3
-    return example_graph(clients=clients)
+    if type(protocol).name not in ON_NODES:
+        return example_graph()
+    shared = example_graph(clients=1)  # whose only client holds all nodes in order
+    nodes, train, val, test = (
+        part[0].unsqueeze(1).unbind() for part in (shared.clients, shared.train, shared.val, shared.test)
+    )
+    edges = _connected(shared.edge_index, shared.num_nodes)
+    return dataclasses.replace(shared, edge_index=edges, clients=nodes, train=train, val=val, test=test)
+
+
+def _connected(edges: Tensor, nodes: int) -> Tensor:
+    """Return ``edges`` and those of a path through all nodes: some protocols on nodes refuse graphs in parts."""
+    ids = torch.arange(nodes)
+    return canonical_edges(torch.cat([edges, torch.stack([ids[:-1], ids[1:]])], 1), nodes)
 
 
 def _defense(plugin: Defense, asked: Sequence[str], quick: bool) -> Iterator[Line]:
     for protocol in _protocols_for(plugin, asked):
         name = type(protocol).name
+        try:
+            protocol.check(_federated(protocol))
+            without = _audited(protocol, "none", quick)
+        except FglauditError as error:  # the protocol's own word on the graph, no fault of the defense
+            yield Line(f"cannot be checked on {name}: {error}", ExitCode.INPUT)
+            continue
         try:
             check_defense(plugin, protocol, _federated(protocol), quick=True)  # the run below is audited
         except Exception as error:
@@ -174,7 +195,6 @@ def _defense(plugin: Defense, asked: Sequence[str], quick: bool) -> Iterator[Lin
                 continue  # it does not run: there is nothing to audit
         else:
             yield Line(f"conformance on {name}: the rules are kept")
-        without = _audited(protocol, "none", quick)
         try:
             under = _audited(protocol, plugin, quick)
         except Exception as error:
@@ -255,6 +275,9 @@ def _audited(protocol: Any, defense: Any, quick: bool, attacks: Any = "all") -> 
         options = dataclasses.replace(options, nodes=nodes, edges=2 * nodes)
         observers = [observers[0], ObserverSpec(("client:0",), topology=True, auxiliary=0.1)]
     graph: Graph = draw(options, "embedded")
+    per_node = type(protocol).name in ON_NODES
+    if per_node:
+        graph = dataclasses.replace(graph, edge_index=_connected(graph.edge_index, graph.num_nodes))
     seeds = (0,) if quick else (0, 1, 2)
     with torch.random.fork_rng(devices=[]):
         return audit(
@@ -264,6 +287,7 @@ def _audited(protocol: Any, defense: Any, quick: bool, attacks: Any = "all") -> 
             observers=observers,
             attacks=attacks,
             clients=clients,
+            partition=PartitionSpec("per-node") if per_node else None,
             seeds=seeds,
             device="cpu",
             split="random",

@@ -2,12 +2,13 @@
 
 What leaves one call may have the stated distribution and hide nothing: noise that everybody can draw again, noise that
 a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here, and which
-states that it draws, is called three times from one place in the code: on the session itself, on a copy with another
-generator, and on a copy with the same draws and other values. Noise must differ in the second, in its last bits too,
-and be the same in the third; random answers must be alike in the second no more often than by chance. Now and then
-some more draws are looked at together, which shows noise that is made of other noise, and at first many of a few
-messages, two of which, or of whose rows, are the same where seeds are few. The copies are made before the session is
-called, so whatever a session remembers, they remember too; what is sent is what the session itself made.
+states that it draws, is called on copies from one place in the code, in any order: for the run itself, with another
+generator, with the same draws and other values, and once on a twin with another memory (:mod:`fglaudit.wire.twin`).
+Noise must differ in the second, in its last bits too, and be the same in the third; random answers must be alike in the
+second no more often than by chance. Now and then some more draws are looked at together, which shows noise that is made
+of other noise, and at first many of a few messages, two of which, or of whose rows, are the same where seeds are few.
+The copies are made before any is called, so whatever a session remembers, they remember too; it goes on with what the
+run's own copy remembers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.explaining import Expected
-from fglaudit.facts import Additive, Correlated, Fact, Masked, Memoised, Randomised, Rounded, Target
+from fglaudit.facts import Additive, Clipped, Correlated, Fact, Field, Masked, Memoised, Randomised, Rounded, Target
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
@@ -31,6 +32,8 @@ from fglaudit.rng import copied, split
 from fglaudit.wire.alike_rows import alike_rows, same_rows
 from fglaudit.wire.dependent_draws import dependent_draws
 from fglaudit.wire.drawn_alike import answers_alike, bits_alike, drawn_twice
+from fglaudit.wire.kept_outside import copies_itself, has_slots, kept_outside
+from fglaudit.wire.twin import Twin
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
@@ -82,6 +85,8 @@ class AskedAgain:
     spending: Spending = field(default_factory=Spending)
     _asked: int = 0
     _drawn: set[Target] = field(default_factory=set)
+    _twin: Twin | None = None
+    _outside: bool = False
 
     def call(
         self,
@@ -96,37 +101,82 @@ class AskedAgain:
         Args:
             few: gives the hook for a few of the messages, and their values; None: for all of them.
         """
-        asked = [about for about in stated if _draws(about.facts)]
-        if not asked or not is_foreign(self.session):
+        if not is_foreign(self.session):
             return hook(self.session, given, rng)[0], {}
+        if self._twin is None:
+            self._twin = Twin.of(self.session)
+        outside = kept_outside(self.session)
+        made, found = self._call(hook, given, stated, self.draws(rng), few)
+        if kept_outside(self.session) != outside:
+            self._outside = True
+        if self._outside:
+            why = "its session keeps something outside of itself, where no copy of it can be asked without that"
+            found = {**_all([about for about in stated if about.facts], why), **found}
+        return made, found
+
+    def draws(self, rng: torch.Generator) -> torch.Generator:
+        """Return what a hook draws from: where the session is foreign never the run's own generator, from whose state
+        it could tell one call of the run from another."""
+        return split(rng, "a call") if is_foreign(self.session) else rng
+
+    def _call(
+        self,
+        hook: Hook,
+        given: Values,
+        stated: Sequence[Stated],
+        rng: torch.Generator,
+        few: Callable[[], tuple[Hook, Values]] | None,
+    ) -> tuple[Any, dict[Target, str]]:
+        asked = [about for about in stated if _draws(about.facts)]
+        twin = self._twin
+        assert twin is not None
         if sum(value.numel() for value in given.values()) > MOST_ASKED:
+            twin.lost()
             return hook(self.session, given, rng)[0], _all(asked, "too many values to ask for its noise again")
+        if not asked:
+            kept = {name: _own(value) for name, value in given.items()}
+            drawn = copied(rng)
+            made, left = hook(self.session, given, rng)
+            return made, twin.beside(hook, given, kept, left, stated, drawn)
+        if (kind := copies_itself(self.session)) is not None:
+            twin.lost()
+            why = f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
+            return hook(self.session, given, rng)[0], _all(asked, why)
         try:
             first_asked = [about for about in asked if about.target not in self._drawn]
             before = copy.deepcopy(self.session)
             copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
+            twins = [twin.copied(self.session), twin.copied(self.session)]
         except Exception as error:  # whatever a session holds
+            twin.lost()
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
             return hook(self.session, given, rng)[0], _all(asked, why)
-        alike, another = copied(rng), split(copied(rng), "asked again")
         kept = {name: _own(value) for name, value in given.items()}
         fixed = {about.name for about in stated if not about.comparable}
         other = {
             name: _own(value) if name in fixed else _other(value, split(copied(rng), name))
             for name, value in given.items()
         }
-        calls = [
-            (self.session, given, rng),
-            (copies[0], {name: _own(value) for name, value in kept.items()}, another),
-            (copies[1], {name: _own(value) for name, value in other.items()}, alike),
-        ]
-        for number, session in enumerate(copies[2:]):
-            again = split(copied(rng), f"asked again {number}")
-            calls.append((session, {name: _own(value) for name, value in kept.items()}, again))
-        made = []
-        for session, values, drawn in calls:
-            made.append(hook(session, values, drawn))  # one line for all: a hook that looks who calls sees one place
-        found = {}
+        # All are copies, in any order: a session that knows which of them is the run's own is another one to each.
+        seeds = [copied(rng), split(copied(rng), "asked again"), copied(rng), copied(rng)]
+        seeds += [split(copied(rng), f"asked again {number}") for number in range(len(copies) - 2)]
+        if has_slots(self.session):
+            copies[0] = self.session  # what it keeps beside its dictionary cannot be handed on
+        sessions = [*copies[:2], *twins, *copies[2:]]
+        values = [other if number == 2 else kept for number in range(len(sessions))]
+        made_by: dict[int, tuple[Any, Values]] = {}
+        for number in torch.randperm(len(sessions), generator=split(copied(rng), "order")).tolist():
+            entered = {name: _own(value) for name, value in values[number].items()}
+            made_by[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
+        made = [made_by[number] for number in range(len(sessions))]
+        live, same = made[0], made.pop(3)
+        _go_on(self.session, sessions[0])
+        keeps = _clipped_around(self.session, stated)
+        if twin.session is not None:
+            twin.session = sessions[3] if keeps else sessions[2]
+        found = twin.compared([about for about in stated if about.facts], live[1], same[1])
+        if twin.refused:
+            found |= _all(asked, "its session cannot be called with other rows, so what it remembers is not known")
         for about in asked:
             name, part = about.name, about.part
             sent = [left[name] for _, left in made if name in left]
@@ -143,7 +193,7 @@ class AskedAgain:
         if twice is None:
             twice = _of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
-        return made[0][0], found
+        return live[0], found
 
     def _strange(
         self,
@@ -265,6 +315,19 @@ def _ids(given: Values, value: Tensor, part: Tensor | None) -> list[Tensor]:
     whole = [ids for ids in given.values() if not ids.is_floating_point() and ids.dim() == 1]
     chosen = [ids if part is None or len(ids) != len(part) else ids[part] for ids in whole]
     return [ids for ids in chosen if len(ids) == len(value)]
+
+
+def _clipped_around(session: DefenseSession, stated: Sequence[Stated]) -> bool:
+    """Whether ``session`` clips changes to what it got of these payloads, so that what it got is no secret to it."""
+    names = {about.target.payload for about in stated if isinstance(about.target, Field)}
+    clips = [fact for fact in session.facts() if isinstance(fact, Clipped) and fact.around == "received"]
+    return any(isinstance(fact.target, Field) and fact.target.payload in names for fact in clips)
+
+
+def _go_on(session: DefenseSession, called: DefenseSession) -> None:
+    """Let ``session`` go on with what its copy ``called`` remembers now."""
+    if called is not session:
+        object.__setattr__(session, "__dict__", called.__dict__)
 
 
 def _stepped(facts: Sequence[Fact]) -> bool:

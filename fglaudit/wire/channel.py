@@ -165,7 +165,7 @@ class RecordingChannel:
     def _update(self, gradients: Tensor) -> Tensor:
         self._counter.updated(gradients)
         if not self._observed.watches("local_update"):
-            return self.session.local_update(gradients, self._rng)
+            return self.session.local_update(gradients, self._again.draws(self._rng))
         expected = self._observed.expected_update(gradients)  # before the call, which may edit gradients in place
         stated = self._observed.stated_update()
         update: Tensor
@@ -249,7 +249,7 @@ class RecordingChannel:
         payload = type(batch.payload).from_tensors({n: _copy(value) for n, value in batch.payload.tensors().items()})
         self._home = next(value.device for value in payload.tensors().values())
         before = MessageBatch(batch.round, batch.senders.clone(), batch.receivers.clone(), payload, batch.splits)
-        after = self.session.seal(batch, self._rng)
+        after = self.session.seal(batch, self._again.draws(self._rng))
         self._observed.sealed(before, after)
         return before, after
 

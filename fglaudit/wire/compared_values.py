@@ -79,7 +79,9 @@ class ComparedValues:
         for low in range(0, len(before), step):
             part = slice(low, low + step)
             expected = Expected.of(before[part], None if received is None else received[part], round)
-            if slack is not None:
+            if slack is None:
+                expected = expected.to_the_last_bit()
+            else:
                 expected = dataclasses.replace(expected, slack=expected.slack + slack[part])
             expected = applied(expected, facts)
             if (why := unexplained(expected, after[part], self._spending, (target, low))) is not None:

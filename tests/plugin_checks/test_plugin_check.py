@@ -142,3 +142,17 @@ def test_what_a_user_can_fix_is_one_line(
     code, said = called(capsys, *arguments, "--quick")
     error = [line for line in said.splitlines() if line.startswith("error: ")]
     assert code == ExitCode.INPUT and len(error) == 1 and words in error[0], said
+
+
+def test_protocols_on_nodes_get_a_graph_on_which_every_node_is_a_client(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = called(capsys, "clipped-noise", "--fields", "{epsilon: 2.0}", "--protocol", "nfedgnn", "--quick")
+    assert code == 0 and "conformance on nfedgnn: the rules are kept" in said
+
+
+def test_a_protocols_own_refusal_is_no_fault_of_the_defense(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fglaudit.plugin_check.ON_NODES", ())
+    code, said = called(capsys, "clipped-noise", "--fields", "{epsilon: 2.0}", "--protocol", "nfedgnn", "--quick")
+    assert code == ExitCode.INPUT
+    assert "cannot be checked on nfedgnn: nfedgnn has one user per node" in said and "FAULT" not in said
