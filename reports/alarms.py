@@ -140,7 +140,9 @@ def _by_observers(setting: Setting) -> dict[tuple[str, ...], list[str]]:
 def _who(observer: str) -> str:
     """Name an observer, or a side that receives a field, within a sentence."""
     label = observer_label((observer, "")) if observer else "everybody"
-    return {"Server": "the server", "Clients": "clients", "Wiretap": "a wiretap"}.get(label, label[:1].lower() + label[1:])
+    return {"Server": "the server", "Clients": "clients", "Wiretap": "a wiretap"}.get(
+        label, label[:1].lower() + label[1:]
+    )
 
 
 def few(names: Iterable[str], most: int = 5, sep: str = ", ") -> str:

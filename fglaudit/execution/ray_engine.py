@@ -13,7 +13,16 @@ from typing import Any
 from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.data_child import estimate, without_memory
-from fglaudit.execution.engine import CHECK_SECONDS, Engine, Listener, Running, check_jobs, check_timeout, failed, too_long
+from fglaudit.execution.engine import (
+    CHECK_SECONDS,
+    Engine,
+    Listener,
+    Running,
+    check_jobs,
+    check_timeout,
+    failed,
+    too_long,
+)
 from fglaudit.execution.kept import remove_kept
 from fglaudit.execution.worker import Failure, Progress, Runner, Task, explain, phase
 from fglaudit.finding import CellRecord
