@@ -29,9 +29,10 @@ DESCRIPTIONS = {
 DETAILS = {
     "npz": """\
 arrays of the file (N nodes, F features, E edges; numpy.savez or `fglaudit import` writes it):
-  x [N, F]           numbers of any kind, finite as float32: one feature row per node
+  x [N, F]           numbers of any kind from -1e15 to 1e15: one feature row per node
   edge_index [2, E]  integers 0 ... N - 1, row numbers of x; used undirected, distinct and without loops
-  y [N]              integers: class numbers 0, 1, ..., at most as many as nodes; -1 is unlabelled
+  y [N]              integers: class numbers 0, 1, ..., two or more, at most as many as nodes; -1 is
+                     unlabelled
   train_mask, val_mask, test_mask [N]
                      booleans, all three or none, disjoint, labelled nodes only; without them use split: random
 A relative path is looked for here, then in the folder of the suite file.""",

@@ -130,7 +130,7 @@ def _labels(y: Array, nodes: int) -> Integers:
     most = min(nodes, limits.CLASSES) - 1
     _require(low >= -1, f"labels must be >= 0 (-1: unlabelled); got {low}", "renumber y")
     _require(high >= 0, "at least one node must have a label; all are -1", "fill in y")
-    only = np.unique(y[y >= 0])
+    only = [label for label in np.unique(y) if label >= 0]
     _require(
         len(only) > 1,
         f"models learn to tell classes, at least two; every label is {only[0]}",

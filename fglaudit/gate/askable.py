@@ -6,7 +6,7 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.execution.stored_run import Manifest
 from fglaudit.gate.naming import name_all
 from fglaudit.gate.policy import Policy
-from fglaudit.gate.upper_ends import silent
+from fglaudit.gate.upper_ends import nothing_leaves
 from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.answers import Answer, Word
 from fglaudit.reports.labels import Labels
@@ -70,9 +70,9 @@ def _asked(policy: Policy, answer: Answer) -> bool:
 
 
 def _nobody_to_ask(answer: Answer) -> bool:
-    """Whether messages reach the observer, but those of whom it could be asked nobody: no other seed changes that."""
+    """Whether there is nobody of whom the observer could be asked, though data leave: no other seed changes that."""
     said = {finding.reason for leak in answer.leaks for finding in leak.findings}
-    return answer.applies and said == {NO_ROW_REACHES} and not all(map(silent, answer.setting.records))
+    return answer.applies and said == {NO_ROW_REACHES} and not nothing_leaves(answer.setting)
 
 
 def _too_few(answers: list[Answer]) -> int:

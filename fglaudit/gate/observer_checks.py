@@ -1,4 +1,4 @@
-"""Is what a policy asks of one observer and quantity shown in every setting? Settings that leak are named first, then all
+"""Is what a policy asks of one observer and quantity shown in every setting? Those that leak are named first, then all
 others in which it is not shown."""
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import Answer
 from fglaudit.reports.leaks import FEATURES, MEAN, ONE_CLIENT, Leak
+from fglaudit.reports.options import is_option
+from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TAIL
 from fglaudit.scoring.metrics import metric_interval
 
@@ -43,17 +45,17 @@ def upper_end(answer: Answer) -> UpperEnd:
     states = [state for record in answer.setting.records for state in record.fields]
     mine = [state for state in states if concerns(state.observer, answer.observer[0])]
     measured = [leak for leak in answer.leaks if leak.measured]
-    if not measured and all(map(silent, answer.setting.records)):
+    if not measured and nothing_leaves(answer.setting):
         return UpperEnd(0.0, note="nothing is sent")
     if not measured and mine and {state.state for state in mine} <= {"sealed", "public"}:
         return UpperEnd(0.0, note="everything that reaches it is sealed or public")
     if broken := sorted({leak.attack for leak in answer.leaks if leak.count(Status.BROKEN_ATTACK)}):
         return UpperEnd(None, why_not=f"failed their self-test: {', '.join(broken)}")
     if not measured:
-        return UpperEnd(None, why_not=f"not tested: {answer.reason}")
+        return UpperEnd(None, why_not=answer.reason)
     counted = [leak for leak in measured if leak.reassures or leak.grounds]
     if not any(leak.reassures for leak in measured) and not any(leak.grounds for leak in measured):
-        return UpperEnd(None, why_not=f"not tested: {answer.reason}")
+        return UpperEnd(None, why_not=answer.reason)
     ends = [(corrected(leak, len(measured)), leak.attack) for leak in counted]
     if few := sorted(attack for high, attack in ends if high is None):
         return UpperEnd(None, why_not=f"too few parties for an upper end of {', '.join(few)}")
@@ -68,6 +70,11 @@ def silent(record: CellRecord) -> bool:
     """Whether no message was sent: none was counted, and no field is listed but that of reported accuracies."""
     counts = {(row.bytes_up, row.bytes_down) for row in record.findings}
     return counts == {(0, 0)} and all(state.payload == REPORT for state in record.fields)
+
+
+def nothing_leaves(setting: Setting) -> bool:
+    """Whether all data stay where they are: nothing is sent, and they were not in one place before."""
+    return is_option(setting) and all(map(silent, setting.records))
 
 
 def corrected(leak: Leak, attacks: int) -> float | None:

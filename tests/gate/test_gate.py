@@ -250,7 +250,7 @@ def test_what_leaks_is_named_first_and_so_is_all_else_that_is_not_shown(
         assert code == ExitCode.GATE
         [line] = [line for line in out.splitlines() if "BROKEN  server features" in line]
         assert 0 < line.index("subset-sum") < line.index("not tested: no node's features") < line.index("hops=0")
-        assert ("% exact by subset-sum" in line) is (policy == HELD)
+        assert ("% exact by subset-sum" in line) is (policy == HELD) and line.count("not tested") == 1
 
 
 def test_where_nothing_is_sent_nothing_needs_an_attack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,6 +259,9 @@ def test_where_nothing_is_sent_nothing_needs_an_attack(tmp_path: Path, capsys: p
     for i, policy in enumerate((HELD, FEATURES.replace("client:each", "server"))):
         code, out, _ = gate(tmp_path / f"{i}", silent, policy, capsys)
         assert code == ExitCode.DONE, out
+    pooled = [rows(lambda row: replace(row, protocol="gcn"))(cell) for cell in silent]
+    code, _, error = gate(tmp_path / "pooled", pooled, HELD, capsys)
+    assert code == ExitCode.INPUT and "got 1 in which" in error, "all data in one place is no protection"
 
 
 def test_a_setting_in_which_nobody_can_be_asked_about_is_an_error_of_the_policy(
