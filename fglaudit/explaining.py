@@ -119,14 +119,15 @@ class Expected:
         start = self.received if around and self.received is not None else torch.zeros_like(self.values)
         change = self.values - start
         if norm == "elementwise":
-            held = start + change.clamp(-bound, bound)
+            held = change.clamp(-bound, bound) + start if around else change.clamp(-bound, bound)  # -0 stays -0
             return replace(self, values=held, kept=self._kept(held, change.abs() < bound, around), cut=None)
         parts = change.reshape(-1, self.width if by_row else change.shape[1])
         parts = torch.where(parts.isfinite().all(1, keepdim=True), parts, 0.0)  # a clip of what is not finite is 0
         length = torch.linalg.vector_norm(parts, ord=2 if norm == "L2" else 1, dim=1, keepdim=True)
         cut = (parts * (bound / length.clamp(min=bound))).view_as(change)
         short = (length <= bound * (1 - _NORM_ROUNDOFF * self.roundoff)) & change.view_as(parts).isfinite()
-        held, loose = start + cut, _NORM_ROUNDOFF * self.roundoff * cut.abs()
+        held = start + cut if around else cut  # -0 stays -0
+        loose = _NORM_ROUNDOFF * self.roundoff * cut.abs()
         return replace(
             self,
             values=held,
@@ -235,8 +236,22 @@ def _inexact(expected: Expected, sent: Tensor) -> Tensor:
         wrong |= ((whole - factor * parts).abs() > give).view_as(wrong)
     if expected.kept is not None and expected.kept[0] is values:
         other = (sent != values) & ~(sent.isnan() & values.isnan())
+        if expected.cut is not None and expected.cut[0] is values and bool(other.any()):
+            other &= ~_times_nearly_one(expected, sent)
         wrong = torch.where(expected.kept[1], other | (sent.signbit() != values.signbit()), wrong)
     return wrong
+
+
+def _times_nearly_one(expected: Expected, sent: Tensor) -> Tensor:
+    """Return the entries of parts that are, to the last bit, products with one number within a few units of 1: what
+    ``clip / length`` is where both are equal, since it is computed as ``clip * (1 / length)``."""
+    assert expected.cut is not None
+    kind = next((dtype for dtype, roundoff in ROUNDOFF.items() if roundoff == expected.roundoff), torch.float64)
+    parts, whole = (t.reshape(-1, expected.cut[1]).to(kind) for t in (expected.values, sent))
+    found = torch.zeros(len(parts), 1, dtype=torch.bool, device=sent.device)
+    for units in range(-4, 5):
+        found |= (parts * (1 + units * torch.finfo(kind).eps / 2) == whole).all(1, keepdim=True)
+    return found.expand(parts.shape).reshape(sent.shape)
 
 
 def noise_in(expected: Expected, after: Tensor) -> tuple[Tensor, Tensor, Shape] | None:
