@@ -149,7 +149,7 @@ def test_missing_key_shows_how_to_write_it() -> None:
         ("name: a\nname: b\n", ["line 2", "'name' is repeated"]),
         ("name: [a\n", ["valid YAML", "line"]),
         ("- a\n", ["mapping"]),
-        ("", ["mapping", "None"]),
+        ("", ["mapping", "is empty; write e.g. name: my-suite"]),
         ("x: !!python/object/apply:os.getcwd []\n", ["valid YAML"]),
     ],
 )
