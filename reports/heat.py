@@ -14,7 +14,7 @@ from fglaudit.reports.leaks import FEATURES, mean, sd
 from fglaudit.reports.numbers import decimal, interval, percent_spread, plural
 from fglaudit.reports.options import is_option
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import QUANTITY_NAMES
+from fglaudit.reports.wording import METRIC_NAMES, QUANTITY_NAMES
 from fglaudit.scoring.clusters import TOO_FEW
 
 MOST_REASONS = 3
@@ -97,7 +97,7 @@ def _notes(main: Answer, mine: Sequence[Answer]) -> list[str]:
     notes = []
     leak = main.leak
     if leak is not None:
-        words = f"{leak.attack}; advantage {decimal(leak.advantage)}"
+        words = f"{leak.attack}; advantage in {METRIC_NAMES.get(leak.metric, leak.metric)} {decimal(leak.advantage)}"
         if leak.low is not None:
             words += f", {'95 %' if leak.estimate.shown else f'{TOO_FEW}: range'} {interval(leak.low, leak.high)}"
         notes.append(words)

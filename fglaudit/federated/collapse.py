@@ -37,7 +37,7 @@ def collapsed(protocol: FederatedProtocol, trained: Trained, graph: FederatedGra
     if largest == 1:
         return ()
     if accuracy <= largest + DEVIATIONS * math.sqrt(largest * (1 - largest) / len(labels)):
-        what = "its accuracy is within chance of naming the largest class for every node"
+        what = "its accuracy is within chance of naming the largest class for every node (few test nodes tell little)"
     elif trained.right is not None and _unnamed(labels, trained.right.cpu()) >= MISSING:
         what = "a third of the classes or more are hardly ever named right"
     else:

@@ -15,66 +15,30 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import Expected
-from fglaudit.facts import Additive, Clipped, Correlated, Fact, Field, Masked, Memoised, Randomised, Rounded, Target
+from fglaudit.facts import Additive, Clipped, Field, Memoised, Rounded, Target
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
-from fglaudit.residuals import Shape, Spending, strange_noise, unchanged
+from fglaudit.residuals import Spending, strange_noise, unchanged
 from fglaudit.rng import copied, split
-from fglaudit.wire.alike_rows import alike_rows, same_rows
-from fglaudit.wire.dependent_draws import dependent_draws
-from fglaudit.wire.drawn_alike import answers_alike, bits_alike, drawn_twice
+from fglaudit.wire.alike_rows import alike_rows
+from fglaudit.wire.drawn_alike import answers_alike, bits_alike
+from fglaudit.wire.foreign import is_foreign
 from fglaudit.wire.kept_outside import copies_itself, has_slots, kept_outside
+from fglaudit.wire.many_draws import FEWEST_DRAWS, of_few, strange_draws
+from fglaudit.wire.stated import MANY, Hook, Stated, Values, draws_at_random, own, unlike
 from fglaudit.wire.twin import Twin
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
 MOST_DRAWN, MOST_DRAWS = 2**20, 64
 """Values and draws that are looked at together."""
-FEWEST_DRAWS = 16
-"""Draws of few messages without which they are not looked at, and most draws of gradients that are sampled."""
-SEEDS, MOST_OF_SEEDS = 400, 2**22
-"""Draws of few messages, among which a seed of one in some ten thousand comes twice, and values in all of them."""
-_OVER_SLACK = 2.0**10
-"""How many times what arithmetic may add noise must be, so that two draws are not the same by rounding."""
-MANY = 8
-"""Values that continuous noise does not leave alike in two draws; answers and roundings may be by chance."""
-_DEEPEST = 4
-_HOOKS = ("prepare", "local_update", "release")
-Values = Mapping[str, Tensor]
-Hook = Callable[[DefenseSession, Values, torch.Generator], tuple[Any, Values]]
-"""Calls a hook of a session on values by name; returns what it returned, and its values by name."""
-
-
-@dataclass(frozen=True)
-class Stated:
-    """What is stated of one of the values that go through a hook.
-
-    Attributes:
-        name: of the value.
-        facts: in the order in which they apply.
-        noise: what is noise of what left, given what entered: its values, their slack and the stated shape; None where
-            that cannot be told.
-        expects: what facts make of what entered, noise left out; None where answers are not looked at.
-        part: entries of the leading axis that they are about; None: all.
-        comparable: whether noise on other values can be compared with it, entry by entry.
-    """
-
-    target: Target
-    name: str
-    facts: tuple[Fact, ...]
-    noise: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Shape] | None]
-    expects: Callable[[Tensor], Expected] | None = None
-    part: Tensor | None = None
-    comparable: bool = True
 
 
 @dataclass
@@ -127,14 +91,14 @@ class AskedAgain:
         rng: torch.Generator,
         few: Callable[[], tuple[Hook, Values]] | None,
     ) -> tuple[Any, dict[Target, str]]:
-        asked = [about for about in stated if _draws(about.facts)]
+        asked = [about for about in stated if draws_at_random(about.facts)]
         twin = self._twin
         assert twin is not None
         if sum(value.numel() for value in given.values()) > MOST_ASKED:
             twin.lost()
             return hook(self.session, given, rng)[0], _all(asked, "too many values to ask for its noise again")
         if not asked:
-            kept = {name: _own(value) for name, value in given.items()}
+            kept = {name: own(value) for name, value in given.items()}
             drawn = copied(rng)
             made, left = hook(self.session, given, rng)
             return made, twin.beside(hook, given, kept, left, stated, drawn)
@@ -151,10 +115,10 @@ class AskedAgain:
             twin.lost()
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
             return hook(self.session, given, rng)[0], _all(asked, why)
-        kept = {name: _own(value) for name, value in given.items()}
+        kept = {name: own(value) for name, value in given.items()}
         fixed = {about.name for about in stated if not about.comparable}
         other = {
-            name: _own(value) if name in fixed else _other(value, split(copied(rng), name))
+            name: own(value) if name in fixed else _other(value, split(copied(rng), name))
             for name, value in given.items()
         }
         # All are copies, in any order: a session that knows which of them is the run's own is another one to each.
@@ -166,7 +130,7 @@ class AskedAgain:
         values = [other if number == 2 else kept for number in range(len(sessions))]
         made_by: dict[int, tuple[Any, Values]] = {}
         for number in torch.randperm(len(sessions), generator=split(copied(rng), "order")).tolist():
-            entered = {name: _own(value) for name, value in values[number].items()}
+            entered = {name: own(value) for name, value in values[number].items()}
             made_by[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
         made = [made_by[number] for number in range(len(sessions))]
         live, same = made[0], made.pop(3)
@@ -189,9 +153,9 @@ class AskedAgain:
             groups = _ids(kept, chosen[0], part)
             if (wrong := self._strange(about, groups, *chosen)) is not None:
                 found[about.target] = wrong
-        twice = None if few is None else _of_few(before, few(), first_asked, rng, self.spending)
+        twice = None if few is None else of_few(before, few(), first_asked, rng, self.spending)
         if twice is None:
-            twice = _of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
+            twice = of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
         return live[0], found
 
@@ -217,7 +181,7 @@ class AskedAgain:
             one, two = (value.reshape(len(value), -1).double() for value in (live, another))
             if (wrong := answers_alike(about.facts, about.expects(given), one, two, self.spending)) is not None:
                 return wrong
-        if not any(isinstance(f, Additive) for f in about.facts) or _unlike(about.facts):
+        if not any(isinstance(f, Additive) for f in about.facts) or unlike(about.facts):
             return None
         parts = [about.noise(before, after) for before, after in ((given, live), (given, another), (other, alike))]
         if any(part is None for part in parts):
@@ -262,54 +226,6 @@ class AskedAgain:
         return min(most, FEWEST_DRAWS if slow else MOST_DRAWS, max(4, wanted) if slow else MOST_DRAWS)
 
 
-def _of_few(
-    session: DefenseSession,
-    small: tuple[Hook, Values],
-    asked: Sequence[Stated],
-    rng: torch.Generator,
-    spending: Spending,
-) -> dict[Target, str] | None:
-    """Return what is wrong with many draws of ``small``, by target: two that are the same, as draws from few seeds are,
-    or numbers that depend on others. None where the hook cannot be called on it."""
-    asked = [a for a in asked if any(isinstance(f, Additive) for f in a.facts) and not _stepped(a.facts)]
-    hook, given = small
-    asked = [a for a in asked if given[a.name].numel() >= MANY]
-    count = min(SEEDS, MOST_OF_SEEDS // max(1, sum(value.numel() for value in given.values())))
-    if not asked or count < FEWEST_DRAWS:
-        return {}
-    drawn: dict[Target, list[Tensor]] = {about.target: [] for about in asked}
-    for number in range(count):
-        values = {name: _own(value) for name, value in given.items()}
-        try:
-            _, left = hook(copy.deepcopy(session), values, split(copied(rng), f"seed {number}"))
-        except Exception:  # it may expect messages of all
-            return None
-        for about in asked:
-            drawn[about.target].append(left[about.name])
-    found = {}
-    for about in asked:
-        entered, draws = given[about.name], drawn[about.target]
-        if is_repeated(entered):
-            entered, draws = entered[:1], [draw[:1] for draw in draws]
-        noise = about.noise(entered, draws[0])
-        if noise is None or not noise[2].scale > _OVER_SLACK * float(noise[1].max()):
-            continue
-        if drawn_twice(draws):
-            found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
-        elif about.part is None and not _unlike(about.facts) and not any(isinstance(f, Memoised) for f in about.facts):
-            parts = [part[:2] for part in (about.noise(entered, draw) for draw in draws) if part is not None]
-            noises, slack = torch.stack([part[0] for part in parts]), torch.stack([part[1] for part in parts])
-            if (wrong := strange_draws(noises, slack, noise[2], spending)) is not None:
-                found[about.target] = wrong
-    return found
-
-
-def strange_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
-    """Return why ``draws`` [D, n, F] of the noise of one message are not independent numbers each, or None."""
-    near, flat = float(slack.max()), draws.flatten(0, 1)
-    return same_rows(flat, near, shape, spending) or dependent_draws(draws, slack, shape, spending)
-
-
 def _ids(given: Values, value: Tensor, part: Tensor | None) -> list[Tensor]:
     """Return the whole numbers of a message that say what rows of ``value`` are about."""
     whole = [ids for ids in given.values() if not ids.is_floating_point() and ids.dim() == 1]
@@ -330,27 +246,8 @@ def _go_on(session: DefenseSession, called: DefenseSession) -> None:
         object.__setattr__(session, "__dict__", called.__dict__)
 
 
-def _stepped(facts: Sequence[Fact]) -> bool:
-    return any(isinstance(f, Rounded | Masked | Randomised) for f in facts)
-
-
-def _unlike(facts: Sequence[Fact]) -> bool:
-    """Whether noise is stated to be something else than one independent draw on every value."""
-    return any(isinstance(f, Correlated | Masked | Randomised) for f in facts)
-
-
-def _draws(facts: Sequence[Fact]) -> bool:
-    random = any(isinstance(f, Additive | Randomised) for f in facts)
-    return random or any(isinstance(f, Rounded) and f.stochastic for f in facts)
-
-
 def _all(asked: Sequence[Stated], why: str) -> dict[Target, str]:
     return {about.target: why for about in asked}
-
-
-def _own(value: Tensor) -> Tensor:
-    """Return ``value`` in memory of its own; a broadcast stays one."""
-    return value[:1].clone().expand_as(value) if is_repeated(value) else value.clone()
 
 
 def _other(value: Tensor, rng: torch.Generator) -> Tensor:
@@ -362,21 +259,3 @@ def _other(value: Tensor, rng: torch.Generator) -> Tensor:
     flat = value.detach().cpu().flatten()
     moved = flat[torch.randperm(len(flat), generator=rng)] * (2 * torch.rand(len(flat), generator=rng) - 1).to(flat)
     return moved.view(value.shape).to(value)
-
-
-def is_foreign(session: DefenseSession, depth: int = 0) -> bool:
-    """Whether ``session``, or one that it holds, is of a class that was not written here."""
-    kind = type(session)
-    home = sys.modules.get(kind.__module__)
-    here = kind.__module__.partition(".")[0] == "fglaudit" and getattr(home, kind.__name__, None) is kind
-    if not here or any(name in vars(session) for name in _HOOKS):
-        return True
-    parts = [part for held in vars(session).values() for part in _sessions(held)]
-    return depth < _DEEPEST and any(is_foreign(part, depth + 1) for part in parts)
-
-
-def _sessions(held: object) -> list[DefenseSession]:
-    if isinstance(held, Mapping):
-        held = list(held.values())
-    listed = held if isinstance(held, list | tuple) else [held]
-    return [part for part in listed if isinstance(part, DefenseSession)]

@@ -42,11 +42,11 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
 from fglaudit.residuals import Shape
 from fglaudit.rng import derive
-from fglaudit.wire.asked_again import Stated
 from fglaudit.wire.compared_values import ComparedValues, applied
 from fglaudit.wire.noted_graph import ACROSS, NotedGraph
 from fglaudit.wire.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
+from fglaudit.wire.stated import Stated
 from fglaudit.wire.summed_gradients import expected_sum, outside_samples
 
 _OPENED = 2**19

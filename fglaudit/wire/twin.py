@@ -20,7 +20,7 @@ from fglaudit.facts import ROWS, Memoised, Target
 from fglaudit.interfaces import DefenseSession
 
 if TYPE_CHECKING:
-    from fglaudit.wire.asked_again import Stated
+    from fglaudit.wire.stated import Stated
 
 _WHY = "what leaves says something of other rows or values, which the session remembers: with others the same message\
  leaves otherwise"
