@@ -185,12 +185,15 @@ def print_plan(console: Console, suite: Suite, directory: Path) -> None:
     """Say what a run would compute. Nothing is written."""
     cells = suite.cells()
     finished = {cell.hash() for cell in cells if (directory / "cells" / f"{cell.hash()}.json").exists()}
-    rows = len(cells) * len(suite.observers) * len(suite.attacks)
+    rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
     observers = ", ".join("+".join(o.parties) for o in suite.observers)
     lines = [
         (
-            f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {len(suite.attacks)} attacks"
-            f" = {rows} rows"
+            f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x the attacks that read what"
+            f" each protocol sends = {rows} rows"
+            if suite.all_attacks
+            else f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {len(suite.attacks)}"
+            f" attacks = {rows} rows"
         ),
         f"observers: {observers}",
         f"attacks: {', '.join(attack.name for attack in suite.attacks)}",

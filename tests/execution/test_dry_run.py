@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from fglaudit import registry
 from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode
+from fglaudit.suite.overrides import load_suite
 
 SUITE = """
 name: small
@@ -81,3 +83,14 @@ def test_no_plugin_file_is_run(
     assert code == 0, error
     assert "3 clients of " in out and "not estimated: plugin files are not run here" in out
     assert not Path("ran").exists()
+
+
+def test_the_rows_are_those_that_a_run_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Attacks on payloads that a protocol never sends are not run on it."""
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = call(SUITE, capsys)
+    (cell,) = load_suite("small.yaml").cells()
+    assert f"1 cells x 1 observers x the attacks that read what each protocol sends = {len(cell.attacks)} rows" in out
+    assert 0 < len(cell.attacks) < len(registry.names("attack"))
