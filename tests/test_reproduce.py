@@ -343,7 +343,7 @@ def test_weights_that_are_counted_are_those_that_are_sent() -> None:
 def test_fedgts_rows_as_published_have_the_codes_settings() -> None:
     rows = [row for row in rows_of("fedgt-table1") if row.method.endswith(BY_THEIR_CODE)]
     assert {row.method.removesuffix(BY_THEIR_CODE) for row in rows} == {
-        "FedGT", "Local", "FedAvg", "FED-PUB", "FedPer", "GCFL+", "GCFL+, parted", "Gophormer", "GraphGPS",
+        "FedGT", "Local", "FedAvg", "FED-PUB", "FedPer", "GCFL+", "GCFL+, parted", "FedSage+", "Gophormer", "GraphGPS",
     }  # fmt: skip
     for row in rows:
         dataset, _ = fedgt.split_of(row, None)

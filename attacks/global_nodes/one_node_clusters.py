@@ -90,7 +90,7 @@ class OneNodeClusters(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate)
     metric: ClassVar[str] = "direction_rate"
     first_rounds: ClassVar[int | None] = 5
-    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 1}
+    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 0}
 
     sweeps: int = 60
     restarts: int = 4

@@ -106,7 +106,7 @@ class MaskedRounds(ReplayAttack):
 
     name: ClassVar[str] = "masked-rounds"
     first_rounds: ClassVar[int | None] = 24
-    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 1}
+    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 0}
 
     sweeps: int = 30
     restarts: int = 3

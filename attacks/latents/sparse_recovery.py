@@ -64,7 +64,7 @@ class SparseRecovery(Attack):
     consumes: ClassVar[tuple[type[Payload], ...]] = (Latents, ModelUpdate)
     metric: ClassVar[str] = "f1"
     first_rounds: ClassVar[int | None] = 1
-    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 1}
+    least: ClassVar[Mapping[str, float]] = {"sweeps": 1, "restarts": 0}
 
     sweeps: int = 40
     restarts: int = 4

@@ -116,7 +116,7 @@ class WeightReplay(ReplayAttack):
     """
 
     name: ClassVar[str] = "weight-replay"
-    least: ClassVar[Mapping[str, float]] = {"degree": 1, "sweeps": 1, "restarts": 1}
+    least: ClassVar[Mapping[str, float]] = {"degree": 1, "sweeps": 1, "restarts": 0}
 
     degree: int = 8
     sweeps: int = 50

@@ -289,7 +289,8 @@ def _by_place(
 
 
 def _joined(pairs: Sequence[BatchPair], direction: bool, name: str, features: int) -> tuple[Tensor, Tensor] | None:
-    """Return (plain, sent) [n, D] of all batches in one direction; None where there are none, or nothing changed."""
+    """Return (plain, sent) [n, D] of the batches in one direction that have the most common width; None where there
+    are none, or nothing changed."""
     held = [
         (entries(before, name, features).rows, entries(after, name, features).rows)
         for before, after in pairs
@@ -298,6 +299,11 @@ def _joined(pairs: Sequence[BatchPair], direction: bool, name: str, features: in
     same = [(one, two) for one, two in held if one.shape == two.shape]
     if not same or all(torch.equal(one, two) for one, two in same):
         return None
+    rows: dict[int, int] = {}
+    for one, _ in same:  # matrices of neighbourhoods have several sizes: of one kind only those of one width are rows
+        rows[one.shape[1]] = rows.get(one.shape[1], 0) + len(one)
+    width = max(rows, key=lambda each: rows[each])
+    same = [pair for pair in same if pair[0].shape[1] == width]
     return torch.cat([one for one, _ in same]), torch.cat([two for _, two in same])
 
 

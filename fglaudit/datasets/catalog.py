@@ -29,7 +29,7 @@ DESCRIPTIONS = {
 DETAILS = {
     "npz": """\
 arrays of the file (N nodes, F features, E edges; numpy.savez or `fglaudit import` writes it):
-  x [N, F]           numbers of any kind from -1e15 to 1e15: one feature row per node
+  x [N, F]           numbers of any kind from -1e15 to 1e15, kept as float32: one feature row per node
   edge_index [2, E]  integers 0 ... N - 1, row numbers of x; used undirected, distinct and without loops
   y [N]              integers: class numbers 0, 1, ..., two or more, at most as many as nodes; -1 is
                      unlabelled

@@ -103,6 +103,6 @@ def works_through(attack: Attack, view: View, rng: torch.Generator, device: torc
         found = kind.planted_score(dataclasses.replace(planted, view=seen), result, split(rng, "planted guess"))
     except Exception as error:  # the attack's own code runs here, and the defense's: it must not end a run
         name = type(attack).name
-        keep(error, f"attack {name} on rows planted behind the defense {public.defense}")
-        return Through(False, f"{name} or {public.defense} raised {type(error).__name__}: {error}{place(error)}")
+        keep(error, f"attack {name} on rows planted behind the defense")
+        return Through(False, f"{name} or the defense raised {type(error).__name__}: {error}{place(error)}")
     return Through(bool(found >= FOUND_AT_LEAST))

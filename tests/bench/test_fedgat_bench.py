@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from fglaudit.context import Context
 from fglaudit.nn.chebyshev import attention_function, attention_series
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.testing import example_graph
@@ -50,7 +49,6 @@ def test_figure_of_the_theorems(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_measured_defense_applies(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = module("bench.fedgat_defenses", monkeypatch)
     graph = example_graph()
-    releases = FedGAT(variant="vector").releases(graph)
-    context = Context("fedgat", 1, graph.num_clients, graph.num_features, releases)
+    context = FedGAT(variant="vector").context(graph)
     assert [defense.unsupported(context) for defense in bench.DEFENSES] == [None] * len(bench.DEFENSES)
     assert len({(type(d).name, bench.arguments(d)) for d in bench.DEFENSES}) == len(bench.DEFENSES)

@@ -175,8 +175,9 @@ def test_where_they_do_not_apply() -> None:
     graph = example_graph()
 
     def refusal(defense: Defense, protocol: FederatedProtocol) -> str | None:
-        name = type(protocol).name
-        return defense.unsupported(Context(name, 1, graph.num_clients, graph.num_features, protocol.releases(graph)))
+        releases, crossing = protocol.releases(graph), protocol.cross_edges(graph)
+        name, features = type(protocol).name, graph.num_features
+        return defense.unsupported(Context(name, 1, graph.num_clients, features, releases, cross_edges=crossing))
 
     for defense in (DropSingletons(), MinimumNeighborhood(), MergeNeighbors(), FewerFeatures()):
         assert refusal(defense, FedGAT()) is None

@@ -27,7 +27,7 @@ from fglaudit.facts import (
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.mechanism import clip_messages, draw
-from fglaudit.rng import derive
+from fglaudit.rng import derive, split
 from fglaudit.wire.channel import RecordingChannel
 
 SUMS, MODELS = Field("NeighborSums", direction="up"), Field("ModelUpdate", direction="up")
@@ -375,12 +375,14 @@ def test_the_clip_is_around_what_was_received() -> None:
     assert caught(run(Moves("zero"))) == {"ModelUpdate"}
 
 
-def test_watching_draws_nothing_from_the_defense() -> None:
-    rng = derive(0, "defense")
-    RecordingChannel(Session(NOISE, gaussian(1.0)), CLIENTS, rng).send(models(1))
-    plain = derive(0, "defense")
-    draw("gaussian", torch.Size((CLIENTS, 1200)), plain)
+def test_watching_draws_one_generator_a_call_and_nothing_else() -> None:
+    rng, plain = derive(0, "defense"), derive(0, "defense")
+    given = models(1)
+    sent = RecordingChannel(Session(NOISE, gaussian(1.0)), CLIENTS, rng).send(given)
+    noise = draw("gaussian", torch.Size((CLIENTS, 1200)), split(plain, "a call"))
     assert torch.equal(rng.get_state(), plain.get_state())
+    assert isinstance(sent, ModelUpdate) and isinstance(given.payload, ModelUpdate)
+    assert torch.allclose(sent.vector - given.payload.vector, noise.to(sent.vector), atol=1e-5)
 
 
 def test_a_defense_that_overrides_nothing_is_not_watched() -> None:
