@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+NOT_REPLAYED = "not replayed, as asked"
+"""Why an audit did not run: the user asked for a short one."""
 REFUTED_AT = 1e-5
 """Probability, per audit, that an honest defense is refuted."""
 

@@ -270,12 +270,12 @@ def _audited(protocol: Any, defense: Any, quick: bool, attacks: Any = "all") -> 
     ]
     if not quick:
         observers += [ObserverSpec(("server",)), ObserverSpec(("client:each",))]
-    if type(protocol).name in ON_NODES:
+    per_node = type(protocol).name in ON_NODES
+    if per_node:
         nodes = clients = min(nodes, 60)
         options = dataclasses.replace(options, nodes=nodes, edges=2 * nodes)
         observers = [observers[0], ObserverSpec(("client:0",), topology=True, auxiliary=0.1)]
     graph: Graph = draw(options, "embedded")
-    per_node = type(protocol).name in ON_NODES
     if per_node:
         graph = dataclasses.replace(graph, edge_index=_connected(graph.edge_index, graph.num_nodes))
     seeds = (0,) if quick else (0, 1, 2)
@@ -354,10 +354,9 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
         )
         return
     if verdicts:
-        first_verdict = verdicts[0]
-        promised = "" if first_verdict.claimed is None else f", epsilon {first_verdict.claimed:.3g} by its author"
-        why = f": {first_verdict.reason}" if first_verdict.reason else ""
-        yield Line(f"guarantee: {first_verdict.word}{promised}{why}")
+        said = verdicts[0]
+        promised = "" if said.claimed is None else f", epsilon {said.claimed:.3g} by its author"
+        yield Line(f"guarantee: {said.word}{promised}{f': {said.reason}' if said.reason else ''}")
     elif first.epsilon_claimed is not None or first.epsilon_accounted is not None:
         stated = first.epsilon_accounted if first.epsilon_accounted is not None else first.epsilon_claimed
         yield Line(f"guarantee: claimed: epsilon {stated:.3g} per {first.privacy_unit or 'no unit'}; not contradicted")

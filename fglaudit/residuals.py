@@ -18,6 +18,8 @@ from torch import Tensor
 
 from fglaudit.rng import derive
 
+DROWNED = 1e-3
+"""Share of the scale that arithmetic may add: beyond it parts of noise are not compared with one another."""
 LEVEL = 1e-6
 """Probability that anything at all of an honest run fails."""
 MOST_RANKED = 2**15

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -299,10 +300,10 @@ def _joined(pairs: Sequence[BatchPair], direction: bool, name: str, features: in
     same = [(one, two) for one, two in held if one.shape == two.shape]
     if not same or all(torch.equal(one, two) for one, two in same):
         return None
-    rows: dict[int, int] = {}
+    rows = Counter[int]()
     for one, _ in same:  # matrices of neighbourhoods have several sizes: of one kind only those of one width are rows
-        rows[one.shape[1]] = rows.get(one.shape[1], 0) + len(one)
-    width = max(rows, key=lambda each: rows[each])
+        rows[one.shape[1]] += len(one)
+    width = rows.most_common(1)[0][0]
     same = [pair for pair in same if pair[0].shape[1] == width]
     return torch.cat([one for one, _ in same]), torch.cat([two for _, two in same])
 

@@ -18,7 +18,7 @@ from fglaudit.empirical.local_stages import RowStage
 from fglaudit.empirical.message_stage import MessageStage
 from fglaudit.empirical.stages import Pair, Stage
 from fglaudit.empirical.staging import Staged
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import NOT_REPLAYED, REFUTED_AT, Audit, Outcome
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.rng import derive
@@ -103,7 +103,7 @@ def distinguisher_audit(staged: Staged, accounted: Accounted, *, seed: int, quic
             pairs = stage.pairs(derive(seed, "audits", "pairs", number))
             listed += [(stage, pair) for pair in ([pairs[0]] if len(pairs) == 1 else [pairs[0], pairs[-1]])]
     if not listed or quick:
-        return Audit("distinguisher", Outcome.UNTESTED, "not replayed, as asked" if quick else "nothing to replay")
+        return Audit("distinguisher", Outcome.UNTESTED, NOT_REPLAYED if quick else "nothing to replay")
     tests = 2 * len(listed) + sum(opposite is not None for opposite in map(_opposite, *zip(*listed, strict=True)))
     curves: dict[int, Curve] = {}
     worst, words, reachable = 1.0, "nothing was to be seen", np.inf

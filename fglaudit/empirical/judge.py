@@ -20,7 +20,7 @@ from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
 from fglaudit.facts import Unstated
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
+from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation
@@ -30,7 +30,6 @@ from fglaudit.privacy.tradeoff import TradeOff, gaussian_mu
 
 ENOUGH_POWER = 0.9
 """Of the audit of the trade-off curve, against noise too small by 1.5."""
-SHORTENED = "not replayed, as asked"
 TRADE_OFF = "trade-off"
 _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""
@@ -82,7 +81,7 @@ def judge(
         epsilon_audit(promise, accounted),
     ]
     if quick:
-        return _verdict(promise, accounted, audits, SHORTENED), unreplayed_states(counted, sealed, SHORTENED)
+        return _verdict(promise, accounted, audits, NOT_REPLAYED), unreplayed_states(counted, sealed, NOT_REPLAYED)
     small = 1 if graph.x.numel() < _SMALL else None
     try:
         with threadpool_limits(limits=small, user_api="openmp"):

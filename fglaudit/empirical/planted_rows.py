@@ -20,7 +20,7 @@ from fglaudit.empirical.local_stages import RowStage, UpdateStage
 from fglaudit.empirical.message_stage import MeanStage, MessageStage
 from fglaudit.empirical.stages import HUGE, Stage
 from fglaudit.empirical.staging import Staged
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import NOT_REPLAYED, REFUTED_AT, Audit, Outcome
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.rng import derive
@@ -67,7 +67,7 @@ def planted_rows_audit(staged: Staged, *, seed: int, quick: bool = False) -> Aud
     listed = [(stage, candidates_of(stage, derive(seed, "audits", "candidates"))) for stage in played]
     listed = [(stage, rows) for stage, rows in listed if len(rows) > 1]
     if not listed or quick:
-        return Audit("planted rows", Outcome.UNTESTED, "not replayed, as asked" if quick else "no row can be planted")
+        return Audit("planted rows", Outcome.UNTESTED, NOT_REPLAYED if quick else "no row can be planted")
     worst, words = 1.0, ""
     for count, (stage, rows) in enumerate(listed):
         copies = max(50, min(REPLAYS, 2**23 // max(1, stage.numbers)))

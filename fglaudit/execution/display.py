@@ -186,15 +186,10 @@ def print_plan(console: Console, suite: Suite, directory: Path) -> None:
     cells = suite.cells()
     finished = {cell.hash() for cell in cells if (directory / "cells" / f"{cell.hash()}.json").exists()}
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
+    attacks = "the attacks that read what each protocol sends" if suite.all_attacks else f"{len(suite.attacks)} attacks"
     observers = ", ".join("+".join(o.parties) for o in suite.observers)
     lines = [
-        (
-            f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x the attacks that read what"
-            f" each protocol sends = {rows} rows"
-            if suite.all_attacks
-            else f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {len(suite.attacks)}"
-            f" attacks = {rows} rows"
-        ),
+        f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {attacks} = {rows} rows",
         f"observers: {observers}",
         f"attacks: {', '.join(attack.name for attack in suite.attacks)}",
         f"output: {directory}" + (f" ({len(finished)} cells have a record there)" if finished else ""),

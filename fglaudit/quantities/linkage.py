@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
-from fglaudit.quantities.ranking import against, found_at, placements
+from fglaudit.quantities.ranking import ranked
 from fglaudit.shuffling import message_codes, shuffled
 from fglaudit.view import View
 
@@ -54,11 +54,4 @@ class Linkage(InferredQuantity):
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
-        same = question.truth > 0
-        positive, negative = estimate[same].double(), estimate[~same].double()
-        values = placements(positive, negative)
-        columns = {
-            "auc": float(values.mean().item()),
-            "tpr_at_fpr_1": float(found_at(positive, negative, 0.01).mean().item()),
-        }
-        return Scores(values, question.clusters[same], columns, against(positive, negative, question.clusters[~same]))
+        return ranked(question, estimate)

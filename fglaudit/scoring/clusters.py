@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
+from fglaudit.finding import CLUSTER_COLUMNS, RANKED_COLUMNS
 from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.quantities.negatives import Negatives
 
@@ -135,14 +136,14 @@ class PairedClusters:
         Raises:
             FglauditError: a row of another length, as older versions wrote them, or values that cannot be.
         """
-        if odd := next((row for row in rows if len(row) not in (4, 8)), None):
+        if odd := next((row for row in rows if len(row) not in (CLUSTER_COLUMNS, RANKED_COLUMNS)), None):
             raise FglauditError(
                 "a cluster has targets, control, gained and lost, in rankings four more of its negatives; got"
                 f" {len(odd)} numbers; run the cell again"
             )
-        ranked = any(len(row) == 8 for row in rows)
-        wide = [[*row, *[0.0] * (8 - len(row))] for row in rows] if ranked else rows
-        table = np.array(wide, dtype=np.float64).reshape(-1, 8 if ranked else 4)
+        ranked = any(len(row) == RANKED_COLUMNS for row in rows)
+        wide = [[*row, *[0.0] * (RANKED_COLUMNS - len(row))] for row in rows] if ranked else rows
+        table = np.array(wide, dtype=np.float64).reshape(-1, RANKED_COLUMNS if ranked else CLUSTER_COLUMNS)
         if not bool(np.isfinite(table).all()):
             raise FglauditError("values of targets must be finite numbers; an attack or its control returned others")
         table = table[(table[:, 0] > 0) | (table[:, 4] > 0)] if ranked else table[table[:, 0] > 0]
@@ -172,7 +173,7 @@ class PairedClusters:
         ranked = [part.against is not None for part in parts]
         if any(ranked) and not all(ranked):
             return None
-        width = 8 if any(ranked) else 4
+        width = RANKED_COLUMNS if any(ranked) else CLUSTER_COLUMNS
         tables = [np.sum([np.array(p.rows()).reshape(-1, width) for p in same], axis=0) for same in drawn.values()]
         rows = [[float(entry) for entry in row] for table in tables for row in table]
         return PairedClusters.from_rows(rows, uninformative=parts[0].uninformative)
@@ -198,8 +199,8 @@ class PairedClusters:
         """Return the clusters that hold targets, without negatives."""
         if self.against is None:
             return self
-        rows = np.stack([self.targets, self.control, self.gained, self.lost], 1)
-        return PairedClusters(*rows[self.targets > 0].T, uninformative=self.uninformative)
+        rows = [row[:CLUSTER_COLUMNS] for row in self.rows()]
+        return PairedClusters.from_rows(rows, uninformative=self.uninformative)
 
     @property
     def values(self) -> Floats:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from fglaudit.residuals import PEAK, Shape, Spending, alike_sizes, strange_size
+from fglaudit.residuals import DROWNED, PEAK, Shape, Spending, alike_sizes, strange_size
 
 _WIDTH = 8
 """Numbers of a row that are compared with those of another."""
@@ -24,8 +24,6 @@ _NEIGHBOURS = 3
 _DENSEST = 0.8
 """Largest density of the length of a standard normal vector, of any width."""
 _MOST_LENGTHS = 4096
-_DROWNED = 1e-3
-"""Share of the scale that arithmetic may add: beyond it nothing is asked here."""
 
 
 def alike_rows(noise: Tensor, slack: Tensor, shape: Shape, groups: Iterable[Tensor], spending: Spending) -> str | None:
@@ -35,7 +33,7 @@ def alike_rows(noise: Tensor, slack: Tensor, shape: Shape, groups: Iterable[Tens
         groups: ids [n] of what rows are about, each of which may have several rows.
     """
     near = float(slack.max()) if slack.numel() else 0.0
-    if noise.numel() == 0 or not bool(noise.isfinite().all()) or near > _DROWNED * shape.scale:
+    if noise.numel() == 0 or not bool(noise.isfinite().all()) or near > DROWNED * shape.scale:
         return None
     return (
         same_rows(noise, near, shape, spending)

@@ -129,7 +129,7 @@ class RecordingChannel:
             self.inputs[client.client] = prepared.x
         if prepared.edge_index is not client.edge_index or prepared.boundary is not client.boundary:
             self.edges[client.client] = prepared.edges()
-        return prepared if before is None else self._observed.noting(before, prepared)
+        return prepared if before is None else self._observed.graphs.noting(before, prepared)
 
     def prepares(self) -> bool:
         """Whether the defense changes what clients start from."""

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.residuals import Shape, Spending, leaves_a_direction, normal_scores
+from fglaudit.residuals import DROWNED, Shape, Spending, leaves_a_direction, normal_scores
 from fglaudit.wire.waves import waves_together
 
 _FEWEST = 12
@@ -24,7 +24,6 @@ _MOST_BLOCKS, _MOST_DRAWS = 128, 128
 """Blocks that are compared with one another, and draws of them: ever more of both cost more than they tell."""
 _MOST_DIRECTIONS, _MOST_CUBES = 512, 2**26
 _PARTS = (2, 4, 8)
-_DROWNED = 1e-3
 
 
 def dependent_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
@@ -32,7 +31,7 @@ def dependent_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spendi
     or None."""
     count, rows, width = draws.shape
     loose = float(slack.max()) / shape.scale if slack.numel() else 0.0
-    if count < _FEWEST or draws.numel() == 0 or loose > _DROWNED or not bool(draws.isfinite().all()):
+    if count < _FEWEST or draws.numel() == 0 or loose > DROWNED or not bool(draws.isfinite().all()):
         return None
     z = normal_scores(draws, shape)
     across, down = z.permute(1, 0, 2), z.permute(2, 0, 1)  # a block a row, a block a column

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from fglaudit.graph import ClientGraph
+from fglaudit.wire.observed_graph import EDGE_FIELDS, same
 
 ACROSS = frozenset({"remote_nodes", "remote_degrees", "boundary"})
 """Fields about edges to other clients."""
 _FIELDS = frozenset(field.name for field in dataclasses.fields(ClientGraph))
+
+
+class ReadGraphs:
+    """What a defense changed in clients' graphs, and what the protocol read of them since."""
+
+    def __init__(self) -> None:
+        self._changed: set[str] = set()
+        self._read: set[str] = set()
+
+    def noting(self, before: ClientGraph, prepared: ClientGraph) -> ClientGraph:
+        """Return a ``prepared`` graph for the protocol, which notes what is read of it beside what was changed."""
+        names = ("x", *EDGE_FIELDS)
+        self._changed.update(name for name in names if not same(getattr(before, name), getattr(prepared, name)))
+        return NotedGraph.of(prepared, self._read)
+
+    def in_vain(self, about: Iterable[str]) -> bool:
+        """Whether some of the fields ``about`` were changed, and none of them was read."""
+        fields = set(about)
+        return bool(self._changed & fields) and not self._read & fields
 
 
 class NotedGraph(ClientGraph):

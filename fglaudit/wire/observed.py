@@ -43,7 +43,7 @@ from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
 from fglaudit.residuals import Shape
 from fglaudit.rng import derive
 from fglaudit.wire.compared_values import ComparedValues, applied
-from fglaudit.wire.noted_graph import ACROSS, NotedGraph
+from fglaudit.wire.noted_graph import ACROSS, ReadGraphs
 from fglaudit.wire.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
 from fglaudit.wire.stated import Stated
@@ -62,6 +62,7 @@ class Observed:
 
     Attributes:
         unstated: changes that no fact explains, one per target.
+        graphs: what was changed in clients' graphs, and what the protocol read of them.
         crosses: whether the protocol states that edges between clients enter what is sent or trained on; None: unknown.
     """
 
@@ -75,8 +76,7 @@ class Observed:
         self._as_given: tuple[Fact, ...] | None = None
         self._sent: set[str] = set()
         self._met: set[Target] = set()
-        self._changed: set[str] = set()
-        self._read: set[str] = set()
+        self.graphs = ReadGraphs()
         self._merged = False
         self.crosses: bool | None = None
 
@@ -190,20 +190,14 @@ class Observed:
         """Say so where clients were changed as ``fact`` says, and the protocol read nothing of what was changed. Of a
         degree bound no change is promised: it holds of whatever edges are read."""
         if fact.target == ROWS:
-            about = {"x"}
+            about: Iterable[str] = {"x"}
         elif fact.target == EDGES and not isinstance(fact, DegreeBound):
-            about = set(ACROSS) if isinstance(fact, DroppedEdges | Merged) else set(EDGE_FIELDS)
+            about = ACROSS if isinstance(fact, DroppedEdges | Merged) else EDGE_FIELDS
         else:
             return ""
-        if self._changed & about and not self._read & about:
+        if self.graphs.in_vain(about):
             return "the protocol reads nothing of what that changed in clients' graphs"
         return ""
-
-    def noting(self, before: ClientGraph, prepared: ClientGraph) -> ClientGraph:
-        """Return a ``prepared`` graph for the protocol, which notes what is read of it beside what was changed."""
-        names = ("x", *EDGE_FIELDS)
-        self._changed.update(name for name in names if not same(getattr(before, name), getattr(prepared, name)))
-        return NotedGraph.of(prepared, self._read)
 
     def watches(self, hook: str) -> bool:
         """Whether the session overrides ``hook``, or states what it would do there: that must then be seen."""

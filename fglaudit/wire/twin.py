@@ -10,21 +10,17 @@ must be equal to the last bit, or the difference is memory. Sessions that state 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fglaudit.facts import ROWS, Memoised, Target
 from fglaudit.interfaces import DefenseSession
-
-if TYPE_CHECKING:
-    from fglaudit.wire.stated import Stated
+from fglaudit.wire.stated import Hook, Stated, Values
 
 _WHY = "what leaves says something of other rows or values, which the session remembers: with others the same message\
  leaves otherwise"
-Values = Mapping[str, Tensor]
 
 
 class Twin:
@@ -58,7 +54,7 @@ class Twin:
 
     def beside(
         self,
-        hook: Callable[[DefenseSession, Values, torch.Generator], tuple[Any, Values]],
+        hook: Hook,
         given: Values,
         kept: Values,
         left: Values,
