@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench import fedgt_accuracy
 from bench.pages import write_between
-from fglaudit.own_files import write_atomic
+from fglaudit.files.own import write_atomic
 from fglaudit.reproduce import status
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.published import TITLES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fglaudit.own_files import write_atomic
+from fglaudit.files.own import write_atomic
 
 
 def write_between(page: Path, marks: tuple[str, str], text: str) -> None:

@@ -12,12 +12,12 @@ from itertools import takewhile
 from typing import Any
 
 from fglaudit import registry
-from fglaudit.class_source import UnreadableError, class_source
 from fglaudit.datasets.catalog import DESCRIPTIONS as DATASETS
 from fglaudit.datasets.catalog import DETAILS
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.parties import HONEST, SERVERS
 from fglaudit.partition.schemes import DESCRIPTIONS as SCHEMES
+from fglaudit.plugins.class_source import UnreadableError, class_source
 from fglaudit.suite.embedded import embedded
 
 

@@ -24,8 +24,8 @@ def fglaudit_check() -> Check:
 
     def run(plugin: Any, *, protocols: Sequence[str] = (), quick: bool = True) -> list[str]:
         # Imported here: every test run of an environment with fglaudit loads this module.
-        from fglaudit.plugin_check import check
         from fglaudit.registry import kind_of
+        from fglaudit.testing.plugin import check
 
         lines = list(check(kind_of(plugin), plugin, protocols=protocols, quick=quick))
         said = [line.text for line in lines]

@@ -20,11 +20,11 @@ from fglaudit.context import Context
 from fglaudit.empirical.judge import TRADE_OFF, judge
 from fglaudit.errors import FglauditError
 from fglaudit.federated.collapse import collapsed
+from fglaudit.files.own import read_stamped, stamped, write_atomic
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.guarantees import FieldState, Verdict, Word, verdict_from_json
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.observers import expand
-from fglaudit.own_files import read_stamped, stamped, write_atomic
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
 from fglaudit.partition import partition_facts
 from fglaudit.privacy.accounting import Relation

@@ -21,11 +21,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from fglaudit import limits
 from fglaudit.errors import FglauditError, shown, unknown
-from fglaudit.plugin_modules import is_loaded, load_file, read_plugin, refuse_without_class
-from fglaudit.plugin_modules import load_files as load_files
-from fglaudit.plugin_modules import loaded_files as loaded_files
+from fglaudit.files import limits
+from fglaudit.plugins.modules import is_loaded, load_file, read_plugin, refuse_without_class
+from fglaudit.plugins.modules import load_files as load_files
+from fglaudit.plugins.modules import loaded_files as loaded_files
 
 
 @dataclass(frozen=True)

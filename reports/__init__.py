@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fglaudit.own_files import write_atomic
+from fglaudit.files.own import write_atomic
 from fglaudit.reports.figure_files import figure_files, remove_older
 from fglaudit.reports.findings_json import findings_json
 from fglaudit.reports.html import SIZES, render_html

@@ -8,7 +8,7 @@ from functools import cache
 
 from fglaudit import registry
 from fglaudit.empirical.field_states import REPORT, sees
-from fglaudit.finding import Status
+from fglaudit.finding import UNSTATED, Status
 from fglaudit.guarantees import Word
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import plural
@@ -102,6 +102,12 @@ def unknown_payloads(setting: Setting, observer: str) -> list[str]:
     seen = (state for state in fields if state.payload != REPORT and sees(observer, state.observer))
     names = dict.fromkeys(state.payload for state in seen)
     return [name for name in names if name not in _known()] if names else []
+
+
+def unstated_fields(setting: Setting, observer: str) -> bool:
+    """Whether something that is not stated is done to a field that ``observer`` is sent."""
+    fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
+    return any(state.reason.startswith(UNSTATED) and sees(observer, state.observer) for state in fields)
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fglaudit.finding import RAISED, UNSTATED, Status
-from fglaudit.reports.alarms import unknown_payloads
+from fglaudit.reports.alarms import unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, reach, says_most
 from fglaudit.reports.numbers import count, decimal, plural
 from fglaudit.reports.summary import Setting
@@ -107,7 +107,8 @@ def not_all(setting: Setting, observer: tuple[str, str]) -> str:
 
     Rows on any quantity count: what is done to a message unstated may hide features from the attacks on features.
     """
-    if any(UNSTATED in leak.unadapted for leak in setting.leaks if leak.observer == observer):
+    rows = any(UNSTATED in leak.unadapted for leak in setting.leaks if leak.observer == observer)
+    if rows or unstated_fields(setting, observer[0]):  # no attack of the suite may read the field in question
         return "something is done to messages or training that is not stated"
     unread = unknown_payloads(setting, observer[0])
     return f"nobody read {', '.join(unread)}: no attack here knows it" if unread else ""

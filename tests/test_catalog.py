@@ -12,11 +12,11 @@ import pytest
 
 from fglaudit import registry
 from fglaudit.catalog import CATALOG, described, described_class, explain
-from fglaudit.class_source import UnreadableError, class_source
 from fglaudit.datasets import DatasetSpec
 from fglaudit.doctor import cuda_devices, examine
 from fglaudit.errors import FglauditError
 from fglaudit.partition import PartitionSpec
+from fglaudit.plugins.class_source import UnreadableError, class_source
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)

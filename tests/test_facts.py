@@ -33,8 +33,8 @@ from fglaudit.facts import (
     first,
     on,
 )
+from fglaudit.facts.stored import fact_from_json, from_json, to_json
 from fglaudit.payloads import ModelUpdate
-from fglaudit.stored_facts import fact_from_json, from_json, to_json
 
 SUMS = Field("NeighborSums", "sums", "up")
 ALL = (

@@ -18,10 +18,10 @@ from fglaudit.adversary.modelled import degree_bound, dropped_edges
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.public_rules import absent_clients
 from fglaudit.facts import Absent, Fact, Field, Sampled, is_built_in
+from fglaudit.facts.targets import Gradients, Rows
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, NeighborSums, Payload
 from fglaudit.rng import split
-from fglaudit.targets import Gradients, Rows
 from fglaudit.view import View
 
 _PLANTED_SHARE = 0.3

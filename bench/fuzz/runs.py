@@ -25,8 +25,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.engine import Engine, Listener, failed
 from fglaudit.execution.stored_run import read_records
 from fglaudit.execution.worker import Failure, Runner, Task, compute
+from fglaudit.files.own import stamped
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.own_files import stamped
 from fglaudit.run import run_suite, write_outputs
 from fglaudit.suite.suite import Suite, resolve
 

@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context
-from fglaudit.explaining import Expected
 from fglaudit.facts import Additive, Clipped, Fact, Field, Memoised, Randomised, Rounded, Scaled, Sealed
+from fglaudit.facts.explaining import Expected
+from fglaudit.facts.targets import ROWS
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.rng import derive, split
-from fglaudit.targets import ROWS
 
 SESSIONS: Counter[Hostile] = Counter()
 """Sessions in this process of every setting: the first one is trained under, later ones are rehearsals and audits."""

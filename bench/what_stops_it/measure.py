@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fglaudit.confirming import confirm_chosen
+from fglaudit.commands.confirming import confirm_chosen
 from fglaudit.execution.engine import default_jobs
 from fglaudit.execution.engines import make_engine
 from fglaudit.reports.answers import Answer, Word, answers

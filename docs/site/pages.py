@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from fglaudit.catalog import CATALOG, described
-from fglaudit.class_source import UnreadableError
+from fglaudit.plugins.class_source import UnreadableError
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = {"protocols": "protocol", "attacks": "attack", "defenses": "defense"}

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit import limits
 from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.files import limits
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.rng import derive
 

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit import limits
 from fglaudit.datasets.csbm_published import topology
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.files import limits
 from fglaudit.graph import Graph, canonical_edges
 from fglaudit.rng import derive
 

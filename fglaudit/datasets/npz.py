@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fglaudit import limits
 from fglaudit.datasets.npz_archive import Array, memory_limit, read_arrays
 from fglaudit.datasets.raw import RawGraph
 from fglaudit.errors import FglauditError, shown
-from fglaudit.user_files import is_file, read_file, user_path
+from fglaudit.files import limits
+from fglaudit.files.user import is_file, read_file, user_path
 
 REQUIRED, MASKS = ("x", "edge_index", "y"), ("train_mask", "val_mask", "test_mask")
 CLIENTS = "clients"

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fglaudit import limits
 from fglaudit.datasets.catalog import OGB_SOURCES, OGB_SPLITS, OgbSource, ogb_files
 from fglaudit.datasets.raw import RawGraph
 from fglaudit.datasets.root import find_root
 from fglaudit.errors import FglauditError
+from fglaudit.files import limits
 
 
 def load_ogb(name: str, root: str | None) -> RawGraph:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fglaudit.datasets.catalog import DESCRIPTIONS
 from fglaudit.datasets.published import PUBLISHED
 from fglaudit.errors import FglauditError, shown
-from fglaudit.user_files import is_file, is_folder, read_file, user_path
+from fglaudit.files.user import is_file, is_folder, read_file, user_path
 
 CHECKSUMS = "SHA256SUMS"
 CHECKSUMS_BYTES = 2**24

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from fglaudit.empirical.examined import Examined
 from fglaudit.empirical.forced_replay import kinds
 from fglaudit.empirical.moves import PRESENCE
+from fglaudit.facts import Field, Unstated
+from fglaudit.finding import UNSTATED
 from fglaudit.guarantees import Audit, FieldState, Outcome
 from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import Payload
@@ -72,6 +75,20 @@ def field_states(
         else ("nothing", f"nothing is stated about reported accuracies; the first {seen.rounds} rounds were replayed")
     )
     return (*found, FieldState("", REPORT, "accuracy", *words))
+
+
+def after_unstated(states: Sequence[FieldState], unstated: Sequence[Unstated]) -> tuple[FieldState, ...]:
+    """Return ``states`` with those fields open to which the defense does what no fact explains: whatever was found out
+    about them, what they carry then is not known."""
+    fields = [change.target for change in unstated if isinstance(change.target, Field)]
+    found = []
+    for state in states:
+        direction = {SERVER_SIDE: "up", CLIENT_SIDE: "down"}.get(state.observer)
+        value = state.field not in (PRESENCE, "nodes", "node")
+        if value and any(target.meets(state.payload, state.field, direction) for target in fields):
+            state = replace(state, state="unexamined", reason=f"{UNSTATED}: done to it is something that is not stated")
+        found.append(state)
+    return tuple(found)
 
 
 def _sealing_words(audits: Sequence[Audit]) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, shown, unknown
-from fglaudit.plugin_modules import load_file
+from fglaudit.plugins.modules import load_file
 from fglaudit.tracebacks import place
 
 MOST_NUMBERS = 4096

@@ -12,9 +12,9 @@ from pathlib import Path
 from fglaudit.execution.stored_record import csv_cell
 from fglaudit.execution.stored_run import read_records
 from fglaudit.execution.whole_protocol import whole_protocol
+from fglaudit.files.own import write_atomic
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
 from fglaudit.guarantees import FieldState
-from fglaudit.own_files import write_atomic
 
 
 def write_findings(directory: Path, records: Sequence[CellRecord] | None = None) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.run_folder import free_name
-from fglaudit.own_files import TEMPORARY, read_own, write_new
+from fglaudit.files.own import TEMPORARY, read_own, write_new
 from fglaudit.rng import KEY_BYTES
 from fglaudit.wire.transcript import OPENED
 

@@ -27,8 +27,8 @@ from fglaudit.execution.engine import (
     too_long,
 )
 from fglaudit.execution.worker import Alive, Failure, Progress, Runner, Started, Task, explain, phase, serve
+from fglaudit.files.own import remove_tree
 from fglaudit.interruption import held_back
-from fglaudit.own_files import remove_tree
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**29)}
 """Arrays of up to 32 MiB are taken from memory that a worker keeps, up to half a GiB: fetching fresh pages from the

@@ -9,9 +9,9 @@ from fglaudit.errors import FglauditError, printable
 from fglaudit.execution.display import cell_label, counts
 from fglaudit.execution.engine import Listener
 from fglaudit.execution.worker import Task
+from fglaudit.files.own import reason
+from fglaudit.files.user import user_path
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.own_files import reason
-from fglaudit.user_files import user_path
 
 
 class LogFile(Listener):

@@ -25,8 +25,8 @@ from fglaudit.execution.engine import (
 )
 from fglaudit.execution.kept import remove_kept
 from fglaudit.execution.worker import Failure, Progress, Runner, Task, explain, phase
+from fglaudit.files.own import remove_tree
 from fglaudit.finding import CellRecord
-from fglaudit.own_files import remove_tree
 
 RETRIES = 2
 """How often a cell is begun again whose worker, or whose machine, was lost."""

@@ -12,9 +12,9 @@ import torch
 from fglaudit.attacking import run_attacks
 from fglaudit.execution.rows import attacked_record, blank_record
 from fglaudit.execution.weakened import with_weakened
+from fglaudit.files.own import make_folder, remove_tree
 from fglaudit.finding import CellRecord, Status
 from fglaudit.graph import Graph
-from fglaudit.own_files import make_folder, remove_tree
 from fglaudit.recording import NotApplicableError, Progress, Recording, record
 from fglaudit.scoring.score import Scorer
 from fglaudit.scoring.truth import GroundTruth

@@ -8,8 +8,8 @@ import stat
 from pathlib import Path
 
 from fglaudit.errors import FglauditError, shown
-from fglaudit.own_files import reason
-from fglaudit.user_files import user_path
+from fglaudit.files.own import reason
+from fglaudit.files.user import user_path
 
 _HEAD = b'{"digest": "'
 _MADE_FIRST = {"cells", "transcripts"}

@@ -23,10 +23,10 @@ from fglaudit.execution.rows import cell_record
 from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.execution.stored_run import Manifest, read_manifest, read_record
 from fglaudit.execution.weakened import through_planted_rows
+from fglaudit.files.own import make_folder, write_atomic, write_new
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
-from fglaudit.own_files import make_folder, write_atomic, write_new
 from fglaudit.recording import Recording, protocol_of
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement, Scorer

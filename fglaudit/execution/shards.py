@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fglaudit.errors import FglauditError, shown
-from fglaudit.own_files import make_folder, reason
+from fglaudit.files.own import make_folder, reason
 
 SHARDS, CLAIMS = ".shards", ".claims"
 MOST_SHARDS = 10_000

@@ -38,9 +38,7 @@ from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
 from fglaudit.execution.stored_record import Made, damaged, record_text
 from fglaudit.execution.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
-from fglaudit.finding import CellRecord, Status
-from fglaudit.interfaces import Defense
-from fglaudit.own_files import (
+from fglaudit.files.own import (
     TEMPORARY,
     make_folder,
     read_own,
@@ -48,6 +46,8 @@ from fglaudit.own_files import (
     remove_tree,
     write_atomic,
 )
+from fglaudit.finding import CellRecord, Status
+from fglaudit.interfaces import Defense
 from fglaudit.recording import Recording
 from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import Cell

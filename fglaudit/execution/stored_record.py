@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from fglaudit.errors import FglauditError, shown
+from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import NO, YES, CellRecord, Finding, Status
 from fglaudit.guarantees import Audit, FieldState, MeasuredCurve, Outcome, Verdict, Word
-from fglaudit.own_files import stamped, unstamped
 from fglaudit.quantities.row_examples import RowExample
 from fglaudit.scoring.clusters import PairedClusters
 

@@ -12,8 +12,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.run_folder import READ, run_folder
 from fglaudit.execution.stored_record import Made, damaged, parse_record
+from fglaudit.files.own import DamagedError, read_own, read_stamped, stamped
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.own_files import DamagedError, read_own, read_stamped, stamped
 
 NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
 OTHER = ValueError("it was made with other data, threads or versions than this run")

@@ -25,9 +25,9 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.execution.data_child import is_memory, without_memory
 from fglaudit.execution.kept import remove_kept
+from fglaudit.files.own import make_folder, remove_tree, write_atomic
 from fglaudit.finding import CellRecord
 from fglaudit.interruption import leave_to_parent
-from fglaudit.own_files import make_folder, remove_tree, write_atomic
 from fglaudit.suite.cell import Cell
 from fglaudit.tracebacks import collected, keep, place
 

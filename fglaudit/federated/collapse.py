@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
-from fglaudit.outcomes import Trained
+from fglaudit.interfaces.outcomes import Trained
 from fglaudit.partition.facts import tested_labels
 
 DEVIATIONS = 2.0

@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fglaudit import limits
 from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.files import limits
+from fglaudit.files.user import read_file, user_path
 from fglaudit.quantities import QUANTITIES
 from fglaudit.suite.yaml_text import read_yaml
-from fglaudit.user_files import read_file, user_path
 
 MOST_DELTA = 1e-5
 """Largest delta where a policy names none; it must also be below one over the number of nodes."""

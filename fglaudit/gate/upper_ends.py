@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fglaudit import registry
-from fglaudit.class_source import UnreadableError, class_source
 from fglaudit.empirical.field_states import REPORT
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
+from fglaudit.plugins.class_source import UnreadableError, class_source
 from fglaudit.reports.answers import Answer
 from fglaudit.reports.leaks import FEATURES, MEAN, ONE_CLIENT, Leak
 from fglaudit.reports.options import is_option

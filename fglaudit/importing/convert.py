@@ -15,10 +15,10 @@ from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, checked
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.datasets.raw import to_graph
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.files.own import write_atomic
+from fglaudit.files.user import user_path
 from fglaudit.importing.files import FORMATS, read_csv, read_data, read_json, read_networkx
 from fglaudit.importing.node_table import Choice, arrays_of, edge_notes
-from fglaudit.own_files import write_atomic
-from fglaudit.user_files import user_path
 
 
 def import_graph(

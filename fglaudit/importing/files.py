@@ -12,8 +12,8 @@ from typing import Any
 
 from fglaudit.datasets.npz_archive import memory_limit
 from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.files.user import read_file
 from fglaudit.importing.node_table import NodeTable, read_names
-from fglaudit.user_files import read_file
 
 FORMATS = (".csv", ".graphml", ".gml", ".json", ".pt")
 NAMES = ("id", "node", "node_id", "name")

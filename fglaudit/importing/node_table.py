@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fglaudit import limits
 from fglaudit.datasets.npz import MASKS
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.files import limits
 
 LABELS = ("label", "y", "class", "target")
 CLIENT = "client"

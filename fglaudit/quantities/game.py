@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.outcomes import PREDICTED_CLASSES
+from fglaudit.interfaces.outcomes import PREDICTED_CLASSES
 from fglaudit.quantities.base import Question, Truth
 from fglaudit.quantities.row_metrics import RowScores, auc_of_entries, matched_exact, score_rows
 

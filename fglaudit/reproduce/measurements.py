@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from fglaudit.own_files import write_atomic
+from fglaudit.files.own import write_atomic
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from fglaudit.own_files import make_folder, write_atomic
+from fglaudit.files.own import make_folder, write_atomic
 from fglaudit.reproduce.figure import dot_plot
 from fglaudit.reproduce.published import TITLES
 from fglaudit.reproduce.run import Compared

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fglaudit.errors import FglauditError, shown, unknown
-from fglaudit.own_files import write_new
+from fglaudit.files.own import write_new
 
 KINDS = ("defense", "attack", "protocol")
 

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Unstated
+from fglaudit.facts.stored import target_from_json, target_to_json
+from fglaudit.files.own import DamagedError, digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
-from fglaudit.own_files import DamagedError, digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.quantities import Truth
-from fglaudit.stored_facts import target_from_json, target_to_json
 from fglaudit.view import Observer, PartialRows
 from fglaudit.wire.side_knowledge import draw_auxiliary
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.payload import Payload
+from fglaudit.payloads.base import Payload
 
 
 class NotStatedError(FglauditError):

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 
-from fglaudit import limits, registry
+from fglaudit import registry
 from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.files import limits
+from fglaudit.files.user import is_folder
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
 from fglaudit.suite.checks import check_attacks, check_observers
 from fglaudit.suite.plugin_files import Trust
 from fglaudit.suite.suite import Suite, parse, read, resolve
-from fglaudit.user_files import is_folder
 
 
 def load_suite(

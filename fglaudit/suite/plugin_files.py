@@ -8,7 +8,7 @@ so a file runs only
 * if the user trusts all of them with ``--trust-plugins``.
 
 A content that the suite names is checked in every case. What is checked is what runs: a file whose text changes
-afterwards is refused by :mod:`fglaudit.plugin_modules`.
+afterwards is refused by :mod:`fglaudit.plugins.modules`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError, shown
-from fglaudit.plugin_modules import load_files, read_plugin
-from fglaudit.user_files import is_file, resolved, user_path
+from fglaudit.files.user import is_file, resolved, user_path
+from fglaudit.plugins.modules import load_files, read_plugin
 
 _WHAT = "a plugin given as file.py:Class"
 _SHA256 = re.compile(r"[0-9a-f]{64}")

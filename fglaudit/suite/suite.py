@@ -21,9 +21,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fglaudit import limits, registry
+from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.files import limits
+from fglaudit.files.user import is_file, read_file, user_path
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.parties import HONEST
@@ -37,7 +39,6 @@ from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
 from fglaudit.suite.stacks import named_parts
 from fglaudit.suite.sweep import expanded
 from fglaudit.suite.yaml_text import read_yaml
-from fglaudit.user_files import is_file, read_file, user_path
 
 
 class _Observer(BaseModel):
@@ -195,7 +196,7 @@ def parse(text: str, source: str) -> dict[str, Any]:
     """Return the keys of a suite's YAML ``text``; ``source`` names it in messages.
 
     Raises:
-        FglauditError: if the text is no YAML mapping of plain values, or beyond :mod:`fglaudit.limits`.
+        FglauditError: if the text is no YAML mapping of plain values, or beyond :mod:`fglaudit.files.limits`.
     """
     try:
         data = read_yaml(text)

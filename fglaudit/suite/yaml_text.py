@@ -19,8 +19,8 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from fglaudit import limits
 from fglaudit.errors import FglauditError, shown
+from fglaudit.files import limits
 
 _CORE = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -46,7 +46,7 @@ def read_yaml(text: str) -> Any:
     """Return the plain data that ``text`` stands for.
 
     Raises:
-        FglauditError: no YAML, more than one document, or beyond the limits of :mod:`fglaudit.limits`; names the line.
+        FglauditError: no YAML, more than one document, or beyond :mod:`fglaudit.files.limits`; names the line.
     """
     if len(text) > limits.SUITE_BYTES:
         raise FglauditError(

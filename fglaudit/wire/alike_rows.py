@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from fglaudit.residuals import DROWNED, PEAK, Shape, Spending, alike_sizes, strange_size
+from fglaudit.facts.residuals import DROWNED, PEAK, Shape, Spending, alike_sizes, strange_size
 
 _WIDTH = 8
 """Numbers of a row that are compared with those of another."""

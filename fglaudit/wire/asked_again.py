@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.facts import Additive, Clipped, Field, Memoised, Rounded, Target
+from fglaudit.facts.residuals import Spending, strange_noise, unchanged
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
-from fglaudit.residuals import Spending, strange_noise, unchanged
 from fglaudit.rng import copied, split
 from fglaudit.wire.alike_rows import alike_rows
 from fglaudit.wire.drawn_alike import answers_alike, bits_alike

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import Expected, unexplained
 from fglaudit.facts import (
     Additive,
     Clipped,
@@ -27,7 +26,8 @@ from fglaudit.facts import (
     Sampled,
     Target,
 )
-from fglaudit.residuals import Spending
+from fglaudit.facts.explaining import Expected, unexplained
+from fglaudit.facts.residuals import Spending
 
 _PART = 2**22
 _POOLED = 2**15

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.residuals import DROWNED, Shape, Spending, leaves_a_direction, normal_scores
+from fglaudit.facts.residuals import DROWNED, Shape, Spending, leaves_a_direction, normal_scores
 from fglaudit.wire.waves import waves_together
 
 _FEWEST = 12

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import ROUNDOFF, Expected
 from fglaudit.facts import K_ARY, Fact, Randomised, first
-from fglaudit.residuals import Spending
+from fglaudit.facts.explaining import ROUNDOFF, Expected
+from fglaudit.facts.residuals import Spending
 
 _BITS = 6
 """Last bits that are looked at: a comparison with what is stated allows for as much roundoff."""

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.facts import Additive, Memoised, Target
+from fglaudit.facts.residuals import Shape, Spending
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
-from fglaudit.residuals import Shape, Spending
 from fglaudit.rng import copied, split
 from fglaudit.wire.alike_rows import same_rows
 from fglaudit.wire.dependent_draws import dependent_draws

@@ -17,7 +17,6 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import ROUNDOFF, Expected, noise_in
 from fglaudit.facts import (
     EDGES,
     GRADIENTS,
@@ -37,10 +36,11 @@ from fglaudit.facts import (
     kind_of,
     on,
 )
+from fglaudit.facts.explaining import ROUNDOFF, Expected, noise_in
+from fglaudit.facts.residuals import Shape
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
-from fglaudit.residuals import Shape
 from fglaudit.rng import derive
 from fglaudit.wire.compared_values import ComparedValues, applied
 from fglaudit.wire.noted_graph import ACROSS, ReadGraphs

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import Expected, unexplained
 from fglaudit.facts import Sealed
+from fglaudit.facts.explaining import Expected, unexplained
+from fglaudit.facts.residuals import Spending
 from fglaudit.payloads import MessageBatch
-from fglaudit.residuals import Spending
 
 
 def strange_seal(before: MessageBatch, opened: MessageBatch, stated: Sealed | None) -> str | None:

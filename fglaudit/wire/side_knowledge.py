@@ -17,10 +17,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fglaudit import stored_facts
 from fglaudit.errors import FglauditError
+from fglaudit.facts.stored import from_json as facts_from_json
+from fglaudit.facts.stored import to_json as facts_to_json
+from fglaudit.files.own import digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
-from fglaudit.own_files import digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
 from fglaudit.structure import Structure
@@ -250,7 +251,7 @@ def public_to_json(public: PublicFacts) -> dict[str, Any]:
     registry."""
     apart = ("fit", "rehearse", "release")
     stored = {f.name: getattr(public, f.name) for f in dataclasses.fields(PublicFacts) if f.name not in apart}
-    stored["facts"] = stored_facts.to_json(public.facts)
+    stored["facts"] = facts_to_json(public.facts)
     stored["structure"] = public.structure.to_json()
     plain: dict[str, Any] = json.loads(json.dumps(stored, default=str))
     return plain
@@ -265,7 +266,7 @@ def public_from_json(stored: Mapping[str, Any]) -> PublicFacts:
             "layout": {name: tuple(shape) for name, shape in stored["layout"].items()},
             "sealed": tuple(stored.get("sealed", ())),
             "hooks": tuple(stored.get("hooks", ())),
-            "facts": stored_facts.from_json(stored["facts"]),
+            "facts": facts_from_json(stored["facts"]),
             "structure": Structure.from_json(stored["structure"]),
         }
     )

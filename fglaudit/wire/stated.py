@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import Expected
 from fglaudit.facts import Additive, Correlated, Fact, Masked, Randomised, Rounded, Target
+from fglaudit.facts.explaining import Expected
+from fglaudit.facts.residuals import Shape
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
-from fglaudit.residuals import Shape
 
 MANY = 8
 """Values that continuous noise does not leave alike in two draws; answers and roundings may be by chance."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fglaudit.explaining import ROUNDOFF
 from fglaudit.facts import Clipped, Fact, Sampled
+from fglaudit.facts.explaining import ROUNDOFF
 
 _COLUMNS = 512
 """Of a gradient, where examples are sampled and the sample must be projected out."""

@@ -33,7 +33,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, shown
-from fglaudit.own_files import (
+from fglaudit.files.own import (
     DamagedError,
     digest,
     make_folder,

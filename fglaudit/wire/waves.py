@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.residuals import PEAK, Shape, Spending
+from fglaudit.facts.residuals import PEAK, Shape, Spending
 
 _FREQUENCIES = (1, 2)
 _NUMBERS, _MOST_SAMPLES = 12, 8192

@@ -47,9 +47,9 @@ from fglaudit.federated.problem import check_trainable
 from fglaudit.federated.pseudo_labels import LEFT_OUT, remarks, training, with_pseudo_labels
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.interfaces.outcomes import PREDICTED_CLASSES
 from fglaudit.nn.codes import public_codes
 from fglaudit.nn.sparse import row_starts
-from fglaudit.outcomes import PREDICTED_CLASSES
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.protocols.private.structure_only import check_hops

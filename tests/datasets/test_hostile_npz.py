@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fglaudit import limits
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.npz import load_npz
 from fglaudit.datasets.npz_archive import read_arrays
 from fglaudit.errors import MESSAGE, FglauditError
+from fglaudit.files import limits
 from fglaudit.suite.suite import dataset_spec
 
 Arrays = dict[str, Any]

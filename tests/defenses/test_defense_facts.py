@@ -37,11 +37,11 @@ from fglaudit.facts import (
     first,
     on,
 )
+from fglaudit.facts.stored import from_json, to_json
 from fglaudit.he.openfhe_process import missing
 from fglaudit.payloads import MessageBatch, ModelUpdate
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
-from fglaudit.stored_facts import from_json, to_json
 from fglaudit.testing import CPU, example_graph
 from fglaudit.wire.channel import RecordingChannel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fglaudit.cli import main
-from fglaudit.confirming import fresh_seeds
+from fglaudit.commands.confirming import fresh_seeds
 from fglaudit.reports.records import CONFIRMED, load_run
 
 SUITE = """

@@ -20,8 +20,8 @@ from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.rows import blank_record
 from fglaudit.execution.stored_record import Made, check_record, csv_cell, parse_record, record_text
 from fglaudit.execution.stored_run import NOT_RUN, read_records
+from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import CellRecord, Status
-from fglaudit.own_files import stamped, unstamped
 from fglaudit.rng import copied, derive, split
 
 MADE = Made("0.1.0", 1, {"datasets[0] x": "00"}, {})

@@ -16,7 +16,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.kept import KEY_FILE, remove_kept, secret_key
 from fglaudit.execution.run_folder import check_ours, run_folder
 from fglaudit.execution.worker import Task, compute
-from fglaudit.own_files import make_folder, write_atomic, write_new
+from fglaudit.files.own import make_folder, write_atomic, write_new
 from fglaudit.run import run_suite
 
 

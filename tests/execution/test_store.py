@@ -17,8 +17,8 @@ from fglaudit.execution.csv_files import write_findings
 from fglaudit.execution.engines import make_engine
 from fglaudit.execution.store import open_run
 from fglaudit.execution.stored_run import NOT_RUN, read_record, read_records
+from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import COLUMNS, CellRecord, Status
-from fglaudit.own_files import stamped, unstamped
 
 
 def rows(folder: Path) -> list[dict[str, str]]:

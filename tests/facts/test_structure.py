@@ -32,11 +32,11 @@ from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.execution.run_cell import run_cell
+from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Channel, FederatedProtocol, Inference, Planted, Reconstruction, Trained
 from fglaudit.observers import ObserverSpec
-from fglaudit.own_files import stamped, unstamped
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, GlobalNodes, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols import PROTOCOLS

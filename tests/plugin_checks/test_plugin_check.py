@@ -12,8 +12,8 @@ from report_runs import make_cell
 from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.guarantees import Verdict, Word
-from fglaudit.plugin_check import guarantee_lines
 from fglaudit.scaffold import scaffold
+from fglaudit.testing.plugin_words import guarantee_lines
 
 STATED = 'return (Additive(Field("NeighborSums", "sums", "up"), "gaussian", self.std),)'
 PROMISE = """
@@ -152,7 +152,7 @@ def test_protocols_on_nodes_get_a_graph_on_which_every_node_is_a_client(capsys: 
 def test_a_protocols_own_refusal_is_no_fault_of_the_defense(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fglaudit.plugin_check.ON_NODES", ())
+    monkeypatch.setattr("fglaudit.testing.small_audits.ON_NODES", ())
     code, said = called(capsys, "clipped-noise", "--fields", "{epsilon: 2.0}", "--protocol", "nfedgnn", "--quick")
     assert code == ExitCode.INPUT
     assert "cannot be checked on nfedgnn: nfedgnn has one user per node" in said and "FAULT" not in said

@@ -17,8 +17,8 @@ from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol, Reconstruction
+from fglaudit.interfaces.outcomes import PREDICTED_CLASSES
 from fglaudit.observers import ObserverSpec
-from fglaudit.outcomes import PREDICTED_CLASSES
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.private.private_reports import PrivateReports

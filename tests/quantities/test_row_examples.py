@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.stored_record import Made, parse_record, record_text
+from fglaudit.files.own import stamped
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.own_files import stamped
 from fglaudit.quantities.game import Game
 from fglaudit.quantities.row_examples import MOST_ENTRIES, RowExample, row_examples
 from fglaudit.quantities.row_metrics import score_rows

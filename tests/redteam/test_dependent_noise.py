@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from bench.redteam.dependent_noise import HONEST, KINDS, Dependent
+from fglaudit.facts.residuals import Shape, Spending
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
-from fglaudit.residuals import Shape, Spending
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.wire.alike_rows import alike_rows

@@ -45,6 +45,12 @@ def test_what_is_remembered_or_kept_from_copies_is_never_held(kind: str) -> None
         assert "Unstated" in row.adapted and not row.can_reassure
 
 
+def test_a_payload_that_hides_something_is_open_whatever_attacks_the_suite_lists() -> None:
+    recording, _ = record_training(example_graph(), FedGCN(hops=1, rounds=2), Remembers("clip-memory"), seed=0)
+    state = next(state for state in recording.fields if (state.payload, state.observer) == ("ModelUpdate", "server"))
+    assert state.state == "unexamined" and "not stated" in state.reason
+
+
 @pytest.mark.parametrize("kind", HONEST)
 def test_honest_sessions_that_remember_rows_are_believed(kind: str) -> None:
     for seed in range(3):

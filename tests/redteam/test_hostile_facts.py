@@ -9,12 +9,12 @@ from bench.obfuscations import measured
 from bench.redteam.hostile_facts import HONEST, KINDS, Untrue
 from fglaudit.attacking import adapted, run_attacks
 from fglaudit.facts import Additive, Field
+from fglaudit.facts.residuals import Spending
 from fglaudit.finding import Finding
 from fglaudit.observers import ObserverSpec
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
 from fglaudit.registry import build
-from fglaudit.residuals import Spending
 from fglaudit.rng import derive
 from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph

@@ -11,6 +11,8 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 
 from fglaudit import registry
 from fglaudit.attacks import ATTACKS
+from fglaudit.empirical.field_states import after_unstated
+from fglaudit.facts import Field, Unstated
 from fglaudit.finding import RAISED, CellRecord, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import Answer, Word, answers
@@ -114,6 +116,20 @@ def test_nothing_is_held_where_an_unprotected_payload_is_sent_that_no_attack_kno
     found = answer(tmp_path, replace(with_rows({"idle": [0] * 45}), fields=fields))
     assert found.word is word
     assert (f"nobody read {payload}" in found.reason) is (word is Word.NOT_SHOWN)
+
+
+@pytest.mark.parametrize(("seen_by", "word"), [("server", Word.NOT_SHOWN), ("clients", Word.HELD)])
+def test_nothing_is_held_where_what_is_unstated_is_done_to_a_payload_that_no_attack_of_the_suite_reads(
+    tmp_path: Path, seen_by: str, word: Word
+) -> None:
+    stated = (FieldState("server", "ModelUpdate", "vector", "nothing", "moves with a row"),)
+    hidden = (Unstated(Field("ModelUpdate", "vector", "up" if seen_by == "server" else "down"), "a clip"),)
+    fields = after_unstated((replace(stated[0], observer=seen_by),), hidden)
+    found = answer(tmp_path, replace(with_rows({"idle": [0] * 45}), fields=fields))
+    assert found.word is word
+    assert ("that is not stated" in found.reason) is (word is Word.NOT_SHOWN)
+    other = (Unstated(Field("NeighborSums", "sums", "up"), "a clip"),)
+    assert after_unstated(stated, other) == stated
 
 
 def test_worse_than_a_guess_is_no_protection(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from report_runs import hits_in_clusters as rows
 
 from fglaudit.execution.plan import Planned
 from fglaudit.execution.stored_run import Manifest
+from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
-from fglaudit.own_files import stamped, unstamped
 from fglaudit.reports.answers import Word
 from fglaudit.reports.choice import CHOSEN
 from fglaudit.reports.labels import Labels

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fglaudit import limits, registry
+from fglaudit import registry
 from fglaudit.datasets import CsbmOptions, CsbmTask, DatasetSpec
 from fglaudit.errors import ECHO, MESSAGE, FglauditError, shown, unknown
+from fglaudit.files import limits
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.overrides import parse_seeds
 from fglaudit.suite.suite import parse, resolve

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fglaudit import limits
 from fglaudit.errors import MESSAGE, FglauditError
+from fglaudit.files import limits
 from fglaudit.suite.suite import embedded, parse
 from fglaudit.suite.yaml_text import read_yaml
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
+from fglaudit.files.own import stamped, unstamped
 from fglaudit.interfaces import DefenseSession
-from fglaudit.own_files import stamped, unstamped
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, is_repeated, payload_type
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import Recording, record_training

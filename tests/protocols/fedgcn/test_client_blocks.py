@@ -18,11 +18,11 @@ from fglaudit.federated import neighbor_sums
 from fglaudit.federated.problem import Gathered
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import DefenseSession, LocalUpdate
+from fglaudit.interfaces.outcomes import Trained
 from fglaudit.nn import shared_rows
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import SparseMatrix
-from fglaudit.outcomes import Trained
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive

@@ -12,7 +12,7 @@ from torch import Tensor
 from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probability
 from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
-from fglaudit.explaining import plausible_reports
+from fglaudit.facts.explaining import plausible_reports
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounted import Accounted

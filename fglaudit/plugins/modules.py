@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fglaudit import limits
 from fglaudit.errors import FglauditError, shown
+from fglaudit.files import limits
+from fglaudit.files.user import read_file, resolved, user_path
 from fglaudit.tracebacks import place
-from fglaudit.user_files import read_file, resolved, user_path
 
 _files: dict[Path, str] = {}
 _CHANGED = "a plugin file stays the same while a run lasts"

@@ -148,10 +148,20 @@ def _origin(module: str, name: str) -> tuple[str, str] | None:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
-                    return node.module, alias.name
+                    return _defined(node.module, alias.name)
         if _assigned(node)[0] == name:
             return module, name
     return None
+
+
+def _defined(module: str, name: str) -> tuple[str, str]:
+    """Return where ``name``, imported from ``module``, is defined: rooms hand on what stands in their files."""
+    if module.split(".")[0] in sys.stdlib_module_names:
+        return module, name
+    try:
+        return _origin(module, name) or (module, name)
+    except UnreadableError:
+        return module, name
 
 
 def _assigned(node: ast.stmt) -> tuple[str, ast.expr | None]:

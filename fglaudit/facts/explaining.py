@@ -1,7 +1,7 @@
 """What stated facts make of a value, and whether what really left can be that.
 
 Facts are applied in their order to an :class:`Expected`: those that do not draw change its values; noise, rounding and
-random reports are noted, and compared with what left by size and shape (:mod:`fglaudit.residuals`). Arithmetic in
+random reports are noted, and compared with what left by size and shape (:mod:`fglaudit.facts.residuals`). Arithmetic in
 another precision or order is allowed for by a slack.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.residuals import Shape, Spending, strange_noise
+from fglaudit.facts.residuals import Shape, Spending, strange_noise
 
 ROUNDOFF = {torch.float64: 2.0**-50, torch.float32: 2.0**-21, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
 """Relative error allowed for in one sum or product, by precision."""
@@ -188,7 +188,7 @@ def unexplained(expected: Expected, after: Tensor, spending: Spending, key: obje
     """Return in words why ``after`` [P, ...] is not what was expected, or None.
 
     Args:
-        key: of the payload field, see :func:`fglaudit.residuals.strange_noise`.
+        key: of the payload field, see :func:`fglaudit.facts.residuals.strange_noise`.
     """
     if after.numel() == 0 or (expected.opaque and expected.judge is None):
         return None

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fglaudit.errors import FglauditError
-from fglaudit.facts import KINDS, Fact
-from fglaudit.targets import EDGES, GRADIENTS, ROWS, Field, Target
+from fglaudit.facts.base import Fact
+from fglaudit.facts.lookup import KINDS
+from fglaudit.facts.targets import EDGES, GRADIENTS, ROWS, Field, Target
 
 _PLAIN: dict[str, Target] = {"rows": ROWS, "edges": EDGES, "gradients": GRADIENTS}
 

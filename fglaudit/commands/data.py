@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
+from fglaudit.commands.options import RootOption
 from fglaudit.errors import FglauditError, unknown
 
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
-RootOption = Annotated[
-    Path | None, typer.Option(help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data.")
-]
 
 
 @data_app.command("list")

@@ -1,0 +1,1 @@
+"""The commands of ``fglaudit``, one per file; :mod:`fglaudit.cli` puts them together."""

@@ -1,0 +1,66 @@
+"""``fglaudit attack``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fglaudit.commands.options import DeviceOption
+from fglaudit.commands.output import console, end, results
+from fglaudit.execution.exit_code import troubles
+from fglaudit.interruption import interrupt
+
+
+def attack(
+    source: Annotated[Path, typer.Argument(metavar="RUN_OR_RECORDING", help="A run made with record: all.")],
+    observer: Annotated[
+        list[str], typer.Option(help="server, client:0, client:each or wire; join with +: server+client:0.")
+    ],
+    attack_name: Annotated[
+        list[str], typer.Option("--attack", help="Attack by name, file.py:Class, or {name: ..., FIELD: ...}.")
+    ],
+    name: Annotated[str, typer.Option(help="Folder under RUN/attacks; by default made of observers and attacks.")] = "",
+    topology: Annotated[bool, typer.Option("--topology", help="The observers know every edge.")] = False,
+    degrees: Annotated[bool | None, typer.Option(help="They know all degrees, or not even their neighbours'.")] = None,
+    initial_weights: Annotated[bool, typer.Option("--initial-weights", help="They know the first model.")] = False,
+    auxiliary: Annotated[float, typer.Option(help="Share of all rows they know; one that was recorded.")] = 0.0,
+    sensitive: Annotated[
+        list[int] | None, typer.Option(help="A column that they lack in every second of these; may be repeated.")
+    ] = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
+    import torch
+
+    from fglaudit.execution.display import failures_table
+    from fglaudit.execution.saved import attack_saved, find, stored_records
+    from fglaudit.execution.stored_run import failed_rows
+    from fglaudit.reports.console import print_answers
+    from fglaudit.run import write_outputs
+    from fglaudit.suite.overrides import named_attacks, named_observers, pick_device
+
+    interrupt()
+    found = find(source)
+    observers = named_observers(
+        observer,
+        topology=topology,
+        degrees=degrees,
+        initial_weights=initial_weights,
+        auxiliary=auxiliary,
+        sensitive=tuple(sorted(sensitive or [])),
+    )
+    attacks = named_attacks(attack_name)
+    screen = console()
+    chosen = name or "-".join([*(o.name.replace(":", "-") for o in observers), *(type(a).name for a in attacks)])
+    folder, records = attack_saved(
+        found, observers, attacks, chosen, torch.device(pick_device(device)), lambda text: print(text, file=sys.stderr)
+    )
+    print_answers(screen, write_outputs(folder))
+    if failed := failed_rows(records):
+        screen.print(failures_table(failed))
+    screen.print(results(folder), markup=False, highlight=False, soft_wrap=True)
+    # Recordings keep messages, not verdicts: what the run found out about its guarantees holds here too.
+    end(troubles(records, audited=stored_records(found)))

@@ -1,0 +1,32 @@
+"""``fglaudit gate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def gate(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file; docs/gate.md has its keys.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML into this file.")] = None,
+    github: Annotated[bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")] = False,
+) -> None:
+    """Compare a run with a policy. Exit code 4 if it is broken or not shown, 3 if a guarantee is refuted, 2 if the
+    policy asks what no run of this suite can show."""
+    from fglaudit.files.own import write_atomic
+    from fglaudit.gate import output
+    from fglaudit.gate.checks import check_run
+    from fglaudit.gate.policy import read_policy
+
+    outcome = check_run(directory, read_policy(policy))
+    print(output.as_json(outcome) if json else output.text(outcome))
+    if github:
+        print(output.github(outcome))
+    if junit is not None:
+        write_atomic(junit, output.junit(outcome), option="--junit")
+    if outcome.code:
+        raise SystemExit(int(outcome.code))

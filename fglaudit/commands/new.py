@@ -1,0 +1,23 @@
+"""``fglaudit new``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def new(
+    kind: Annotated[str, typer.Argument(help="defense, attack or protocol.")],
+    name: Annotated[str, typer.Argument(help="Of the plugin, e.g. my-defense.")],
+    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
+) -> None:
+    """Write a plugin that runs as it is, and its test, to start from."""
+    from fglaudit.scaffold import scaffold
+
+    written = scaffold(kind, name, folder)
+    for path in written:
+        print(path)
+    cls = "".join(part.capitalize() for part in name.split("-"))
+    print(f"next: fglaudit check {written[0]}:{cls} --quick   and   python -m pytest {written[1]}")

@@ -1,0 +1,34 @@
+"""``fglaudit report``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fglaudit.commands.output import end
+from fglaudit.execution.exit_code import ExitCode, troubles
+from fglaudit.interruption import interrupt
+
+
+def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
+    """Write the tables, reports and figures of a run again, finished or not."""
+    from fglaudit.execution.stored_run import failed_rows
+    from fglaudit.reports.png import MISSING, draws
+    from fglaudit.run import OUTPUTS, write_outputs
+
+    interrupt()
+    run = write_outputs(directory)
+    for name in OUTPUTS:
+        print(directory / name)
+    for suffix in (".svg", ".png") if draws() else (".svg",):
+        for path in sorted(directory.glob(f"figure-*{suffix}")):
+            print(path)
+    if not draws():
+        print(f"note: {MISSING}", file=sys.stderr)
+    if failed := {row.cell for row in failed_rows(run.cells)}:
+        print(f"note: {len(failed)} cells failed or were not run; the report lists them", file=sys.stderr)
+    # The report of an unfinished run is a report: that its cells failed was the run's to say.
+    end([trouble for trouble in troubles(run.cells) if trouble.code is not ExitCode.FAILED])

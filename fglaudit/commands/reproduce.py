@@ -1,0 +1,60 @@
+"""``fglaudit reproduce``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fglaudit.commands.options import DeviceOption, RootOption
+from fglaudit.errors import FglauditError
+from fglaudit.interruption import interrupt
+
+
+def reproduce(
+    table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
+    only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
+    seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
+    device: DeviceOption = "auto",
+    root: RootOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.")
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Measure nothing: which printed figures were measured, and which miss.")
+    ] = False,
+) -> None:
+    """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
+    if status:
+        from fglaudit.reproduce.status_output import status_of
+
+        changed = (("--quick", quick), ("--only", only), ("--seeds", seeds), ("--device", device != "auto"))
+        given = [name for name, value in changed if value]
+        if given:
+            raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
+        print(status_of(table, out or Path("runs") / "reproduce"), end="")
+        return
+    import torch
+
+    from fglaudit.reproduce.output import markdown, write
+    from fglaudit.reproduce.published import TITLES
+    from fglaudit.reproduce.run import reproduce as measured
+    from fglaudit.suite.overrides import pick_device
+
+    if not table:
+        for name, title in TITLES.items():
+            print(f"{name:<19} {title}")
+        return
+    interrupt()
+    folder = out or Path("runs") / "reproduce" / table
+    rows = measured(
+        table, folder, quick=quick, only=only, root=str(root) if root else None, seeds=seeds,
+        device=torch.device(pick_device(device)),
+        announce=lambda text: print(text, file=sys.stderr, flush=True),
+    )  # fmt: skip
+    print(markdown(table, rows), end="")
+    for path in write(table, rows, folder):
+        print(path, file=sys.stderr)

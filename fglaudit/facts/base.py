@@ -1,0 +1,49 @@
+"""What all facts have, and what stands where none explains a change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from torch import Tensor
+
+from fglaudit.facts.explaining import Expected, unexplained
+from fglaudit.facts.residuals import Spending
+from fglaudit.facts.targets import Target
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Base of all facts; ``target`` is what it is about.
+
+    They say in :meth:`applied` what they make of a value. A plugin's fact may override :meth:`explains` instead;
+    without either it explains everything, and no built-in attack models it.
+    """
+
+    target: Target
+
+    def applied(self, expected: Expected) -> Expected:
+        """Return what it makes of what was expected before it."""
+        judge = None if type(self).explains is Fact.explains else self.explains
+        return replace(expected, opaque=type(self).__name__, judge=judge if expected.judge is None else None)
+
+    def explains(self, before: Tensor, after: Tensor) -> bool:
+        """Whether this fact alone can have made ``after`` [P, ...] of ``before`` [P, ...]: size and shape of what it
+        changed are tested at level 1e-6."""
+        return unexplained(self.applied(Expected.of(before)), after, Spending()) is None
+
+
+F = TypeVar("F", bound=Fact)
+
+
+@dataclass(frozen=True)
+class Unstated:
+    """A change that no fact explains: for the scorer, never shown to attacks.
+
+    Attributes:
+        target: what was changed.
+        why: in words.
+    """
+
+    target: Target
+    why: str

@@ -1,0 +1,29 @@
+"""The three kinds of plugin - protocol, defense, attack - and what they hand over.
+
+Every plugin is a frozen dataclass whose fields are its hyperparameters, so a suite can name them, ``fglaudit show`` can
+print them and a cell's hash can cover them; those named in ``shown`` stand in every report, also at their defaults.
+Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
+"""
+
+from fglaudit.interfaces.attack import Attack
+from fglaudit.interfaces.channel import Channel, LocalUpdate
+from fglaudit.interfaces.defense import Defense, DefenseSession, bound
+from fglaudit.interfaces.guarantee import SERVER_TRUSTED, Guarantee
+from fglaudit.interfaces.outcomes import Inference, Planted, Reconstruction, Trained
+from fglaudit.interfaces.protocol import FederatedProtocol
+
+__all__ = [
+    "SERVER_TRUSTED",
+    "Attack",
+    "Channel",
+    "Defense",
+    "DefenseSession",
+    "FederatedProtocol",
+    "Guarantee",
+    "Inference",
+    "LocalUpdate",
+    "Planted",
+    "Reconstruction",
+    "Trained",
+    "bound",
+]

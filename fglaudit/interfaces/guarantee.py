@@ -1,0 +1,51 @@
+"""What a defense promises, as its author states it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fglaudit.payloads import SERVER
+from fglaudit.privacy.accounting import Relation
+from fglaudit.view import Observer
+
+SERVER_TRUSTED = "holds against clients alone, the server is trusted"
+"""What the mechanism's description says in results where ``Guarantee.server_trusted``."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a defense promises, in data: accountants judge it. Empty fields mean that nothing is promised.
+
+    Attributes:
+        server_trusted: whether it holds against clients alone, because the server gets features in the clear.
+        relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
+        coalition: how many clients may pool what they see without it losing its hold; None: any number.
+        sum_without: where ``epsilon_claimed`` is about the sum of what clients send, to which each adds a share of the
+            noise: how many of them may tell whoever sees the sum what they added; None: it is not about a sum.
+    """
+
+    mechanism: str = ""
+    epsilon_claimed: float | None = None
+    epsilon_accounted: float | None = None
+    delta: float | None = None
+    unit: str = ""
+    adjacency: str = ""
+    releases: int | None = None
+    key_custody: str = ""
+    server_trusted: bool = False
+    relation: Relation | None = None
+    coalition: int | None = None
+    sum_without: int | None = None
+
+    @property
+    def seals_alone(self) -> bool:
+        """Whether all that is promised is that the server cannot read what travels sealed."""
+        epsilons = self.epsilon_claimed, self.epsilon_accounted
+        return bool(self.key_custody) and not self.unit and all(epsilon is None for epsilon in epsilons)
+
+    def covers(self, observer: Observer) -> bool:
+        """Whether the promise is about what ``observer`` sees. Sealed messages are so for who holds no key."""
+        if self.seals_alone and observer.clients:
+            return False
+        too_many = self.coalition is not None and len(observer.clients) > self.coalition
+        return not too_many and not (self.server_trusted and (observer.wire or SERVER in observer.parties))

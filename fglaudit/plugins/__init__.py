@@ -1,0 +1,1 @@
+"""Plugins in files of their own: modules made of them, and what a class says of itself without being imported."""

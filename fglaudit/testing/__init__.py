@@ -1,0 +1,26 @@
+"""Conformance kit: the promises of a plugin that a type checker cannot see. Usable by third parties.
+
+>>> from fglaudit.testing import check_protocol
+>>> check_protocol(MyProtocol(rounds=3))        # raises AssertionError naming the broken rule
+
+``check_protocol``, ``check_defense`` and ``check_attack`` run on a small built-in graph unless given another one.
+"""
+
+from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.testing.attacks import check_attack
+from fglaudit.testing.comparing import same_messages
+from fglaudit.testing.defenses import check_defense
+from fglaudit.testing.protocols import check_protocol
+from fglaudit.testing.runs import CPU, Run, example_graph, record
+
+__all__ = [
+    "CPU",
+    "MemoryMessages",
+    "Run",
+    "check_attack",
+    "check_defense",
+    "check_protocol",
+    "example_graph",
+    "record",
+    "same_messages",
+]

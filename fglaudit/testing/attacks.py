@@ -1,0 +1,51 @@
+"""What an attack promises."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from fglaudit.adversary.default_planting import planted_for
+from fglaudit.interfaces import Attack, Inference, Reconstruction
+from fglaudit.rng import derive
+from fglaudit.testing.comparing import assert_unchanged, check_plugin, copy_of
+from fglaudit.testing.runs import CPU
+from fglaudit.view import View
+
+
+def check_attack(attack: Attack, view: View) -> None:
+    """Check an attack on ``view``: deterministic, does not change the view, well-formed result, succeeds on its planted
+    leak.
+
+    Raises:
+        AssertionError: naming the rule that does not hold.
+    """
+    check_plugin(attack)
+    reason = attack.unsupported(view)
+    if reason is not None:
+        assert reason.strip(), "a refusal needs a reason"
+        return
+    before = [copy_of(getattr(c, f.name)) for c in view.own for f in dataclasses.fields(c)]
+    first = attack.run(view, rng=derive(0, "attack"), device=CPU)
+    again = attack.run(view, rng=derive(0, "attack"), device=CPU)
+    after = [getattr(c, f.name) for c in view.own for f in dataclasses.fields(c)]
+    assert_unchanged(dict(enumerate(before)), dict(enumerate(after)), "an attack must not change its view")
+    if type(attack).quantity != "features":
+        assert isinstance(first, Inference) and isinstance(again, Inference), (
+            "an attack returns what its `quantity` says"
+        )
+        assert first.quantity == type(attack).quantity, "an inference is of the attack's `quantity`"
+        assert torch.equal(first.estimate, again.estimate), "same seed, same result (rule 8)"
+        assert len(first.subjects) == len(first.estimate), "one estimate per subject"
+        assert bool(torch.isfinite(first.estimate).all()), "estimates are finite"
+        return
+    assert isinstance(first, Reconstruction), "an attack returns what its `quantity` says"
+    assert isinstance(again, Reconstruction) and torch.equal(first.rows, again.rows), "same seed, same result (rule 8)"
+    rows = len(first.rows)
+    assert first.rows.shape == (rows, view.public.num_features), "one column per feature"
+    assert first.nodes.shape == first.confidence.shape == (rows,), "one node and one confidence per row"
+    assert bool(torch.isfinite(first.rows).all()), "rows are finite"
+    assert bool(((first.nodes >= -1) & (first.nodes < view.public.num_nodes)).all()), "nodes are global ids or -1"
+    planted = planted_for(attack, view, derive(0, "plant"))
+    assert planted.view.public.num_features == view.public.num_features, "a planted leak has the cell's shapes (rule 6)"

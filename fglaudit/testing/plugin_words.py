@@ -1,0 +1,129 @@
+"""What an audit says of a plugin, a line at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fglaudit.auditing import Report
+from fglaudit.execution.exit_code import ExitCode
+from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.guarantees import Word as Guarantee
+from fglaudit.reports.answers import Answer, Word, answers
+from fglaudit.reports.leaks import FEATURES
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import summarize
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the outcome; ``code`` is not 0 where it names a fault, ``fault`` is that in a few words."""
+
+    text: str
+    code: ExitCode = ExitCode.DONE
+    fault: str = ""
+
+
+LEAK = "features leak to "
+
+REFUTED = "the guarantee is refuted"
+
+
+def of_attack(row: Finding) -> Line:
+    """Return what an attack that is checked got."""
+    if row.status is Status.OK:
+        figures = f"{row.metric} {_n(row.value)} (a guess: {_n(row.control)}), advantage {_n(row.advantage)}"
+        return Line(f"{_who(row)}, {row.quantity}: {figures} [{_n(row.advantage_low)}, {_n(row.advantage_high)}]")
+    fault = ExitCode.DONE if row.status is Status.NOT_APPLICABLE else ExitCode.FAILED
+    return Line(f"{_who(row)}: {row.status}: {row.reason}", fault)
+
+
+def answered(report: Report) -> list[Answer]:
+    """Return the answers of an audit, by observer and quantity."""
+    return answers(summarize(Run(report.name, report.records, planned=True)))
+
+
+def compared(under: Report, without: Report) -> Iterator[Line]:
+    """Say who still learns what, beside what is learned without the defense, and what that costs."""
+    plain = {(answer.observer, answer.quantity): answer for answer in answered(without)}
+    for answer in answered(under):
+        before = plain.get((answer.observer, answer.quantity))
+        if answer.quantity != FEATURES and answer.leak is None and (before is None or before.leak is None):
+            continue  # nothing here asks that of this protocol, with or without the defense
+        was = f"; without the defense: {_figure(before)}" if before is not None else ""
+        read = answer.word is Word.LEAKS and answer.quantity == FEATURES
+        text = f"{answer_line(answer)}{was}"
+        yield Line(text, ExitCode.FAILED, LEAK + _observer(answer)) if read else Line(text)
+    accuracy, old = _accuracy(under.records), _accuracy(without.records)
+    yield Line(f"accuracy {_n(accuracy)}; without the defense {_n(old)}")
+
+
+def answer_line(answer: Answer) -> str:
+    """Return what became of one question, for one observer."""
+    who = _observer(answer)
+    figure = f": {_figure(answer)}" if answer.leak is not None else ""
+    reason = f" ({answer.reason})" if answer.word in (Word.NOT_SHOWN, Word.NOT_TESTED) else ""
+    return f"{who}, {answer.quantity}: {answer.word}{figure}{reason}"
+
+
+def _observer(answer: Answer) -> str:
+    parties, knowledge = answer.observer
+    return f"{parties} ({knowledge})" if knowledge else parties
+
+
+def _figure(answer: Answer | None) -> str:
+    leak = None if answer is None else answer.leak
+    if leak is None:
+        return "nothing was measured"
+    return (
+        f"{leak.metric} {_n(leak.mean('value'))} (a guess: {_n(leak.mean('control'))}) by {leak.attack}, advantage"
+        f" {_n(leak.advantage)} [{_n(leak.low)}, {_n(leak.high)}]"
+    )
+
+
+def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
+    """Say what became of the guarantee: by the verdict of the records, else by the epsilon that replays showed."""
+    first = records[0].findings[0]
+    verdicts = [record.verdict for record in records if record.verdict is not None]
+    for verdict in verdicts:
+        if verdict.word is Guarantee.REFUTED:
+            yield Line(f"{REFUTED}: {verdict.reason}", ExitCode.REFUTED)
+            return
+    if any(setting.contradicted for setting in summarize(Run("check", tuple(records), planned=True))):
+        shown_epsilon = max(row.epsilon_empirical or 0.0 for one in records for row in one.findings)
+        yield Line(
+            f"{REFUTED}: replays show an epsilon of at least {shown_epsilon:.3g}, above the"
+            f" {first.epsilon_accounted:.3g} that is stated",
+            ExitCode.REFUTED,
+        )
+        return
+    if verdicts:
+        said = verdicts[0]
+        promised = "" if said.claimed is None else f", epsilon {said.claimed:.3g} by its author"
+        yield Line(f"guarantee: {said.word}{promised}{f': {said.reason}' if said.reason else ''}")
+    elif first.epsilon_claimed is not None or first.epsilon_accounted is not None:
+        stated = first.epsilon_accounted if first.epsilon_accounted is not None else first.epsilon_claimed
+        yield Line(f"guarantee: claimed: epsilon {stated:.3g} per {first.privacy_unit or 'no unit'}; not contradicted")
+    else:
+        yield Line("guarantee: none is promised")
+
+
+def failures(records: Sequence[CellRecord]) -> Iterator[Line]:
+    """Name the attacks that failed, each with its reason."""
+    lost = {f"{row.attack}: {row.reason}" for r in records for row in r.findings if row.status is Status.FAILED}
+    for reason in sorted(lost):
+        yield Line(f"failed: {reason}", ExitCode.FAILED, f"{reason.partition(':')[0]} failed")
+
+
+def _accuracy(records: Sequence[CellRecord]) -> float | None:
+    found = [next((f.accuracy for f in r.findings if f.accuracy is not None), None) for r in records]
+    known = [value for value in found if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _who(row: Finding) -> str:
+    return f"{row.observer} ({row.observer_knowledge})" if row.observer_knowledge else row.observer
+
+
+def _n(value: float | None) -> str:
+    return "?" if value is None else f"{value:.3f}"
