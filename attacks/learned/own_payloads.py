@@ -43,7 +43,7 @@ _MOST_WIDTH = 4096
 def own_types() -> tuple[type[Payload], ...]:
     """Return the payload types that do not come with this project, by name."""
     named = sorted(Payload.registry.items())
-    return tuple(payload for _, payload in named if payload.__module__ != BUILT_IN)
+    return tuple(payload for _, payload in named if not f"{payload.__module__}.".startswith(f"{BUILT_IN}."))
 
 
 def names_nodes(view: View, payload: type[Payload]) -> bool:

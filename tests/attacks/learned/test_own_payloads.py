@@ -11,7 +11,9 @@ import torch
 from own_payload_protocol import Sketches, Sketching, Unnamed
 
 import fglaudit
+import fglaudit.payloads as shipped
 from fglaudit.attacks.learned.learned_inversion import LearnedInversion
+from fglaudit.attacks.learned.own_payloads import own_types
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.finding import LEARNED, Finding, Status
 from fglaudit.observers import ObserverSpec
@@ -72,6 +74,11 @@ def test_payloads_are_read_that_the_project_does_not_ship() -> None:
     reads = LearnedInversion.reads()
     assert {NeighborSums, Sketches, Unnamed} <= set(reads) and Sketches not in LearnedInversion.also_reads
     assert [type(attack) for attack in fitting(Sketching(), [LearnedInversion()])] == [LearnedInversion]
+
+
+def test_no_payload_that_comes_with_the_project_is_somebody_elses() -> None:
+    ours = {kind for name in shipped.__all__ if isinstance(kind := getattr(shipped, name), type)}
+    assert NeighborSums in ours and not ours & set(own_types())
 
 
 def test_a_file_of_somebody_elses_is_audited_from_a_suite(tmp_path: Path) -> None:
