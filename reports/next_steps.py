@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fglaudit.finding import Status
 from fglaudit.guarantees import Word as Guarantee
@@ -29,9 +29,10 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
         steps.append("Run the same command again: it computes the cells that are missing or failed.")
     found = [answer for answer in answers(settings) if answer.applies]
     if more := max(map(_more_seeds, found), default=0):
+        seeds = _with_more({seed for setting in settings for seed in setting.seeds}, more)
         steps.append(
-            f"Add {plural(more, 'seed')} (fglaudit run SUITE --seeds ...): where the answer is \u201cnot shown: too few"
-            " parties\u201d, that is how many more it takes."
+            f"Add {plural(more, 'seed')}, the same command with --seeds {seeds}: where the answer is \u201cnot shown:"
+            " too few parties\u201d, that is how many more it takes; what was computed stays."
         )
     facts = dict.fromkeys(
         name
@@ -61,6 +62,15 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
     elif leaking and not defended:
         steps.append("Try defenses (fglaudit list defenses): none has a result here.")
     return steps or ["Repeat on fresh seeds and on your own graph before you rely on it."]
+
+
+def _with_more(seeds: Iterable[int], more: int) -> str:
+    """Return ``seeds`` and ``more`` that follow on the largest, as ``--seeds`` takes them."""
+    listed = sorted(seeds)
+    listed += range(listed[-1] + 1, listed[-1] + 1 + more)
+    starts = [seed for seed in listed if seed - 1 not in listed]
+    ends = [seed for seed in listed if seed + 1 not in listed]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def _more_seeds(answer: Answer) -> int:

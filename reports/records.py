@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.run_folder import READ, run_folder
+from fglaudit.execution.run_folder import CONFIRMED, READ, run_folder
 from fglaudit.execution.stored_record import NAME
 from fglaudit.execution.stored_run import NOT_RUN, Manifest, Stored, read_cells, read_manifest, read_stored
 from fglaudit.files.own import read_own
@@ -16,9 +16,6 @@ from fglaudit.files.user import is_folder
 from fglaudit.finding import CellRecord
 
 __all__ = ["NOT_RUN", "Run", "Unreadable", "load_run"]
-
-CONFIRMED = "confirmed"
-"""Folder of a run with the runs of its chosen settings on fresh seeds, see :mod:`fglaudit.commands.confirming`."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ from rich.console import Console
 from fglaudit.errors import FglauditError, printable
 from fglaudit.execution.engine import Engine
 from fglaudit.execution.run_cell import run_cell
+from fglaudit.execution.run_folder import CONFIRMED
 from fglaudit.execution.worker import Runner
 from fglaudit.finding import CellRecord
 from fglaudit.reports.choice import chosen, seeds_for
-from fglaudit.reports.records import CONFIRMED, Run, load_run
+from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 from fglaudit.run import run_suite, write_outputs
 from fglaudit.suite.suite import Suite

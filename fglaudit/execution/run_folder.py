@@ -11,6 +11,8 @@ from fglaudit.errors import FglauditError, shown
 from fglaudit.files.own import reason
 from fglaudit.files.user import user_path
 
+CONFIRMED = "confirmed"
+"""Folder of a run with the runs of its chosen settings on fresh seeds, see :mod:`fglaudit.commands.confirming`."""
 _HEAD = b'{"digest": "'
 _MADE_FIRST = {"cells", "transcripts"}
 """Empty folders that a run which was killed at once may leave."""

@@ -34,7 +34,7 @@ from filelock import FileLock, Timeout
 from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.plan import Planned
-from fglaudit.execution.run_folder import check_ours, free_name, run_folder
+from fglaudit.execution.run_folder import CONFIRMED, check_ours, free_name, run_folder
 from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
 from fglaudit.execution.stored_record import Made, damaged, record_text
 from fglaudit.execution.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
@@ -278,9 +278,11 @@ def _continue(store: RunStore) -> Manifest | None:
         else:
             old = manifest.made
             if old.version == __version__ and [planned.cell for planned in manifest.plan] != list(store.cells):
-                raise FglauditError(
-                    f"{rule} another one ({manifest.suite}: {_difference(directory, store.suite)}); {fix}"
-                )
+                if not _grown(store, manifest):
+                    raise FglauditError(
+                        f"{rule} another one ({manifest.suite}: {_difference(directory, store.suite)}); {fix}"
+                    )
+                manifest = None  # the plan is written anew
     if old is None:
         return None
     if old.version != __version__:
@@ -295,6 +297,27 @@ def _continue(store: RunStore) -> Manifest | None:
     return manifest
 
 
+def _grown(store: RunStore, manifest: Manifest) -> bool:
+    """Whether the run is one of the same suite with fewer seeds: its cells stay, the others are computed.
+
+    Not where settings were confirmed, which is done on seeds that the run did not have, and not by a shard, since
+    others may be at work on the smaller plan.
+    """
+    if store.shard is not None or is_there(store.directory / CONFIRMED):
+        return False
+    if not {planned.cell for planned in manifest.plan} <= set(store.cells):
+        return False
+    return {**_stored_suite(store.directory), "seeds": ()} == {**store.suite.resolved(), "seeds": ()}
+
+
+def _stored_suite(directory: Path) -> dict[str, Any]:
+    """Return ``suite.yaml`` of a run; empty where it cannot be read."""
+    try:
+        return dict(yaml.safe_load(read_own(directory / "suite.yaml", "", "")))
+    except (FglauditError, yaml.YAMLError, TypeError, ValueError, RecursionError):
+        return {}
+
+
 def _made_of_records(store: RunStore) -> Made | None:
     """Return what the first readable record was made with: ``run.json`` is lost, and its cells must not be mixed with
     others."""
@@ -306,9 +329,5 @@ def _made_of_records(store: RunStore) -> Made | None:
 
 def _difference(directory: Path, suite: Suite) -> str:
     """Name the first key that differs between the stored suite and this one."""
-    try:
-        old = yaml.safe_load(read_own(directory / "suite.yaml", "", ""))
-        new = suite.resolved()
-        return next(f"{key} differ" for key in new if key != "datasets" and old.get(key) != new[key])
-    except (FglauditError, yaml.YAMLError, AttributeError, ValueError, RecursionError, StopIteration):
-        return "datasets differ"
+    old, new = _stored_suite(directory), suite.resolved()
+    return f"{next((key for key in new if key != 'datasets' and old.get(key) != new[key]), 'datasets')} differ"

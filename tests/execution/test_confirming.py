@@ -8,7 +8,8 @@ import pytest
 
 from fglaudit.cli import main
 from fglaudit.commands.confirming import fresh_seeds
-from fglaudit.reports.records import CONFIRMED, load_run
+from fglaudit.execution.run_folder import CONFIRMED
+from fglaudit.reports.records import load_run
 
 SUITE = """
 name: choose

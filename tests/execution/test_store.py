@@ -15,8 +15,9 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution import csv_files
 from fglaudit.execution.csv_files import write_findings
 from fglaudit.execution.engines import make_engine
+from fglaudit.execution.run_folder import CONFIRMED
 from fglaudit.execution.store import open_run
-from fglaudit.execution.stored_run import NOT_RUN, read_record, read_records
+from fglaudit.execution.stored_run import NOT_RUN, read_manifest, read_record, read_records
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import COLUMNS, CellRecord, Status
 
@@ -94,6 +95,27 @@ def test_a_folder_holds_one_run(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(stamped({**manifest, "data": data}, "run.json"))
     with pytest.raises(FglauditError, match=r"other content of datasets\[0\] csbm"):
         run(suite(), tmp_path)
+
+
+def test_more_seeds_go_on_in_the_same_folder(tmp_path: Path) -> None:
+    run(suite(seeds=[0]), tmp_path / "grown")
+    before = {path: path.read_bytes() for path in (tmp_path / "grown" / "cells").iterdir()}
+    run(suite(seeds=[2, 0, 1]), tmp_path / "grown")
+    assert all(path.read_bytes() == text for path, text in before.items()), "what was computed is not computed again"
+    run(suite(seeds=[2, 0, 1]), tmp_path / "whole")
+    assert rows(tmp_path / "grown") == rows(tmp_path / "whole") != []
+    assert read_manifest(tmp_path / "grown").plan == read_manifest(tmp_path / "whole").plan
+    with pytest.raises(FglauditError, match=r"seeds differ"):
+        run(suite(seeds=[0, 1]), tmp_path / "grown")
+    with pytest.raises(FglauditError, match=r"observers differ"):
+        run(suite(seeds=[0, 1, 2, 3], observers=[{"parties": ["server"], "topology": True}]), tmp_path / "grown")
+
+
+def test_no_seeds_are_added_where_settings_were_confirmed_on_fresh_ones(tmp_path: Path) -> None:
+    run(suite(seeds=[0]), tmp_path)
+    (tmp_path / CONFIRMED).mkdir()
+    with pytest.raises(FglauditError, match=r"seeds differ"):
+        run(suite(seeds=[0, 1]), tmp_path)
 
 
 def test_a_folder_in_use_or_not_ours_is_refused(tmp_path: Path) -> None:

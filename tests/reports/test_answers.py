@@ -222,3 +222,11 @@ def test_no_other_attack_is_asked_for_where_one_is_adapted(tmp_path: Path) -> No
         run = load_run(store(tmp_path / name, [cell]))
         steps = next_steps(run, settings := summarize(run), Labels.of(settings))
         assert any("allows for Clipped" in step for step in steps) is asked
+
+
+def test_the_seeds_that_are_missing_are_named_as_the_command_takes_them(tmp_path: Path) -> None:
+    cells = [with_rows({"idle": [0] * 10}, seed=seed) for seed in (0, 4)]
+    run = load_run(store(tmp_path, cells))
+    steps = next_steps(run, settings := summarize(run), Labels.of(settings))
+    more = int(next(step for step in steps if step.startswith("Add ")).split()[1])
+    assert any(f"--seeds 0,4-{4 + more}:" in step for step in steps) and more > 1

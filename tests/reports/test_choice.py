@@ -10,10 +10,11 @@ from pathlib import Path
 from report_runs import DEFENSES, clustered_cell, hits_in_clusters, store, texts
 from rich.console import Console
 
+from fglaudit.execution.run_folder import CONFIRMED
 from fglaudit.finding import CellRecord
 from fglaudit.reports.choice import CHOSEN, Confirmations, chosen, seeds_for
 from fglaudit.reports.console import print_confirmed
-from fglaudit.reports.records import CONFIRMED, load_run
+from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, summarize
 
 NONE, DROP, NOISE = DEFENSES
