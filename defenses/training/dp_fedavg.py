@@ -135,6 +135,7 @@ class _Session(DefenseSession):
             relation=self.relation,
             coalition=1 if self.drawn else None,
             sum_without=defense.colluding if defense.trust == "distributed" else None,
+            labels=True,
         )
 
 

@@ -265,7 +265,8 @@ def _claimed(promise: Guarantee, own: float | None) -> float | None:
 def _not_covered(promise: Guarantee, left: Sequence[str]) -> str:
     """Return what the guarantee is not about, in a sentence."""
     private_edges = promise.relation is Relation.ADD_OR_REMOVE
-    parts = [] if private_edges or promise.seals_alone else ["labels", "edges", "whose records there are"]
+    public = ["edges", "whose records there are"] if promise.labels else ["labels", "edges", "whose records there are"]
+    parts = [] if private_edges or promise.seals_alone else public
     parts += ["whoever holds a key", "what totals that are opened tell"] if promise.seals_alone else []
     parts += dict.fromkeys(left)
     parts += ["the server, which is trusted"] if promise.server_trusted else []
