@@ -92,7 +92,8 @@ class Guarantee:
         labels: whether the record is its label too, or all that a client's training makes of it, not features alone.
             What covers features alone, rows that are random before use say, does not cover it.
         sum_without: where ``epsilon_claimed`` is about the sum of what clients send, to which each adds a share of the
-            noise: how many of them may tell whoever sees the sum what they added; None: it is not about a sum.
+            noise: how many of them may tell whoever sees the sum what they added, or vanish; None: it is not about a
+            sum.
     """
 
     mechanism: str = ""
