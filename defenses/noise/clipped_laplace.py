@@ -22,7 +22,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Context
-from fglaudit.defenses.noise.clips import not_bounded_by_clips
+from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
@@ -39,7 +39,7 @@ class _Session(NoiseSession):
         self.defense = defense
         self.mechanism = mechanism
         self.left_open = context.left_open(defense.on)
-        self.record = "the features of all nodes of one client" + (", its own copies" if context.holders > 1 else "")
+        self.record = features_of(context, "client")
         self.coordinates: dict[type[Payload], int] = {}
         self.sent: dict[type[Payload], int] = {}
 

@@ -10,6 +10,8 @@ import torch
 
 from fglaudit.context import Context
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_noise import ClippedNoise
+from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Clipped, Field
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch
@@ -105,3 +107,10 @@ def test_copies_at_other_clients_are_not_covered() -> None:
         said.append((found.adjacency, found.not_covered))
     assert "its own copies" not in said[0][0] and "other clients" not in said[0][1]
     assert "its own copies" in said[1][0] and "copies of its nodes at other clients" in said[1][1]
+
+
+def test_a_clients_record_is_named_as_such() -> None:
+    facts = FedGT(rounds=2, **SMALL).context(example_graph())
+    for defense in (JointNoise(unit="client", on=BOTH, clip=(1.0, 1.0)), ClippedNoise(unit="client", on="GlobalNodes")):
+        promise = defense.bind(facts).guarantee()
+        assert promise.unit == "client" and promise.adjacency.startswith("the features of all nodes of one client ")
